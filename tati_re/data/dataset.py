@@ -23,10 +23,13 @@ from tati_re.data.labels import (
     names_of,
     numbers_of_names,
 )
-from tati_re.data.on_disk import blocks, chosen
+from tati_re.data.on_disk import blocks, chosen, on_disk
 from tati_re.data.packing import Layout
 from tati_re.data.preparation import Preparation
 from tati_re.data.streams import SPLIT, stream
+
+_MOST_RANGES = 1000
+"""Columns up to which a run remembers the range of each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -363,7 +366,17 @@ class Dataset:
             **({"places": list(places)} if places else {}),
             **({"label_names": list(self.label_names)} if self.label_names else {}),
             **({"layout_scales": list(self.layout_scales)} if self.layout_scales else {}),
+            **self._input_ranges(),
         }
+
+    def _input_ranges(self) -> dict[str, Any]:
+        """The least and the largest value of each column of a table in the training part."""
+        inputs = self.inputs
+        table = inputs.ndim == 2 and self.input_scale == 1.0 and not self.layout
+        if not table or inputs.shape[1] > _MOST_RANGES or on_disk(inputs):
+            return {}
+        ends = {"low": inputs.min(axis=0).tolist(), "high": inputs.max(axis=0).tolist()}
+        return {"input_ranges": ends}
 
     def fingerprint(self) -> str:
         """Returns the SHA-256 (hexadecimal) of values, shapes, types, scale and preparation, not of

@@ -4,7 +4,7 @@ hold none.
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any, cast
 
@@ -47,6 +47,56 @@ def in_order(values: Any, names: Sequence[str], what: str) -> Any:
         missing = f"{what}: the data frame has no column '{name}'.{nearest(name, columns)}"
         refuse_if(columns.count(name) != 1, missing, ", ".join(columns), ", ".join(known))
     return values.set_axis(columns, axis=1)[known]
+
+
+def rows_by_name(values: Any, names: Sequence[str], what: str) -> Any:
+    """Rows that are mappings as a data frame; anything else as it is.
+
+    Args:
+        values: A mapping of names to numbers or columns, a list of mappings, or a series of pandas
+            whose index are names, which are one row.
+        names: The columns that rows have to have.
+        what: What the values are, for a message.
+
+    Raises:
+        InputError: The columns have no names, or a row lacks one.
+    """
+    rows = _mappings(values)
+    if rows is None:
+        return values
+    if not names:
+        expected = "an array of shape (n, ...), in the order of the columns"
+        raise InputError(
+            f"{what}: the columns of the data have no names.", type(values).__name__, expected
+        )
+    for number, row in enumerate(rows):
+        known = [str(name) for name in row]
+        for name in names:
+            place = what if len(rows) == 1 else f"{what}: row {number}"
+            missing = f"{place} lacks the column '{name}'.{nearest(name, known)}"
+            refuse_if(name not in known, missing, ", ".join(known), ", ".join(names))
+    from pandas import DataFrame
+
+    if len(rows) == 1 and not all(np.ndim(value) == 0 for value in rows[0].values()):
+        try:
+            return DataFrame({str(name): np.asarray(value) for name, value in rows[0].items()})
+        except ValueError as error:
+            expected = "a number, or as many numbers as in the others, for each column"
+            raise InputError(f"{what}: the columns do not fit together.", error, expected) from None
+    return DataFrame([{str(name): value for name, value in row.items()} for row in rows])
+
+
+def _mappings(values: Any) -> list[Mapping[Any, Any]] | None:
+    """The rows of values that are mappings; None for other values."""
+    if isinstance(values, Mapping):
+        return [values]
+    if isinstance(values, list | tuple) and values and all(isinstance(v, Mapping) for v in values):
+        return list(values)
+    loaded = sys.modules.get("pandas")
+    if loaded is not None and isinstance(values, loaded.Series):
+        named = len(values) and all(isinstance(name, str) for name in values.index)
+        return [values.to_dict()] if named and values.index.is_unique else None
+    return None
 
 
 def check_order(inputs: Any, values: Any, what: str) -> None:

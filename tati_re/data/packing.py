@@ -8,7 +8,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.given import as_array
-from tati_re.data.frames import in_order, numbers_of
+from tati_re.data.frames import in_order, numbers_of, rows_by_name
 
 Layout = tuple[tuple[str, tuple[int, ...]], ...]
 """Name (empty where it has none) and shape of one example of each input, in their order."""
@@ -89,6 +89,8 @@ def as_packed(
     frame by name. `scales` are those of its inputs: what has been multiplied by them already is
     refused.
     """
+    if not layout:
+        inputs = rows_by_name(inputs, names, "inputs")
     scales = scales if len(scales) == max(1, len(layout)) else [1.0] * max(1, len(layout))
     if not layout or not is_several(inputs) or len(inputs) != len(layout):
         values = as_array(

@@ -13,8 +13,9 @@ from scipy.special import ndtr, ndtri
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.data.dataset import said_of_class_weights
-from tati_re.data.frames import check_order, in_order, is_frame, labels_of
+from tati_re.data.frames import check_order, in_order, is_frame, labels_of, rows_by_name
 from tati_re.data.labels import are_names, numbers_of_names
+from tati_re.data.packing import as_packed
 from tati_re.engine.prediction_averages import PREFIX
 from tati_re.posterior.predictive import (
     CLASSES,
@@ -29,6 +30,7 @@ from tati_re.prediction import results
 from tati_re.prediction.draws import Draws, Members, independent_draws
 from tati_re.prediction.metrics import class_labels
 from tati_re.prediction.network import Network, dataset_of, has_its_data
+from tati_re.prediction.ranges import warn_of_ranges
 from tati_re.prediction.scores import (
     crps,
     mixture_cdf,
@@ -81,8 +83,8 @@ def predict(
 
     Args:
         runs: A run, or several whose draws count alike.
-        inputs: `(n, ...)`, as in the data set, before any scaling. Default: those of the test part
-            of the run's data.
+        inputs: `(n, ...)`, as in the data set, before any scaling; a data frame, a dict or a list
+            of dicts by the names of the columns. Default: those of the test part of the run's data.
         labels: Right labels or values, `(n,)` or `(n, outputs)`, in the units of the data. Default:
             a data frame's columns of their names, if whole; of the test part its own.
         interval: Probability inside of the central intervals, in 0..1. Default: 0.9.
@@ -123,6 +125,8 @@ def predict(
             return streamed_prediction(runs[0], interval)
         inputs, labels = test_part(runs[0])
         inputs = with_names(runs[0], inputs) if len(runs) > 1 else inputs
+    else:
+        inputs = checked_rows(runs[0], inputs, 4)
     labels = labels_by_name(runs, inputs, labels)
     if parameters is None:
         found = average(
@@ -176,6 +180,24 @@ def with_training(found: results.Prediction, run: RunFiles) -> Any:
         fits = False
     fits = fits and inputs.shape[1] == 1
     return replace(found, training=(inputs[:, 0], targets)) if fits else found
+
+
+def checked_rows(run: RunFiles, inputs: Any, stacklevel: int) -> Any:
+    """Inputs with rows given by names as a data frame; warns of rows outside the training range.
+
+    Args:
+        run: The run, whose manifest has names and ranges of the inputs.
+        inputs: Inputs as `predict` takes them.
+        stacklevel: Of the warning, for the caller.
+    """
+    data = run.manifest["dataset"]
+    names = data.get("feature_names", ())
+    if data.get("layout"):
+        return inputs
+    inputs = rows_by_name(inputs, names, "inputs")
+    if "input_ranges" in data:
+        warn_of_ranges(data, as_packed(inputs, (), names), stacklevel + 1)
+    return inputs
 
 
 def labels_by_name(runs: Sequence[RunFiles], inputs: Any, labels: Any) -> Any:

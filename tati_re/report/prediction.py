@@ -28,6 +28,7 @@ from tati_re.prediction.predict import (
     with_names,
     with_training,
 )
+from tati_re.prediction.ranges import outside_ranges
 from tati_re.prediction.results import ClassPrediction, LabelPrediction, Prediction
 from tati_re.prediction.scores import auroc
 from tati_re.prediction.temperature_study import stopping, temperature_curve
@@ -94,7 +95,11 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
         )
         other = with_names(runs[0], other)
         outside = {name: average(source, other, None, level) for name, source in sources.items()}
-    return _written(folder, predictions, outside, np.asarray(inputs))
+    text = _written(folder, predictions, outside, np.asarray(inputs))
+    told = ""
+    if "data" in typed:
+        told = outside_ranges(runs[0].manifest["dataset"], np.asarray(inputs))
+    return f"{text}\n{told}" if told else text
 
 
 def reliability_table(predictions: Mapping[str, ClassPrediction | LabelPrediction]) -> pd.DataFrame:
