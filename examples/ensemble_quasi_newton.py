@@ -560,15 +560,17 @@ def draw_gaussians(rows: Sequence[Row], path: Path) -> None:
         left.plot(n, fast, "x", color=color, markersize=4, label=f"{walkers} walkers, fastest")
         laws, bars = [row.variance for row in same], [row.variance_error for row in same]
         right.errorbar(n * (0.97 + 0.06 * place), laws, bars, label=f"{walkers} walkers", **style)
-    wanted = [(n, least) for (n, walkers), least in LEAST_GAIN.items() if walkers in numbers]
-    left.scatter(
-        *zip(*wanted, strict=True),
-        marker="_",
-        s=120,
-        color="black",
-        linewidths=1.2,
-        label="least, by theory",
-    )
+    drawn = {(int(row.system.removeprefix("n = ")), row.walkers) for row in rows}
+    wanted = np.array([(place[0], least) for place, least in LEAST_GAIN.items() if place in drawn])
+    if len(wanted):
+        left.scatter(
+            *wanted.T,
+            marker="_",
+            s=120,
+            color="black",
+            linewidths=1.2,
+            label="least, by theory",
+        )
     for axes, title in (
         (left, "gain, slowest direction (dashed: B kept)"),
         (right, "variance, slowest direction / exact"),
@@ -586,8 +588,11 @@ def draw_gaussians(rows: Sequence[Row], path: Path) -> None:
     left.minorticks_off()
     left.set_ylabel("autocorrelation time alone / in an ensemble")
     left.legend(frameon=False, fontsize=7.5, ncols=2, loc="upper right")
-    right.set_ylim(0.95, 1.05)
-    right.legend(frameon=False, fontsize=7.5, loc="upper right")
+    slowest = [row for row in rows if row.direction == "slowest" and row.walkers > 1]
+    low = min((row.variance - row.variance_error for row in slowest), default=1.0)
+    high = max((row.variance + row.variance_error for row in slowest), default=1.0)
+    right.set_ylim(min(0.95, low - 0.01), max(1.05, high + 0.01))
+    right.legend(frameon=False, fontsize=7.5, loc="best")
     save(figure, path)
 
 

@@ -923,3 +923,24 @@ def test_bad_input_is_one_line_and_status_2(
     assert sentence in said
     assert len(said.splitlines()) == 1
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("n", [4, 16])
+def test_the_figure_of_the_ensemble_holds_what_was_measured(n, tmp_path, monkeypatch):
+    """The axes hold the error bars, and theory stands only at dimensions that were run."""
+    import tati_re.plotting
+
+    kept = []
+    keep = tati_re.plotting.save
+    monkeypatch.setattr(tati_re.plotting, "save", lambda figure, path: kept.append(figure))
+    script = example("ensemble_quasi_newton")
+    numbers = {"variance": 1.2, "variance_error": 0.1, "time": 10.0, "time_error": 1.0}
+    numbers |= {"alone": 80.0, "gain": 8.0, "gain_error": 2.0, "blending": 10.0}
+    rows = [script.Row(f"n = {n}", 8, kind, **numbers) for kind in ("slowest", "fastest")]
+    script.draw_gaussians(rows, tmp_path / "a.png")
+    (figure,) = kept
+    left, right = figure.axes
+    assert right.get_ylim()[1] > 1.3 and right.get_ylim()[0] <= 0.95
+    labels = left.get_legend_handles_labels()[1]
+    assert ("least, by theory" in labels) == (n == 16)
+    keep(figure, tmp_path / "a.png")
