@@ -188,7 +188,39 @@ def test_a_run_without_draws_passes_nowhere(potential, walkers, options):
     assert found["effective size"] != "inside" and found["R-hat"] != "inside"
 
 
-def test_a_burn_in_that_the_clock_cuts_off_is_not_inside():
+def test_a_burn_in_that_max_time_ended_is_not_inside(tmp_path):
+    """The manifest notes it, whether or not something was still open."""
+    cut = {"burnin_cut": {"step": 1000, "by": "max_time"}, "given": []}
+    found = {}
+    for still in ("", "the mass"):
+        for apart in (False, True):
+            given = columns()
+            given["potential"] += 9 * apart * np.arange(4)[:, None]
+            folder = tmp_path / f"{still}{apart}"
+            extra = cut | {"burnin_open": still}
+            run = made(folder, given, positions(), burnin=1000, extra=extra)
+            row = rows_of(run).loc["burn-in"]
+            assert "cut off before it had settled by max_time" in row["note"]
+            found[still, apart] = row["verdict"]
+    assert found == {
+        ("", False): "unknown",
+        ("", True): "outside",
+        ("the mass", False): "unknown",
+        ("the mass", True): "unknown",
+    }
+
+
+def test_a_short_run_of_a_network_on_mini_batches_passes_nowhere():
+    x = np.linspace(-1, 1, 40)[:, None]
+    for steps in (1, 25):
+        sim = tati_re.Simulation(data=(x, np.sin(3 * x[:, 0])), batch_size=10, verbose=0)
+        run = sim.sample(**STEPS | {"step_size": 0.001}, num_steps=steps)
+        verdict = certificate_lines(certificate(run))[0][1]
+        assert verdict.startswith(("outside", "unknown"))
+        assert verdicts(run)["effective size"] != "inside"
+
+
+def test_a_burn_in_that_the_step_limit_cuts_off_is_not_inside():
     sim = tati_re.Simulation(
         potential=lambda x: 0.5 * tf.reduce_sum(tf.cast([1.0, 1e6], x.dtype) * x**2, -1),
         dimension=2,

@@ -183,7 +183,7 @@ def _check_comparable(first: RunFiles, second: RunFiles) -> None:
                 "A fit has no averages to compare.", run.folder, "two runs that sampled"
             )
     systems = [
-        (said["dataset"].get("fingerprint"), said["parameters"]["num"])
+        (said.get("dataset", {}).get("fingerprint"), said.get("parameters", {}).get("num"))
         for said in (first.manifest, second.manifest)
     ]
     what = "The runs sampled different systems: their data, potentials or parameters differ."
@@ -199,7 +199,7 @@ def _quantities(
     run: RunFiles, burnin: int | None, notes: list[str]
 ) -> dict[tuple[str, str], Quantity]:
     """The quantities of a run by group and name."""
-    of_network = run.manifest["dataset"].get("potential") is None
+    of_network = run.manifest.get("dataset", {}).get("potential") is None
     predict = _predictions(run, notes) if of_network else None
     found = {}
     for one in quantities(run, predict, burnin):

@@ -565,8 +565,9 @@ def _burnin(
     note = "as given" if burnin else "none"
     if found:
         note = "ended by itself"
-    if late:
-        good, note = _cut(unsettled, agreed)
+    cut_by = said.get("burnin_cut", {}).get("by", "")
+    if found and (late or cut_by):
+        good, note = _cut(unsettled, agreed, cut_by)
     elif not found and math.isnan(moved):
         good = None
         note += "; too few rows, or rows with weights, to tell whether U still moves"
@@ -579,16 +580,25 @@ def _burnin(
     return _row("burn-in", float(burnin), math.nan, good, steps, not found)
 
 
-def _cut(unsettled: str | None, agreed: bool) -> tuple[bool | None, str]:
-    """Verdict and note of a burn-in that was over before it had settled, by the time or by the
-    steps. `unsettled` is what had not; None: a run of an earlier version, which does not say it.
+def _cut(unsettled: str | None, agreed: bool, cut_by: str) -> tuple[bool | None, str]:
+    """Verdict and note of a burn-in that was over before it had settled.
+
+    Args:
+        unsettled: What had not settled; None in runs of an earlier version, which do not say it.
+        agreed: Whether what was drawn since has converged.
+        cut_by: What ended it, such as `max_time`; empty: the limit on the steps.
+
+    Returns:
+        The verdict, None for unknown, and the note.
     """
-    if not unsettled:
-        return False, "as long as it may be, and whether it had settled was not noted"
     since = ", but what was drawn since has converged" * agreed
-    if unsettled == LEARNT:
+    if unsettled == LEARNT and not cut_by:
         return agreed, f"all that it may take; {NOT_SETTLED}{unsettled}{since}"
-    note = f"cut off before it had settled; {NOT_SETTLED}{unsettled}"
-    if {*unsettled.split(", ")} <= {*FOR_SPEED}:
+    if not unsettled and not cut_by:
+        return False, "as long as it may be, and whether it had settled was not noted"
+    note = "cut off before it had settled" + f" by {cut_by}" * bool(cut_by)
+    if unsettled:
+        note += f"; {NOT_SETTLED}{unsettled}"
+    if unsettled and {*unsettled.split(", ")} <= {*FOR_SPEED}:
         return None, f"{note}, which costs steps, no more"
     return (None if agreed else False), note + since
