@@ -84,8 +84,9 @@ class RunComparison:
         known = rows.dropna(subset=["difference"])
         if known.empty:
             return f"{group}: unknown, too few independent draws."
-        excess = known["difference"].abs() / known["band"]
-        worst = known.loc[excess.idxmax()]
+        # Equal constants have a band of 0.
+        excess = (known["difference"].abs() / known["band"]).fillna(0.0).to_numpy()
+        worst = known.iloc[int(np.argmax(excess))]
         counts = rows["verdict"].value_counts()
         said = ", ".join(
             f"{counts[one]} {one}" for one in (DIFFER, UNKNOWN, AGREE) if one in counts

@@ -332,7 +332,7 @@ def _predicted_heating(said: dict[str, Any], asked: float, given: bool) -> Row:
         none = heating.get("not_predicted", "not predicted")
         return _row(what, math.nan, asked, None, none, given)
     value = float(heating["mean"])
-    single = {
+    single: dict[str, float] = {
         name: float(heating[name]) for name in ("slowest", "stiffest", "hottest") if name in heating
     }
     worst = max(single, key=lambda name: single[name], default="")
@@ -421,11 +421,11 @@ def _group_apart(run: RunFiles, kind: str, burnin: int) -> str:
     except InputError:  # a run that recorded none
         return ""
     off = groups[(groups["temperature"] == kind) & groups["verdict"].isin(("above", "below"))]
-    excess = off["mean"] / off["target"] - 1
-    if excess.empty or excess.abs().max() <= _MOST_OF_ONE:
+    excess = (off["mean"] / off["target"] - 1).to_numpy()
+    if not len(excess) or np.abs(excess).max() <= _MOST_OF_ONE:
         return ""
-    worst = excess.abs().idxmax()
-    return f"{off.loc[worst, 'group']} alone is off by {percent(excess[worst])}"
+    worst = int(np.argmax(np.abs(excess)))
+    return f"{off['group'].iloc[worst]} alone is off by {percent(excess[worst])}"
 
 
 def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, numbers: Any) -> list[Row]:
