@@ -8,6 +8,7 @@ from typing import Any
 
 from tati_re.cluster.processes import Failed, Lost, Process
 from tati_re.core.errors import WorkersLost, refuse_if
+from tati_re.core.front_door import front_door
 
 _DEATHS = 3
 
@@ -94,6 +95,7 @@ class SideBySide:
             self._processes.pop().close()
 
 
+@front_door
 def side_by_side(
     function: Callable[[Any], Any],
     jobs: Sequence[Any],

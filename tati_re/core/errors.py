@@ -14,6 +14,9 @@ AnyPath = str | os.PathLike[str]
 """A file or folder."""
 
 
+_LONG = 2000  # Letters of a sentence.
+
+
 class InputError(ValueError):
     """Bad input, reported in one sentence before any work starts.
 
@@ -24,7 +27,7 @@ class InputError(ValueError):
     """
 
     def __init__(self, what: str, received: object = None, expected: object = None) -> None:
-        text = what
+        text = what if len(what) < _LONG else f"{what[: _LONG // 2]}...{what[-_LONG // 2 :]}"
         for word, value in (("Received", received), ("Expected", expected)):
             if value is not None:  # in place of what a sentence inside of this one says
                 text = f"{text.split(f' {word}: ')[0]} {word}: {shown(value, 300 if word == 'Received' else 3000)}."
@@ -93,6 +96,26 @@ def pasted(path: AnyPath) -> str:
         return shlex.quote(text)
     written = "".join(map(_for_shell, text))
     return f"$'{written}'"
+
+
+def check_utf8(path: AnyPath, option: str = "") -> None:
+    """Refuses a path that is not text in UTF-8, as manifests and reports are.
+
+    Args:
+        path: A file or folder.
+        option: The option that named it, for the message. Default: none.
+
+    Raises:
+        InputError: A name in another encoding.
+    """
+    text = os.fspath(path)
+    try:
+        text.encode() if isinstance(text, str) else text.decode()
+    except UnicodeError:
+        start = f"{option}: the" if option else "The"
+        what = f"{start} name of this file or folder is not in UTF-8."
+        received = pasted(os.fsdecode(text))
+        raise InputError(what, received, "a name in UTF-8, such as after mv") from None
 
 
 def _for_shell(character: str) -> str:

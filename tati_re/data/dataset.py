@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_doors
 from tati_re.core.given import as_array
 from tati_re.data.frames import labels_of
 from tati_re.data.labels import (
@@ -32,6 +33,7 @@ _MOST_RANGES = 1000
 """Columns up to which a run remembers the range of each."""
 
 
+@front_doors
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Examples for training and sampling, and a test part used only by predictions.

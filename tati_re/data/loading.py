@@ -6,6 +6,7 @@ from types import FunctionType
 from typing import Any
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.data.archives import KERAS
 from tati_re.data.contents import Contents
 from tati_re.data.dataset import Dataset, with_weights
@@ -33,6 +34,7 @@ BINARY = ("binary_crossentropy", "BinaryCrossentropy", "bce", "BCE")
 """The loss that takes several labels at once: as an option, and as an object of Keras."""
 
 
+@front_door
 def load_data(
     source: object,
     test_fraction: float | None = None,

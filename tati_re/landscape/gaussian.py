@@ -11,6 +11,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, nearest, refuse_if
+from tati_re.core.front_door import front_door, front_doors
 from tati_re.core.views import shown
 from tati_re.landscape.hessian import MOST_PARAMETERS, hessian_matrix, hessian_rows
 from tati_re.landscape.surface import Surface
@@ -20,6 +21,7 @@ KINDS = ("laplace", "laplace_diagonal", "swag")
 _SMALLEST_VARIANCE = 1e-30
 
 
+@front_doors
 @shown
 @dataclass(frozen=True, eq=False)
 class GaussianApproximation:
@@ -107,6 +109,7 @@ class GaussianApproximation:
         return np.logaddexp.reduce(each, axis=0) - np.log(len(each))
 
 
+@front_door
 def gaussian_approximation(
     sim: Any, kind: str = "laplace", *, rank: int | None = None, **fit: Any
 ) -> GaussianApproximation:

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from tati_re.core.errors import AnyPath, InputError, nearest, shown
+from tati_re.core.front_door import front_door
 from tati_re.core.regular import regular_bytes
 from tati_re.core.structured import MOST_TOML, reason_of, toml_of
 from tati_re.options import tati_names as aliases
@@ -126,9 +127,13 @@ def _checked(
     strict: bool = True,
     text: bool = False,
 ) -> Options:
+    _refuse_frames(values, spell)
     plain = {name: _plain(value) if name in OPTIONS else None for name, value in values.items()}
     # What errors of pydantic cannot hold either; an empty text may stand where a number belongs.
-    _check_representable({name: value for name, value in plain.items() if value != ""}, spell)
+    filled = {
+        name: value for name, value in plain.items() if not (isinstance(value, str) and not value)
+    }
+    _check_representable(filled, spell)
     try:
         options = Options.model_validate(plain, strict=strict)
     except ValidationError as error:
@@ -136,6 +141,15 @@ def _checked(
     dtype = "float64" if options.is_target and "dtype" not in options.explicit else options.dtype
     _check_representable(options.values_of(options.explicit), spell, dtype)
     return options
+
+
+def _refuse_frames(values: Mapping[str, Any], spell: Callable[[str], str]) -> None:
+    """Refuses objects of pandas that are no list of numbers: to compare them fails."""
+    for name, value in values.items():
+        is_pandas = type(value).__module__.partition(".")[0] == "pandas"
+        if is_pandas and "tolist" not in dir(value) and name in OPTIONS:
+            what = f"{spell(name)} has the wrong type."
+            raise InputError(what, f"a {type(value).__name__} of pandas", expected(OPTIONS[name]))
 
 
 def _check_representable(
@@ -307,6 +321,7 @@ def to_toml(options: Options, groups: Iterable[str] = GROUPS, changed: bool = Fa
     return "".join(parts) if changed else "\n\n".join(parts) + "\n"
 
 
+@front_door
 def describe(name: str | None = None) -> str:
     """Describes one option, or all of them with one line each.
 

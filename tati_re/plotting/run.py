@@ -19,6 +19,7 @@ from tati_re.analysis.convergence import (
 )
 from tati_re.analysis.temperature import COLUMNS, Temperature, measured_temperatures
 from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.plotting.bands import draw_ranks
 from tati_re.plotting.figure import (
     COLORS,
@@ -37,6 +38,7 @@ from tati_re.runs.selection import at_target, burnin_of, is_optimization, keep, 
 _SHOWN = ("potential", "loss", "accuracy")
 
 
+@front_door
 def plot_run(
     run: RunFiles,
     observables: Sequence[str] | str | None = None,

@@ -10,6 +10,7 @@ import pandas as pd
 
 from tati_re.analysis.convergence import rows_by_walker
 from tati_re.core.errors import AnyPath, InputError
+from tati_re.core.front_door import front_door
 from tati_re.data.dataset import Dataset
 from tati_re.prediction.network import likelihood_blocks, likelihood_of
 from tati_re.runs import files
@@ -22,6 +23,7 @@ from tati_re.runs.storage import StorageError, replacing
 _PURPOSE = 0xA2F12
 
 
+@front_door
 def to_arviz(
     run: AnyRun,
     burnin: int | None = None,

@@ -13,6 +13,7 @@ from scipy.special import logsumexp
 
 from tati_re.analysis.convergence import array_stats
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.core.views import shown
 from tati_re.prediction.draws import independent_draws
 from tati_re.prediction.network import likelihood_blocks, likelihood_of
@@ -96,6 +97,7 @@ class LeaveOneOut:
         )
 
 
+@front_door
 def leave_one_out(
     run: AnyRun,
     burnin: int | None = None,

@@ -12,6 +12,7 @@ import pandas
 from scipy.special import ndtr, ndtri
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.data.dataset import said_of_class_weights
 from tati_re.data.frames import check_order, in_order, is_frame, labels_of, rows_by_name
 from tati_re.data.labels import are_names, numbers_of_names
@@ -61,6 +62,7 @@ FEW_DRAWS = 100
 _AVERAGED = ("probabilities", "std", "lower", "upper", "expected_entropy")
 
 
+@front_door
 def predict(
     runs: RunFiles | Sequence[RunFiles],
     inputs: Any = None,
@@ -290,6 +292,7 @@ def with_names(run: RunFiles, inputs: np.ndarray) -> Any:
     return pandas.DataFrame(inputs, columns=list(names)) if named else inputs
 
 
+@front_door
 def average(
     sources: Sequence[tuple[Network, Draws | Members]],
     inputs: Any,

@@ -9,6 +9,7 @@ import pandas as pd
 
 from tati_re.analysis.format import table
 from tati_re.core.errors import AnyPath, InputError
+from tati_re.core.front_door import front_doors
 from tati_re.core.views import drawn, html_table
 from tati_re.prediction import metrics
 from tati_re.prediction.scores import brier_score
@@ -30,6 +31,7 @@ def worth(independent_draws: float) -> str:
     return f"worth about {independent_draws:,.0f} independent ones"
 
 
+@front_doors
 @dataclass(frozen=True, eq=False)
 class Prediction:
     """Base of the predictions of classes and of values.
@@ -143,6 +145,7 @@ class _Probabilities(Prediction):
         return {"entropy": self.entropy, "mutual_information": self.mutual_information}
 
 
+@front_doors
 @dataclass(frozen=True, eq=False, repr=False)
 class ClassPrediction(_Probabilities):
     """Class probabilities averaged over the posterior. The entropy H(E p) of the averaged
@@ -235,6 +238,7 @@ class ClassPrediction(_Probabilities):
         return pd.DataFrame(columns | probabilities)
 
 
+@front_doors
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelPrediction(_Probabilities):
     """Probabilities of several labels at once, averaged over the posterior. Given the parameters
@@ -329,6 +333,7 @@ class LabelPrediction(_Probabilities):
         return pd.DataFrame(columns | {"mutual_information": self.mutual_information})
 
 
+@front_doors
 @dataclass(frozen=True, eq=False, repr=False)
 class RegressionPrediction(Prediction):
     """Values in the units of the data, as a mixture of normals, one for each draw of the

@@ -10,6 +10,7 @@ import pandas as pd
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, is_short, monte_carlo_error, rows_that_count
 from tati_re.core.errors import AnyPath, InputError, refuse_if
+from tati_re.core.front_door import front_door, front_doors
 from tati_re.core.views import drawn, shown
 from tati_re.posterior.predictive import VALUES
 from tati_re.prediction.draws import Draws
@@ -26,6 +27,7 @@ RISE = 2.0
 """Standard errors by which the validation loss must have risen for cooling to stop."""
 
 
+@front_doors
 @shown
 @dataclass(frozen=True, eq=False)
 class TemperatureStudy:
@@ -51,6 +53,7 @@ class TemperatureStudy:
         return drawn("temperatures", self.frame, path=path)
 
 
+@front_door
 def temperature_study(
     sim: Any,
     temperatures: Sequence[float],

@@ -23,6 +23,7 @@ from tati_re.analysis.learning_coefficient import learning_coefficient, learning
 from tati_re.analysis.reweighting import reweight
 from tati_re.analysis.temperature import group_sentences, group_temperatures
 from tati_re.core.errors import AnyPath, nearest, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.core.rhat import rhat_of_halves
 from tati_re.core.views import html_table
 from tati_re.prediction.network import model_of
@@ -370,6 +371,7 @@ def result_of(run: RunFiles, name: str, choices: Choices | None = None) -> Resul
     return result
 
 
+@front_door
 def analyse(
     run: AnyRun, what: Sequence[str] | None = None, output: AnyPath | None = None, **choices: Any
 ) -> dict[str, Result]:

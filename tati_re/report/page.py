@@ -14,6 +14,7 @@ from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of
 from tati_re.analysis.format import marked
 from tati_re.analysis.temperature import group_sentences, group_temperatures, has_no_target
 from tati_re.core.errors import AnyPath, InputError, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.plotting import plot_autocorrelation, plot_group_temperatures, plot_ladder, plot_traces
 from tati_re.report import html
 from tati_re.report.description import name_of_method, what_was_sampled
@@ -62,6 +63,7 @@ _SAID = ("potential U", "parameters", "walkers")
 """Lines of the summary that the sentences before them have said."""
 
 
+@front_door
 def write_report(
     runs: AnyRun | Sequence[AnyRun],
     path: AnyPath | None = None,

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tati_re.core.errors import AnyPath, InputError, nearest
+from tati_re.core.front_door import front_door
 from tati_re.runs import files, manifest, reading
 
 
@@ -46,6 +47,7 @@ class Difference(NamedTuple):
     sentence: str
 
 
+@front_door
 def compare(
     first: AnyPath,
     second: AnyPath,

@@ -28,6 +28,9 @@ def writing(folder: AnyPath | None, new: bool = True) -> Iterator[None]:
     folder. An `InputError` where another process, or another call of this one, writes there.
     """
     where = None if folder is None else Path(folder)
+    if where is not None:
+        with storing(where, ValueError):
+            where.exists()
     if where is None or (where.exists() and not where.is_dir()) or not (new or where.exists()):
         yield
         return
@@ -96,7 +99,12 @@ def _locked(path: Path) -> BinaryIO:
         # Not by a link, which could lead to a file of others; what the holder said of itself stays
         # to be read.
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-        file = os.fdopen(os.open(path, flags, 0o666), "r+b", buffering=0)
+        try:
+            file = os.fdopen(os.open(path, flags, 0o666), "r+b", buffering=0)
+        except PermissionError:
+            if path.exists():
+                raise _of_another_user(path) from None
+            raise
         try:
             _lock(file, path.parent)
             if _is_there(file, path):
@@ -105,6 +113,27 @@ def _locked(path: Path) -> BinaryIO:
             file.close()
             raise
         file.close()  # The holder removed the file at its end, between our opening and locking it.
+
+
+def _of_another_user(path: Path) -> InputError:
+    """The refusal of a folder whose lock belongs to somebody else."""
+    said: dict[str, Any] = {}
+    with contextlib.suppress(OSError, InputError), open_regular(path) as file:
+        said = _said(file)
+    owner = _owner(path)
+    if said:
+        owner += f", process {said['process']} on {said['host']}"
+    what = f"The folder {path.parent} has a {LOCK} of another user."
+    expected = f"to wait for that run, another folder, or {path} removed by its owner"
+    return InputError(what, owner, expected)
+
+
+def _owner(path: Path) -> str:
+    """The name of a file's owner, or the number where no name is known."""
+    try:
+        return f"user {path.owner()}"
+    except (KeyError, NotImplementedError, OSError):
+        return f"user number {path.stat().st_uid}"
 
 
 def _lock(file: BinaryIO, folder: Path) -> None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 import numpy as np
 import pandas
 
-from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if, shown
+from tati_re.core.errors import AnyPath, InputError, check_utf8, nearest, refuse_if, shown
+from tati_re.core.front_door import front_doors
 from tati_re.core.given import said
 from tati_re.core.views import drawn
 from tati_re.runs import checkpoint, files, manifest, reading
@@ -88,6 +89,7 @@ class LadderTable(_Frame):
         return drawn("ladder", self, path=path)
 
 
+@front_doors
 class RunFiles:
     """A run's tables and parameters; a file is read on demand, and again only after it changed.
     Users get a `tati_re.simulation.run.Run`, which also predicts and describes itself.
@@ -99,6 +101,9 @@ class RunFiles:
             self.folder.exists()
             if "\0" in str(self.folder):
                 raise ValueError("embedded null character")
+            check_utf8(self.folder)
+        except InputError:
+            raise
         except (TypeError, ValueError, OSError) as error:
             raise InputError(
                 f"No run can be there ({said(error)}).", shown(folder, 77, repr), "a run folder"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tati_re.core.errors import AnyPath, InputError, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.core.regular import check_regular
 from tati_re.core.unpacking import DAMAGED
 from tati_re.runs import checkpoint, files, manifest
@@ -23,6 +24,7 @@ class FileState(NamedTuple):
     sentence: str
 
 
+@front_door
 def verify(folder: AnyPath) -> list[FileState]:
     """Checks each file of a run folder: tables, directions and manifest by what the checkpoint
     knows of them, checkpoints by their sha256, models and arrays by the sums in their archives,

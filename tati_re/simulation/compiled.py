@@ -6,6 +6,7 @@ from typing import Any
 
 from tati_re.core.backend import keras
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.engine.progress import make_progress
 from tati_re.posterior.losses import loss_name
 from tati_re.simulation.run import Run
@@ -15,6 +16,7 @@ _OF_THE_CALL = ("observables", "callbacks", "starts")
 _DEFAULTS = {"num_walkers": 4, "walker_start": "jitter"}
 
 
+@front_door
 def sample(
     model: Any,
     x: Any,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.exit_status import INTERRUPTED
+from tati_re.core.front_door import front_door, front_doors
 from tati_re.core.views import drawn, html_table, told
 from tati_re.data.preparation import Preparation
 from tati_re.posterior.predictive import HETEROSCEDASTIC
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+@front_door
 def load(path: AnyPath, **objects: Any) -> "Run":
     """Opens the folder of a run; nothing but its manifest is read yet. Its tables are pandas
     DataFrames.
@@ -51,6 +53,7 @@ def load(path: AnyPath, **objects: Any) -> "Run":
     return run
 
 
+@front_doors
 class Run(RunFiles):
     """A finished, running or stopped run: its tables and parameters, its predictions, and what it
     says of itself.

@@ -10,6 +10,7 @@ import numpy as np
 from tati_re.core import forks
 from tati_re.core.backend import set_threads, tf
 from tati_re.core.errors import AnyPath, InputError, refuse_if
+from tati_re.core.front_door import front_doors
 from tati_re.core.given import as_array
 from tati_re.data.packing import as_packed
 from tati_re.engine.limits import LIMITS
@@ -40,6 +41,7 @@ from tati_re.simulation.target import system_of, with_defaults
 from tati_re.simulation.unattended import prepared
 
 
+@front_doors
 class Simulation(Evaluations):
     """A Keras model and its data as a physical system of positions θ and potential U = N * mean
     loss - log prior.

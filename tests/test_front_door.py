@@ -1,0 +1,356 @@
+"""Public functions given what they do not take: one sentence, never an error from deep inside."""
+
+from __future__ import annotations
+
+import datetime
+import inspect
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+
+import tati_re
+from tati_re.core.errors import InputError, SamplingError
+from tati_re.core.front_door import front_door, front_doors
+
+
+class Strange:
+    """An object with nothing that is asked for."""
+
+
+class Broken:
+    """An object whose every use fails."""
+
+    def __bool__(self):
+        raise RuntimeError("no truth")
+
+    __eq__ = __len__ = __iter__ = __float__ = __array__ = None
+
+
+ODD = [
+    None,
+    True,
+    0,
+    -1,
+    3,
+    2**70,
+    -(2**70),
+    10**400,
+    0.5,
+    float("nan"),
+    float("inf"),
+    1j,
+    "",
+    "a",
+    "a\0b",
+    "\udc80",
+    "x" * 5_000,
+    b"",
+    b"a",
+    bytearray(b"a"),
+    [],
+    [None],
+    [1, [2]],
+    ["a"],
+    [{}],
+    (),
+    ("a", 1),
+    {},
+    {"a": 1},
+    {1: 2},
+    set(),
+    {1},
+    range(3),
+    slice(None),
+    ...,
+    Path("nowhere"),
+    Path("a\0b"),
+    Path("."),
+    np.float64("nan"),
+    np.int64(5),
+    np.bool_(True),
+    np.array(3),
+    np.zeros(0),
+    np.zeros((2, 2)),
+    np.zeros((2, 2, 2)),
+    np.array(["a", "b"]),
+    np.array([None, {}], object),
+    np.array([1j]),
+    np.ma.masked,
+    np.datetime64("2020-01-01"),
+    pandas.DataFrame(),
+    pandas.DataFrame({"a": [1.0, 2.0]}),
+    pandas.Series([1, 2]),
+    pandas.NA,
+    pandas.NaT,
+    datetime.date(2020, 1, 1),
+    Strange(),
+    Strange,
+    Broken(),
+    print,
+    lambda: 1,
+    lambda *_: 1 / 0,
+    iter([1]),
+    (i for i in range(3)),
+    NotImplemented,
+    inspect,
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def run(folder):
+    sim = tati_re.Simulation(data="two_clusters", hidden=[2], verbose=0, seed=1, num_walkers=2)
+    return sim.sample(
+        sampler="sgld",
+        step_size=1e-5,
+        num_steps=40,
+        trajectory_every=2,
+        record_every=2,
+        output=str(folder / "a"),
+    )
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("builtins.print", lambda *_, **__: None)
+
+
+def tried(call: Any, what: str, *args: Any, **kwargs: Any) -> list[str]:
+    """Nothing, or what was raised in place of a sentence."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            call(*args, **kwargs)
+    except (InputError, SamplingError) as error:
+        text = str(error)
+        return [] if "\n" not in text and len(text) < 3_000 else [f"{what}: {text}"]
+    except TypeError as error:
+        words = ("unexpected keyword argument", "required positional", "positional argument")
+        if any(word in str(error) for word in words):
+            return []
+        return [f"{what}: {type(error).__name__} {error}"[:200]]
+    except Exception as error:
+        return [f"{what}: {type(error).__name__} {error}"[:200]]
+    return []
+
+
+def faults_of(call: Any, name: str, fixed: Sequence[Any] = (), skip: Sequence[str] = ()):
+    """Each odd value for each argument of a call, the arguments before it as they should be."""
+    signature = inspect.signature(call)
+    found = []
+    for place, parameter in enumerate(signature.parameters.values()):
+        if parameter.name in skip:
+            continue
+        for number, value in enumerate(ODD):
+            what = f"{name}({parameter.name}={type(value).__name__} #{number})"
+            if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+                continue
+            if parameter.kind is parameter.POSITIONAL_ONLY or place < len(fixed):
+                args = [*fixed[:place], value, *fixed[place + 1 :]]
+                found += tried(call, what, *args)
+            else:
+                found += tried(call, what, *fixed, **{parameter.name: value})
+    return found
+
+
+METHODS = {
+    "has": ["run.csv"],
+    "at_rung": [0],
+    "parameters": ["mean"],
+    "save_model": ["mean", "a.keras"],
+    "predict": [np.zeros((3, 2))],
+    "to_arviz": [],
+    "loo": [],
+    "plot": [],
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_of_a_run(run, name):
+    call = getattr(tati_re.load(run.folder), name)
+    found = faults_of(call, name, METHODS[name])
+    assert found == [], "\n".join(found)
+
+
+OPTIONS_OF = {
+    "predict": ["interval", "rung", "burnin", "thin", "model", "parameters"],
+    "loo": ["burnin", "thin", "data", "model"],
+    "plot": ["burnin", "thin", "path"],
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS_OF)
+def test_options_of_methods_of_a_run(run, name):
+    call = getattr(tati_re.load(run.folder), name)
+    found = []
+    for option in OPTIONS_OF[name]:
+        for number, value in enumerate(ODD):
+            what = f"{name}({option}={type(value).__name__} #{number})"
+            found += tried(call, what, *METHODS[name], **{option: value})
+    assert found == [], "\n".join(found)
+
+
+def functions(run):
+    folder = run.folder
+    return {
+        "load": (tati_re.load, [folder]),
+        "verify": (tati_re.verify, [folder]),
+        "compare": (tati_re.compare, [folder, folder]),
+        "analyse": (tati_re.analyse, [folder, ["averages"]]),
+        "write_report": (tati_re.write_report, [folder, "a.html"]),
+        "predict": (tati_re.predict, [run, np.zeros((3, 2))]),
+        "temperature_study": (tati_re.temperature_study, [[run]]),
+        "help": (tati_re.help, ["step_size"]),
+        "Run": (tati_re.Run, [folder]),
+        "side_by_side": (tati_re.side_by_side, [[]]),
+    }
+
+
+@pytest.mark.parametrize("name", list(functions(type("Any", (), {"folder": None}))))
+def test_functions_of_the_package(run, name):
+    call, fixed = functions(run)[name]
+    found = faults_of(call, name, fixed)
+    assert found == [], "\n".join(found)
+
+
+def test_methods_of_a_prediction(run):
+    predicted = tati_re.load(run.folder).predict(np.zeros((3, 2)), np.array([0, 1, 0]))
+    found = []
+    for name, call in inspect.getmembers(predicted, callable):
+        if not name.startswith("_") and inspect.ismethod(call):
+            found += faults_of(call, name)
+    assert found == [], "\n".join(found)
+
+
+def test_methods_of_a_data_set():
+    data = tati_re.data.load_data("two_clusters")
+    found = []
+    for name, call in inspect.getmembers(data, callable):
+        if not name.startswith("_") and inspect.ismethod(call):
+            found += faults_of(call, name)
+    found += faults_of(tati_re.data.load_data, "load_data", ["two_clusters"])
+    assert found == [], "\n".join(found)
+
+
+def test_methods_of_a_simulation():
+    sim = tati_re.Simulation(data="two_clusters", verbose=0)
+    calls = {
+        "predict": [np.zeros((3, 2))],
+        "predict_probabilities": [np.zeros((3, 2))],
+        "init_momenta": [],
+        "get_options": [],
+        "get_losses": [],
+        "from_folder": [],
+        "resume": [],
+    }
+    found = []
+    for name, fixed in calls.items():
+        found += faults_of(getattr(sim, name), name, fixed)
+    assert found == [], "\n".join(found)
+
+
+OPTIONS = [
+    "data",
+    "test_data",
+    "hidden",
+    "loss",
+    "prior",
+    "prior_std",
+    "seed",
+    "dtype",
+    "num_walkers",
+    "batch_size",
+    "label_columns",
+    "class_weights",
+    "standardize",
+    "fix_parameters",
+    "parameters",
+    "verbose",
+    "model",
+    "sample_weights",
+    "activation",
+]
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options_of_a_simulation(name):
+    found = []
+    for number, value in enumerate(ODD):
+        given = {"data": "two_clusters", "verbose": 0} | {name: value}
+        what = f"Simulation({name}={type(value).__name__} #{number})"
+        found += tried(tati_re.Simulation, what, **given)
+    assert found == [], "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "name", ["sampler", "step_size", "num_steps", "output", "until", "trajectory_every"]
+)
+def test_options_of_a_run(name):
+    sim = tati_re.Simulation(data="two_clusters", verbose=0)
+    found = []
+    for number, value in enumerate(ODD):
+        if isinstance(value, (int, np.integer)) and abs(int(value)) > 3 and name == "num_steps":
+            continue
+        given = {"sampler": "sgld", "step_size": 1e-5, "num_steps": 2} | {name: value}
+        found += tried(sim.sample, f"sample({name}={type(value).__name__} #{number})", **given)
+    assert found == [], "\n".join(found)
+
+
+@front_door
+def plain(a: int, b: str = "x", c: Sequence[float] = (), d: Any = None) -> str:
+    """Fails on all but plain arguments, as functions do."""
+    return b[a] + str(sum(c)) + str(d + 1 if d is not None else "")
+
+
+def test_the_argument_of_another_kind_is_named():
+    assert plain(0) == "x0"
+    with pytest.raises(InputError, match=r"^a has the wrong type or value\. Received: 'x'\. Exp"):
+        plain("x")
+    with pytest.raises(InputError, match=r"Expected: a list of a finite number"):
+        plain(0, c=["y"])
+    with pytest.raises(InputError, match=r"^d cannot be used \(TypeError"):
+        plain(0, d={})
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        plain(0, e=1)
+
+
+def test_a_fault_of_the_function_stays_one():
+    """Arguments that are right do not hide it."""
+    with pytest.raises(IndexError):
+        plain(5)
+    with pytest.raises(TypeError):
+        plain(0, d="text")
+    with pytest.raises(InputError) as error:
+        plain(0, d=1j, c=None)
+    assert isinstance(error.value.__cause__, TypeError)
+
+
+def test_a_class():
+    @front_doors
+    class Small:
+        def __init__(self, size: int) -> None:
+            self.size = [0] * size
+
+        def at(self, place: int) -> int:
+            return self.size[place]
+
+        @classmethod
+        def of(cls, size: int) -> Any:
+            return cls(size)
+
+    with pytest.raises(InputError, match="size has the wrong type"):
+        Small("a")
+    with pytest.raises(InputError, match="place has the wrong type"):
+        Small.of(3).at("a")
+    with pytest.raises(IndexError):
+        Small(3).at(5)
