@@ -26,17 +26,6 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _C = TypeVar("_C", bound=type)
 
-_RAW = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    NotImplementedError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
 _OWN = (InputError, SamplingError)
 _LISTS = (Sequence, Collection, Iterable, list, tuple)
 _FEW = 100  # Items of a list that are looked at.
@@ -61,7 +50,7 @@ def front_door(function: Callable[_P, _R]) -> Callable[_P, _R]:
             return function(*args, **kwargs)
         except _OWN:
             raise
-        except _RAW as error:
+        except Exception as error:  # other libraries raise what they like
             if (refusal := _refusal(function, args, kwargs, error)) is None:
                 raise
             raise refusal from error
@@ -96,7 +85,7 @@ def _refusal(
         if fits is False:
             expected = _in_words(hint)
             return InputError(f"{name} has the wrong type or value.", _written(value), expected)
-        if fits is None and (_is_odd(value) or (hint is not Any and _is_array(value))):
+        if fits is None and _is_suspect(value, hint, error):
             unknown.append((name, value))
     if not unknown:
         return None
@@ -104,19 +93,29 @@ def _refusal(
     return InputError(f"{name} cannot be used ({said(error, 120)}).", _written(value))
 
 
+def _is_suspect(value: Any, hint: Any, error: Exception) -> bool:
+    """Whether a value whose annotation does not say what is right may be what is wrong."""
+    if isinstance(value, (str, os.PathLike)) or value is None:
+        return _is_odd(value)
+    named = f"'{type(value).__name__}'" in str(error) or f"a {type(value).__name__} " in str(error)
+    listed = hint is not Any and _is_array(value)
+    single = isinstance(error, TypeError) and _is_scalar(value)
+    return named or listed or single or _is_odd(value)
+
+
 def _arguments(
     bound: inspect.BoundArguments, hints: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
+    """Name, value and annotation of each argument; options by further names check themselves, and
+    may be objects whose own errors are to be seen.
+    """
     for name, value in bound.arguments.items():
         kind = bound.signature.parameters[name].kind
         hint = hints.get(name, Any)
         if kind is inspect.Parameter.VAR_POSITIONAL:
             for item in value:
                 yield name, item, hint
-        elif kind is inspect.Parameter.VAR_KEYWORD:
-            for key, item in value.items():
-                yield key, item, hint
-        elif name not in ("self", "cls"):
+        elif kind is not inspect.Parameter.VAR_KEYWORD and name not in ("self", "cls"):
             yield name, value, hint
 
 
@@ -150,7 +149,8 @@ def _fits(value: Any, hint: Any) -> bool | None:
     if hint is bool:
         return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")
     if hint is int:
-        return isinstance(value, numbers.Integral) and abs(int(value)) < _LARGEST
+        whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+        return whole and abs(int(value)) < _LARGEST
     if hint is float:
         return isinstance(value, numbers.Real) and _is_finite(value)
     if hint is str or (inspect.isclass(origin or hint) and issubclass(origin or hint, os.PathLike)):
@@ -187,8 +187,14 @@ def _fits_container(value: Any, origin: type, parts: tuple[Any, ...]) -> bool | 
     return False if False in items else None if None in items or not items else True
 
 
+def _is_scalar(value: Any) -> bool:
+    """Whether a value is a number where most functions expect several."""
+    return isinstance(value, numbers.Number) or (_is_array(value) and not value.ndim)
+
+
 def _is_array(value: Any) -> bool:
-    return type(value).__module__.partition(".")[0] in ("numpy", "pandas")
+    own = type(value).__module__.partition(".")[0]
+    return own in ("numpy", "pandas") and "ndim" in dir(value)
 
 
 def _is_finite(value: Any) -> bool:
@@ -199,10 +205,13 @@ def _is_finite(value: Any) -> bool:
 
 
 def _is_text(text: str | bytes) -> bool:
+    """Whether a text can be the name of a file: in UTF-8, without NUL, and not too long."""
     try:
-        return "\0" not in os.fsdecode(text) and bool(os.fsencode(text) or True)
+        name = os.fsdecode(text)
+        name.encode()
     except (UnicodeError, TypeError):
         return False
+    return "\0" not in name and all(len(part) < 256 for part in name.split("/"))
 
 
 def _is_odd(value: Any) -> bool:
