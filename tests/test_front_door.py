@@ -16,6 +16,7 @@ import pytest
 import tati_re
 from tati_re.core.errors import InputError, SamplingError
 from tati_re.core.front_door import front_door, front_doors
+from tati_re.options.make import OPTIONS, make_options
 
 
 class Strange:
@@ -101,6 +102,23 @@ ODD = [
 ]
 
 
+FEW = [
+    float("nan"),
+    1j,
+    b"",
+    {},
+    [{}],
+    "a\0b",
+    2**70,
+    np.zeros((2, 2)),
+    np.array(["a", "b"]),
+    pandas.DataFrame({"a": [1.0]}),
+    Strange(),
+    print,
+]
+"""Those that are tried where a call that succeeds takes seconds."""
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("runs")
@@ -144,14 +162,14 @@ def tried(call: Any, what: str, *args: Any, **kwargs: Any) -> list[str]:
     return []
 
 
-def faults_of(call: Any, name: str, fixed: Sequence[Any] = (), skip: Sequence[str] = ()):
+def faults_of(
+    call: Any, name: str, fixed: Sequence[Any] = (), values: Sequence[Any] = tuple(ODD)
+) -> list[str]:
     """Each odd value for each argument of a call, the arguments before it as they should be."""
     signature = inspect.signature(call)
     found = []
     for place, parameter in enumerate(signature.parameters.values()):
-        if parameter.name in skip:
-            continue
-        for number, value in enumerate(ODD):
+        for number, value in enumerate(values):
             what = f"{name}({parameter.name}={type(value).__name__} #{number})"
             if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
                 continue
@@ -163,82 +181,80 @@ def faults_of(call: Any, name: str, fixed: Sequence[Any] = (), skip: Sequence[st
     return found
 
 
-METHODS = {
-    "has": ["run.csv"],
-    "at_rung": [0],
-    "parameters": ["mean"],
+QUICK = {"has": ["run.csv"], "at_rung": [0], "parameters": ["mean"]}
+SLOW = {
     "save_model": ["mean", "a.keras"],
     "predict": [np.zeros((3, 2))],
     "to_arviz": [],
     "loo": [],
     "plot": [],
 }
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_methods_of_a_run(run, name):
-    call = getattr(tati_re.load(run.folder), name)
-    found = faults_of(call, name, METHODS[name])
-    assert found == [], "\n".join(found)
-
-
 OPTIONS_OF = {
     "predict": ["interval", "rung", "burnin", "thin", "model", "parameters"],
-    "loo": ["burnin", "thin", "data", "model"],
     "plot": ["burnin", "thin", "path"],
 }
 
 
-@pytest.mark.parametrize("name", OPTIONS_OF)
-def test_options_of_methods_of_a_run(run, name):
-    call = getattr(tati_re.load(run.folder), name)
-    found = []
-    for option in OPTIONS_OF[name]:
-        for number, value in enumerate(ODD):
-            what = f"{name}({option}={type(value).__name__} #{number})"
-            found += tried(call, what, *METHODS[name], **{option: value})
+@pytest.mark.parametrize("name", QUICK)
+def test_methods_of_a_run(run, name):
+    found = faults_of(getattr(tati_re.load(run.folder), name), name, QUICK[name])
     assert found == [], "\n".join(found)
 
 
-def functions(run):
+@pytest.mark.parametrize("values", [FEW, pytest.param(ODD, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", SLOW)
+def test_methods_that_compute(run, name, values):
+    call = getattr(tati_re.load(run.folder), name)
+    found = faults_of(call, name, SLOW[name], values)
+    for option in OPTIONS_OF.get(name, ()):
+        for number, value in enumerate(values):
+            what = f"{name}({option}={type(value).__name__} #{number})"
+            found += tried(call, what, *SLOW[name], **{option: value})
+    assert found == [], "\n".join(found)
+
+
+def functions(run: Any) -> dict[str, Any]:
     folder = run.folder
     return {
-        "load": (tati_re.load, [folder]),
-        "verify": (tati_re.verify, [folder]),
-        "compare": (tati_re.compare, [folder, folder]),
-        "analyse": (tati_re.analyse, [folder, ["averages"]]),
-        "write_report": (tati_re.write_report, [folder, "a.html"]),
-        "predict": (tati_re.predict, [run, np.zeros((3, 2))]),
-        "temperature_study": (tati_re.temperature_study, [[run]]),
-        "help": (tati_re.help, ["step_size"]),
-        "Run": (tati_re.Run, [folder]),
-        "side_by_side": (tati_re.side_by_side, [[]]),
+        "load": (tati_re.load, [folder], ODD),
+        "verify": (tati_re.verify, [folder], ODD),
+        "compare": (tati_re.compare, [folder, folder], ODD),
+        "help": (tati_re.help, ["step_size"], ODD),
+        "Run": (tati_re.Run, [folder], ODD),
+        "side_by_side": (tati_re.side_by_side, [[]], ODD),
+        "load_data": (tati_re.data.load_data, ["two_clusters"], ODD),
+        "analyse": (tati_re.analyse, [folder, ["averages"]], FEW),
+        "write_report": (tati_re.write_report, [folder, "a.html"], FEW),
+        "predict": (tati_re.predict, [run, np.zeros((3, 2))], FEW),
+        "temperature_study": (tati_re.temperature_study, [[run]], FEW),
     }
 
 
-@pytest.mark.parametrize("name", list(functions(type("Any", (), {"folder": None}))))
+class Nowhere:
+    folder = None
+
+
+@pytest.mark.parametrize("name", functions(Nowhere))
 def test_functions_of_the_package(run, name):
-    call, fixed = functions(run)[name]
-    found = faults_of(call, name, fixed)
+    call, fixed, values = functions(run)[name]
+    found = faults_of(call, name, fixed, values)
     assert found == [], "\n".join(found)
 
 
-def test_methods_of_a_prediction(run):
+def methods(thing: Any) -> list[tuple[str, Any]]:
+    return [
+        (name, call)
+        for name, call in inspect.getmembers(thing, inspect.ismethod)
+        if not name.startswith("_")
+    ]
+
+
+def test_methods_of_a_prediction_and_of_a_data_set(run):
     predicted = tati_re.load(run.folder).predict(np.zeros((3, 2)), np.array([0, 1, 0]))
     found = []
-    for name, call in inspect.getmembers(predicted, callable):
-        if not name.startswith("_") and inspect.ismethod(call):
-            found += faults_of(call, name)
-    assert found == [], "\n".join(found)
-
-
-def test_methods_of_a_data_set():
-    data = tati_re.data.load_data("two_clusters")
-    found = []
-    for name, call in inspect.getmembers(data, callable):
-        if not name.startswith("_") and inspect.ismethod(call):
-            found += faults_of(call, name)
-    found += faults_of(tati_re.data.load_data, "load_data", ["two_clusters"])
+    for thing in (predicted, tati_re.data.load_data("two_clusters")):
+        for name, call in methods(thing):
+            found += faults_of(call, name, values=FEW)
     assert found == [], "\n".join(found)
 
 
@@ -249,60 +265,43 @@ def test_methods_of_a_simulation():
         "predict_probabilities": [np.zeros((3, 2))],
         "init_momenta": [],
         "get_options": [],
-        "get_losses": [],
         "from_folder": [],
         "resume": [],
     }
     found = []
     for name, fixed in calls.items():
-        found += faults_of(getattr(sim, name), name, fixed)
+        found += faults_of(getattr(sim, name), name, fixed, FEW)
     assert found == [], "\n".join(found)
 
 
-OPTIONS = [
-    "data",
-    "test_data",
-    "hidden",
-    "loss",
-    "prior",
-    "prior_std",
-    "seed",
-    "dtype",
-    "num_walkers",
-    "batch_size",
-    "label_columns",
-    "class_weights",
-    "standardize",
-    "fix_parameters",
-    "parameters",
-    "verbose",
-    "model",
-    "sample_weights",
-    "activation",
-]
-
-
-@pytest.mark.parametrize("name", OPTIONS)
-def test_options_of_a_simulation(name):
+@pytest.mark.parametrize("name", sorted(OPTIONS))
+def test_each_option_given_what_it_does_not_take(name):
     found = []
     for number, value in enumerate(ODD):
-        given = {"data": "two_clusters", "verbose": 0} | {name: value}
-        what = f"Simulation({name}={type(value).__name__} #{number})"
-        found += tried(tati_re.Simulation, what, **given)
+        what = f"{name}={type(value).__name__} #{number}"
+        found += tried(make_options, what, **{name: value})
     assert found == [], "\n".join(found)
 
 
-@pytest.mark.parametrize(
-    "name", ["sampler", "step_size", "num_steps", "output", "until", "trajectory_every"]
-)
-def test_options_of_a_run(name):
+NAMES = ["data", "test_data", "hidden", "loss", "prior", "model", "parameters", "sample_weights"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_objects_for_a_simulation(name):
+    found = []
+    for number, value in enumerate(FEW):
+        given = {"data": "two_clusters", "verbose": 0} | {name: value}
+        found += tried(tati_re.Simulation, f"{name}={type(value).__name__} #{number}", **given)
+    assert found == [], "\n".join(found)
+
+
+@pytest.mark.parametrize("name", ["sampler", "output", "until", "observables", "callbacks"])
+def test_objects_for_a_run(name):
     sim = tati_re.Simulation(data="two_clusters", verbose=0)
     found = []
-    for number, value in enumerate(ODD):
-        if isinstance(value, (int, np.integer)) and abs(int(value)) > 3 and name == "num_steps":
-            continue
+    for number, value in enumerate(FEW):
         given = {"sampler": "sgld", "step_size": 1e-5, "num_steps": 2} | {name: value}
-        found += tried(sim.sample, f"sample({name}={type(value).__name__} #{number})", **given)
+        found += tried(sim.sample, f"{name}={type(value).__name__} #{number}", **given)
     assert found == [], "\n".join(found)
 
 
