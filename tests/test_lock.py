@@ -17,6 +17,7 @@ import pytest
 from tati_re.core.errors import InputError
 from tati_re.runs import files, run_folder
 from tati_re.runs.lock import entries, one_writer, writing
+from tati_re.runs.run import RunFiles
 from tati_re.runs.specification import open_folder
 from tati_re.runs.storage import StorageError
 
@@ -202,3 +203,39 @@ def test_functions_lock_what_they_write(tmp_path):
         return number + 1
 
     assert function(1) == 2 and function(2, output=tmp_path / "a") == 3
+
+
+def test_a_lock_of_another_user_is_named(tmp_path, monkeypatch):
+    """The folder of a group: others may write there, and not to the lock that one of them made."""
+    (tmp_path / files.LOCK).write_text('{"host": "far", "process": 42}')
+    opened = os.open
+
+    def refused(path, flags, *mode, **others):
+        if flags & os.O_RDWR:
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, flags, *mode, **others)
+
+    monkeypatch.setattr(os, "open", refused)
+    owner = (tmp_path / files.LOCK).owner()
+    with (
+        pytest.raises(
+            InputError, match=rf"another user\. Received: user {owner}, process 42 on far"
+        ),
+        writing(tmp_path),
+    ):
+        pass
+    (tmp_path / files.LOCK).unlink()
+    with pytest.raises(InputError, match="Permission denied"), writing(tmp_path):
+        pass
+
+
+def test_a_folder_whose_name_is_not_utf_8(tmp_path):
+    folder = tmp_path / os.fsdecode(b"a\xff")
+    folder.mkdir()
+    with pytest.raises(InputError, match=r"is not in UTF-8\. Received: \$'.*a\\xff'"):
+        RunFiles.open(folder)
+
+
+def test_a_name_that_is_too_long(tmp_path):
+    with pytest.raises(InputError, match="too long"), writing(tmp_path / ("x" * 5_000)):
+        pass

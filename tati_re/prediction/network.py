@@ -62,12 +62,17 @@ def flat_model_of(run: RunFiles, model: Any = None) -> FlatModel:
     """The model of a run, the given Keras model or the folder's, as a function of one flat
     vector.
     """
+    from tati_re.core.backend import keras
     from tati_re.models.flat import FlatModel
     from tati_re.models.precision import in_precision
     from tati_re.posterior.noise_level import with_noise
 
     options = run.manifest["options"]
-    model = in_precision(model_of(run) if model is None else model, options.get("dtype", "float32"))
+    if model is None:
+        model = model_of(run)
+    what = "model is not a model of Keras."
+    refuse_if(not isinstance(model, keras.Model), what, type(model).__name__, "a keras.Model")
+    model = in_precision(model, options.get("dtype", "float32"))
     return with_noise(
         FlatModel(model, options.get("fix_parameters")), options.get("noise_std", 1.0)
     )

@@ -138,7 +138,7 @@ def predict(
             interval,
         )
         if any(run.manifest.get("kind") != "fit" for run in runs):
-            warn_of_few_draws(found, 4)
+            warn_of_few_draws(found, 6)
         return with_training(found, runs[0])
     if len(runs) > 1 or (rung, burnin, thin) != (0, None, None):
         raise InputError(
@@ -222,7 +222,7 @@ def labels_by_name(runs: Sequence[RunFiles], inputs: Any, labels: Any) -> Any:
         if missing := int(own.isna().any(axis=1).sum()):
             if missing < len(own):
                 what = f"The labels of {missing:,} of {len(own):,} rows are missing"
-                warnings.warn(f"{what}: predictions have no labels and no scores.", stacklevel=4)
+                warnings.warn(f"{what}: predictions have no labels and no scores.", stacklevel=6)
             return None
         return own if len(names) > 1 else own[names[0]]
     check_order(inputs, labels, "labels")
