@@ -95,7 +95,7 @@ def _refusal(
 
 def _is_suspect(value: Any, hint: Any, error: Exception) -> bool:
     """Whether a value whose annotation does not say what is right may be what is wrong."""
-    if isinstance(value, (str, os.PathLike)) or value is None:
+    if isinstance(value, str) or value is None:
         return _is_odd(value)
     named = f"'{type(value).__name__}'" in str(error) or f"a {type(value).__name__} " in str(error)
     listed = hint is not Any and _is_array(value)

@@ -201,6 +201,8 @@ def make_options(values: Mapping[str, Any] | Options | None = None, /, **overrid
         InputError: An unknown name (with the nearest one), a wrong type, a value out of range, or
             both temperatures.
     """
+    _refuse_frames(overrides, str)
+    overrides = {name: _plain(value) for name, value in overrides.items()}
     if isinstance(values, Options):
         given = values.values_of(
             name for name in OPTIONS if name in values.explicit - values.derived

@@ -13,6 +13,7 @@ LENGTH = 16
 
 _CHANGES = (
     "stopped",
+    "failed_checks",
     "heating",
     "until",
     "convergence",
