@@ -143,7 +143,7 @@ def here(tmp_path, monkeypatch):
     monkeypatch.setattr("builtins.print", lambda *_, **__: None)
 
 
-def tried(call: Any, what: str, *args: Any, **kwargs: Any) -> list[str]:
+def tried(call: Any, what: str, /, *args: Any, **kwargs: Any) -> list[str]:
     """Nothing, or what was raised in place of a sentence."""
     try:
         with warnings.catch_warnings():

@@ -144,12 +144,18 @@ def _checked(
 
 
 def _refuse_frames(values: Mapping[str, Any], spell: Callable[[str], str]) -> None:
-    """Refuses objects of pandas that are no list of numbers: to compare them fails."""
+    """Refuses data frames, and other objects that have no truth and cannot be compared."""
     for name, value in values.items():
-        is_pandas = type(value).__module__.partition(".")[0] == "pandas"
-        if is_pandas and "tolist" not in dir(value) and name in OPTIONS:
+        if name in OPTIONS and not _is_comparable(_plain(value)):
             what = f"{spell(name)} has the wrong type."
-            raise InputError(what, f"a {type(value).__name__} of pandas", expected(OPTIONS[name]))
+            raise InputError(what, f"a {type(value).__name__}", expected(OPTIONS[name]))
+
+
+def _is_comparable(value: Any) -> bool:
+    try:
+        return bool(value == "") or bool(value) or True
+    except Exception:  # whatever an object of others raises
+        return False
 
 
 def _check_representable(
