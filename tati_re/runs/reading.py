@@ -41,7 +41,7 @@ def read_csv(path: AnyPath) -> "pandas.DataFrame":
     Raises:
         InputError: An empty file, or a line with more or fewer cells than the header.
     """
-    frame = parse_table(path, table_bytes(Path(path)))
+    frame: Any = parse_table(path, table_bytes(Path(path)))
     for place, kind in enumerate(frame.dtypes):
         if kind.kind not in "biuf":
             frame.isetitem(place, frame.iloc[:, place].map(from_cell))
