@@ -156,10 +156,13 @@ class Dataset:
         example. `(N, 1)` becomes `(N,)`.
 
         Args:
-            inputs, test_inputs: `(N, ...)` numbers; one-dimensional ones become `(N, 1)`.
-            targets, test_targets: `(N,)`, `(N, 1)` or `(N, K)` numbers.
-            name, input_scale, feature_names, weights, test_weights, layout, layout_scales: As of
-                the class.
+            inputs: Inputs, `(N, ...)`, finite numbers; one-dimensional ones become `(N, 1)`.
+            targets: Targets or labels, `(N,)` or `(N, K)`; `(N, 1)` becomes `(N,)`.
+            test_inputs: Inputs of the test part, `(M, ...)`. Default: no test part.
+            test_targets: Targets of the test part, `(M,)` or `(M, K)`. Default: no test part.
+            name: What messages and the manifest call it. Default: "arrays".
+            input_scale: Factor of the inputs, such as 1/255 for image bytes. Default: 1.
+            feature_names: One name for each column of the inputs. Default: none.
             by_value: Take floats that are whole numbers as integers, as in a text file. Default
                 False: floats are classes only if they are 0 and 1, or -1 and +1, or one-hot.
             num_classes: The number of classes, at least 2, or 0 for a regression. Default: None, by
@@ -169,6 +172,10 @@ class Dataset:
             places: The shape of labels that are no one-hot rows, but those of several places.
                 Default: none is.
             rule: What integers mean under the loss. Default: classes if they are few.
+            weights: The weight of each example in the loss, `(N,)`, 0 or more. Default: 1.
+            test_weights: The weights of the test part, `(M,)`. Default: 1.
+            layout: Names and shapes of several inputs, as of `Dataset`. Default: one input.
+            layout_scales: Factors of several inputs, as of `Dataset`. Default: none.
 
         Raises:
             InputError: As the class, and labels that are not the classes they should be.

@@ -113,9 +113,11 @@ def leave_one_out(
     is that of the examples, not that of the draws.
 
     Args:
-        run, burnin: As of `tati_re.analysis.averages`; at T = 1, of a likelihood, with positions of
-            one weight each.
-        data, model: As of `tati_re.analysis.to_arviz`.
+        run: The run, or its folder; at T = 1, of a likelihood, with draws of one weight each.
+        burnin: Steps to leave out. Default: the run's own burn-in.
+        data: The data set of the run. Default: that of a run made here, else read where the run
+            says.
+        model: The Keras model if the folder holds none. Default: the model in the folder.
         most_examples: Where there are more, so many drawn at random, for all runs the same.
             Default: 1,000.
 

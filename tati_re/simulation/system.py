@@ -453,117 +453,74 @@ class System:
 
 
 def assemble(options: Options, objects: Mapping[str, Any]) -> System:
-    """The system of options and objects: `model`, `data` (arrays or a Dataset), `test_data` and
-    `sample_weights` of the objects, else those of the options; the model also a file, a function in
-    one, or layers of `options.hidden`.
+    """The system of options and objects.
+
+    Args:
+        options: The options of the run.
+        objects: `model`, `data` (arrays or a Dataset), `test_data`, `sample_weights` and `loss` in
+            place of the options of these names. The option `model` is a file, a function in one, or
+            absent: then layers of `options.hidden`.
+
+    Returns:
+        The data, the model and what was noted about them.
+
+    Raises:
+        InputError: Options, data and model do not fit each other.
     """
-    for name, value in options.values_of(("dimension", "coordinates")).items():
-        refuse_if(
-            value, f"{name} belongs to a potential given as a function.", value, "potential=f"
-        )
-    refuse_ignored(objects.get("loss"))  # before its labels are
-    name = loss_name(objects.get("loss", options.loss))
-    what = "standardize: targets keep their units under a loss that is no function of differences."
-    refuse_if(
-        name in IN_UNITS and options.standardize in ("targets", "all"),
-        what,
-        f"{options.standardize} with {name}",
-        "inputs, none or auto",
-    )
+    _refuse_unfit(options, objects)
+    given_loss = objects.get("loss", options.loss)
+    name = loss_name(given_loss)
     if name in OF_VALUES and options.num_classes is None:
-        return replace(assemble(options.settled(num_classes=0), objects), num_classes=0)
-    model, *given = (
-        objects.get(name) for name in ("model", "data", "test_data", "sample_weights", "loss")
-    )
+        return _with_classes(options, objects, 0)
+
+    model = objects.get("model")
     if model is None and options.model is not None and not is_code(options.model):
         model = load_model(options.model)
         objects = {**objects, "model": model}
     one_output(model)  # before labels that are several are taken for an array
+
     several = name == "sparse_categorical_crossentropy" and options.num_classes is None
-    # What the call of a model of one's own class gives is asked where it matters: one that was read
-    # may have two types.
-    told = (
-        isinstance(model, keras.Model) and model.built and (several or tensors_of(model, "outputs"))
-    )
-    shape = output_shape_of(model) if told else ()
+    shape = _shape_of_outputs(model, several)
     if several and len(shape) > 2 and (count := shape[-1] or 0) > 1:
-        return replace(assemble(options.settled(num_classes=count), objects), num_classes=count)
-    read = dataset_from_options(options, *given, places=shape[1:-1])
+        return _with_classes(options, objects, count)
+
+    read = dataset_from_options(
+        options,
+        objects.get("data"),
+        objects.get("test_data"),
+        objects.get("sample_weights"),
+        objects.get("loss"),
+        places=shape[1:-1],
+    )
     noise_std = settled_noise(options, objects.get("loss"), read)
+
     builder = model if callable(model) and not isinstance(model, keras.Model) else None
     code = builder is not None or (model is None and is_code(options.model))
-    given_loss = objects.get("loss", options.loss)
     if code:
-        plain = read.prepared()
-        outputs = num_outputs(plain, given_loss, False)
-        model = imported_model(builder or options.model, options, plain.inputs.shape[1:], outputs)
+        model = _imported(builder or options.model, options, read, given_loss)
     network = model is not None or options.model is not None
-    if model is not None and isinstance(model, keras.Model) and not model.built and not read.layout:
+    if isinstance(model, keras.Model) and not model.built and not read.layout:
         model(read.prepared().inputs[:1] * 1)
-    read, notes = as_trained(read, options, noise_std, network, given[-1], model)
+
+    read, notes = as_trained(read, options, noise_std, network, objects.get("loss"), model)
     notes += said_of_skewed(read.targets) if noise_std == SAMPLED else ()
     dataset = read.prepared()
-    if model is not None and not isinstance(model, keras.Model):
-        expected = (
-            "a keras.Model, a function that builds one, a path to a .keras file, or my_net.py:build"
-        )
-        raise InputError("model is not a Keras model.", type(model).__name__, expected)
+    _refuse_other_models(model)
+
     compiled = model.loss if isinstance(model, keras.Model) and model.compiled else None
-    sigmoid = options.output_activation == "sigmoid" and not (
-        options.tati or options.model or model is not None
-    )
-    outputs = num_outputs(dataset, objects.get("loss", options.loss), sigmoid)
     if model is None:
-        units = [int(np.prod(dataset.inputs.shape[1:])), *options.hidden, outputs]
-        check_memory(options, sum((a + options.use_bias) * b for a, b in pairwise(units)), 1)
-        model = build_network(
-            dataset.inputs.shape[1:],
-            outputs,
-            hidden=options.hidden,
-            activation=options.activation,
-            output_activation=options.output_activation,
-            dtype=options.dtype,
-            seed=options.seed,
-            use_bias=options.use_bias,
-        )
+        model = _built(options, dataset, given_loss)
     else:
-        if options.hidden and not code:
-            raise InputError(
-                "model and hidden exclude each other.",
-                f"hidden = {options.hidden}",
-                "one of the two",
-            )
-        beside = [
-            name
-            for name, value in options.values_of(OF_LAYERS).items()
-            if value != OPTIONS[name].default
-        ]
-        what = "The layers of a given model have their own."
-        expected = "hidden, or a function that builds the model"
-        refuse_if(beside and not (code or options.tati), what, ", ".join(beside), expected)
-        twice = _scales_bytes(model) if read.input_scale < 1.0 else None
-        what = f"model: its layer {twice} scales bytes, which are multiplied by 1/255 already, from 0 to 1."
-        refuse_if(
-            twice,
-            what,
-            expected="floats from 0 to 255 as the inputs, or a model for inputs from 0 to 1",
-        )
-        given = model
-        model = in_precision(model, options.dtype)
-        if model is not given and (
-            "mixed" in given.dtype_policy.name or "dtype" not in options.explicit
-        ):
-            notes += (f"The model is rebuilt in {options.dtype}, and sampled in it (dtype).",)
+        _refuse_beside_model(options, model, read, code)
+        model, rebuilt = _in_its_precision(model, options)
+        notes += rebuilt
     ready = fitted_shape(dataset, model)
-    if options.num_classes is None and objects.get("loss", options.loss) is None:
-        classes, why = _classes_by_outputs(read, model)
-        if classes is not None:
-            system = assemble(options.settled(num_classes=classes), objects)
-            return replace(system, num_classes=classes, notes=(*system.notes, why))
-        notes += (why,) if why else ()
-    elif options.num_classes is None and (count := _count_of_outputs(read, model)) is not None:
-        system = assemble(options.settled(num_classes=count), objects)
-        return replace(system, num_classes=count)
+
+    count, why = _classes_of_model(options, given_loss, read, model)
+    if count is not None:
+        return _with_classes(options, objects, count, why)
+    notes += why
+
     check_dimensions(
         options.tati,
         int(np.prod(dataset.inputs.shape[1:])),
@@ -572,14 +529,140 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     flat = FlatModel(model, options.fix_parameters)
     flat = with_noise(flat, noise_std, lambda: noise_start(options, ready))
     check_memory(options, flat.num_parameters, options.num_walkers)
-    named = (
-        None
-        if compiled is None or isinstance(compiled, (list, tuple, dict))
-        else loss_name(compiled)
-    )
+
+    single = compiled is not None and not isinstance(compiled, (list, tuple, dict))
+    named = loss_name(compiled) if single else None
     data = ready if dataset is read else read
     limit = 1e6 * options.memory_limit
     return System(data, model, flat, ready, limit, notes, compiled=named)
+
+
+def _refuse_unfit(options: Options, objects: Mapping[str, Any]) -> None:
+    """Refuses options of a potential, and units that the loss does not allow."""
+    for name, value in options.values_of(("dimension", "coordinates")).items():
+        refuse_if(
+            value, f"{name} belongs to a potential given as a function.", value, "potential=f"
+        )
+
+    refuse_ignored(objects.get("loss"))  # before its labels are
+    name = loss_name(objects.get("loss", options.loss))
+    refuse_if(
+        name in IN_UNITS and options.standardize in ("targets", "all"),
+        "standardize: targets keep their units under a loss that is no function of differences.",
+        f"{options.standardize} with {name}",
+        "inputs, none or auto",
+    )
+
+
+def _with_classes(
+    options: Options, objects: Mapping[str, Any], count: int, notes: tuple[str, ...] = ()
+) -> System:
+    """The system of labels that are so many classes; 0: of a regression."""
+    system = assemble(options.settled(num_classes=count), objects)
+    return replace(system, num_classes=count, notes=(*system.notes, *notes))
+
+
+def _shape_of_outputs(model: Any, several: bool) -> tuple:
+    """The shape of the outputs, where it decides what labels are; else ().
+
+    What the call of a model of one's own class gives is asked where it matters: one that was read
+    may have two types.
+    """
+    if not isinstance(model, keras.Model) or not model.built:
+        return ()
+    return output_shape_of(model) if several or tensors_of(model, "outputs") else ()
+
+
+def _imported(source: Any, options: Options, read: Dataset, loss: Any) -> Any:
+    """The model that a function builds for these data."""
+    plain = read.prepared()
+    outputs = num_outputs(plain, loss, False)
+    return imported_model(source, options, plain.inputs.shape[1:], outputs)
+
+
+def _refuse_other_models(model: Any) -> None:
+    """Refuses an object that is not a Keras model."""
+    if model is not None and not isinstance(model, keras.Model):
+        raise InputError(
+            "model is not a Keras model.",
+            type(model).__name__,
+            "a keras.Model, a function that builds one, a path to a .keras file, or my_net.py:build",
+        )
+
+
+def _built(options: Options, dataset: Dataset, loss: Any) -> Any:
+    """The layers of `options.hidden`."""
+    shape = dataset.inputs.shape[1:]
+    sigmoid = options.output_activation == "sigmoid" and not (options.tati or options.model)
+    outputs = num_outputs(dataset, loss, sigmoid)
+    units = [int(np.prod(shape)), *options.hidden, outputs]
+    check_memory(options, sum((a + options.use_bias) * b for a, b in pairwise(units)), 1)
+
+    return build_network(
+        shape,
+        outputs,
+        hidden=options.hidden,
+        activation=options.activation,
+        output_activation=options.output_activation,
+        dtype=options.dtype,
+        seed=options.seed,
+        use_bias=options.use_bias,
+    )
+
+
+def _refuse_beside_model(options: Options, model: Any, read: Dataset, code: bool) -> None:
+    """Refuses options of layers next to a model, and bytes that are scaled twice."""
+    if options.hidden and not code:
+        raise InputError(
+            "model and hidden exclude each other.",
+            f"hidden = {options.hidden}",
+            "one of the two",
+        )
+
+    beside = [
+        name
+        for name, value in options.values_of(OF_LAYERS).items()
+        if value != OPTIONS[name].default
+    ]
+    refuse_if(
+        beside and not (code or options.tati),
+        "The layers of a given model have their own.",
+        ", ".join(beside),
+        "hidden, or a function that builds the model",
+    )
+
+    twice = _scales_bytes(model) if read.input_scale < 1.0 else None
+    refuse_if(
+        twice,
+        f"model: its layer {twice} scales bytes, which are multiplied by 1/255 already, from 0 to 1.",
+        expected="floats from 0 to 255 as the inputs, or a model for inputs from 0 to 1",
+    )
+
+
+def _in_its_precision(model: Any, options: Options) -> tuple[Any, tuple[str, ...]]:
+    """The model in the precision of the run, and a sentence if it was rebuilt unasked."""
+    rebuilt = in_precision(model, options.dtype)
+    if rebuilt is model:
+        return model, ()
+
+    unasked = "mixed" in model.dtype_policy.name or "dtype" not in options.explicit
+    sentence = f"The model is rebuilt in {options.dtype}, and sampled in it (dtype)."
+    return rebuilt, (sentence,) if unasked else ()
+
+
+def _classes_of_model(
+    options: Options, loss: Any, read: Dataset, model: Any
+) -> tuple[int | None, tuple[str, ...]]:
+    """The number of classes if the outputs of the model say another one than the labels, and why;
+    0: values of a regression.
+    """
+    if options.num_classes is not None:
+        return None, ()
+    if loss is not None:
+        return _count_of_outputs(read, model), ()
+
+    count, why = _classes_by_outputs(read, model)
+    return count, (why,) if why else ()
 
 
 def _scales_bytes(model: keras.Model) -> str | None:
