@@ -96,59 +96,115 @@ def parser_of_command() -> arguments.Parser:
 
 
 def _check(typed: dict[str, Any]) -> None:
-    ways = [name for name in ("grid", "along", "hessian") if typed.get(name)]
+    """Refuses flags that exclude each other, and requests that lack something."""
+    for check in CHECKS:
+        check(typed)
+
+
+def _ways(typed: dict[str, Any]) -> list[str]:
+    """The ways to look around a point that were asked for; none: along directions."""
+    return [name for name in ("grid", "along", "hessian") if typed.get(name)]
+
+
+def _other_points(typed: dict[str, Any]) -> list[str]:
+    """The files of --to, without the word that asks for a VTK file."""
+    return [word for word in typed.get("to", ()) if word != VTK]
+
+
+def _one_way(typed: dict[str, Any]) -> None:
+    ways = _ways(typed)
     for name in ways[1:]:
         raise InputError(f"{flag(ways[0])} and {flag(name)} exclude each other.")
-    others = [word for word in typed.get("to", ()) if word != VTK]
-    if ways:
-        unused = {"along": ("fix", "exclude", "page", "quantity"), "grid": ()}
-        unused["hessian"] = ("page", "quantity", "trajectory", "trajectory_points", "no_test")
-        for name in ("directions", "range", "scales", "normalization", "to", *unused[ways[0]]):
-            if name in typed and (name != "to" or others or ways != ["grid"]):
-                raise InputError(f"{flag(name)} does not belong to {flag(ways[0])}.")
+
+
+def _flags_of_the_way(typed: dict[str, Any]) -> None:
+    """Flags of directions do not belong to a grid, a trajectory or a Hessian."""
+    ways = _ways(typed)
+    if not ways:
+        return
+
+    unused = {
+        "along": ("fix", "exclude", "page", "quantity"),
+        "grid": (),
+        "hessian": ("page", "quantity", "trajectory", "trajectory_points", "no_test"),
+    }
+    of_directions = ("directions", "range", "scales", "normalization", "to")
+    for name in (*of_directions, *unused[ways[0]]):
+        only_vtk = name == "to" and ways == ["grid"] and not _other_points(typed)
+        if name in typed and not only_vtk:
+            raise InputError(f"{flag(name)} does not belong to {flag(ways[0])}.")
+
+
+def _normalization(typed: dict[str, Any]) -> None:
     if "normalization" in typed and not typed.get("directions", "random").startswith("random"):
         raise InputError(
             "--normalization belongs to random directions.",
             typed["directions"],
             "--directions random",
         )
-    if "trajectory_points" in typed and ways == ["grid"] and "trajectory" not in typed:
+
+
+def _trajectory_points(typed: dict[str, Any]) -> None:
+    of_grid = _ways(typed) == ["grid"]
+    if "trajectory_points" in typed and of_grid and "trajectory" not in typed:
         raise InputError(
             "--trajectory-points belongs to a trajectory.", expected="--trajectory RUN with --grid"
         )
-    if (
-        "quantity" in typed
-        and "no_figures" in typed
-        and "page" not in typed
-        and VTK not in typed.get("to", ())
-    ):
+
+
+def _quantity(typed: dict[str, Any]) -> None:
+    is_drawn = "no_figures" not in typed or "page" in typed or VTK in typed.get("to", ())
+    if "quantity" in typed and not is_drawn:
         raise InputError(
             "--quantity is drawn, and --no-figures draws nothing.", expected="one of them"
         )
+
+
+def _probes(typed: dict[str, Any]) -> None:
     if "probes" in typed and not {"trace", "density"} & {*typed.get("hessian", "").split(",")}:
         raise InputError(
             "--probes belongs to --hessian trace or density.",
             expected="--hessian trace --probes 64",
         )
+
+
+def _source(typed: dict[str, Any]) -> None:
     if not {"run", "data", "potential"} & {*typed}:
         raise InputError(
             "tati-landscape needs a run folder or --data.", expected="tati-landscape RUN [options]"
         )
+
+
+def _a_center(typed: dict[str, Any]) -> None:
     if not {"run", "parameters", "model"} & {*typed} and typed.get("centre") != "zero":
-        what = "There is no center."
         raise InputError(
-            what, expected="a run folder, --parameters FILE, --model FILE.keras, or --centre zero"
+            "There is no center.",
+            expected="a run folder, --parameters FILE, --model FILE.keras, or --centre zero",
         )
+
+
+def _center_of_a_run(typed: dict[str, Any]) -> None:
     away = "parameters" in typed or ("run" not in typed and typed.get("centre") != "zero")
-    expected = "RUN, no --parameters; or zero"
     refuse_if(
-        "centre" in typed and away, "--centre is a place in RUN.", typed.get("centre"), expected
+        "centre" in typed and away,
+        "--centre is a place in RUN.",
+        typed.get("centre"),
+        "RUN, no --parameters; or zero",
     )
-    for word in typed.get("hessian", "").split(",") if typed.get("hessian") else ():
+
+
+def _words_of_the_hessian(typed: dict[str, Any]) -> None:
+    if not typed.get("hessian"):
+        return
+    for word in typed["hessian"].split(","):
         if word not in HESSIAN:
             raise InputError(
                 f"--hessian has an unknown word.{nearest(word, HESSIAN)}", word, ", ".join(HESSIAN)
             )
+
+
+def _points_between(typed: dict[str, Any]) -> None:
+    others = _other_points(typed)
     if others and typed.get("directions") != "between":
         raise InputError(
             "--to belongs to --directions between.",
@@ -159,6 +215,22 @@ def _check(typed: dict[str, Any]) -> None:
         raise InputError(
             "--directions between needs one or two other points.", expected="--to FILE [FILE]"
         )
+
+
+CHECKS = (
+    _one_way,
+    _flags_of_the_way,
+    _normalization,
+    _trajectory_points,
+    _quantity,
+    _probes,
+    _source,
+    _a_center,
+    _center_of_a_run,
+    _words_of_the_hessian,
+    _points_between,
+)
+"""What the flags have to fulfil, in the order in which it is said."""
 
 
 def _system(typed: dict[str, Any], flags: dict[str, Any]) -> Any:

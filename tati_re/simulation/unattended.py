@@ -263,65 +263,92 @@ class _Choice:
         sim = self.sim
         given = self.options
         sim.system.check(given, self.objects)
-        size = sim.system.dataset.num_examples
-        dimension = sim.num_parameters()
         if given.batch_size is None and not is_cheap(sim.system):
             self._change(batch_size=BATCH_SIZE)
+
         whole = sees_all(self.options, sim.system)
-        walled = sim.system.prior(given, self.objects).walled
-        if not whole:
-            sampler = "BAOAB"
-            why = f"mini-batches of {self.options.batch_size} of {size:,} examples"
-        elif dimension < FEW_PARAMETERS:
-            sampler = "HMC"
-            why = f"exact, and cheap with {dimension} parameters"
-        else:
-            sampler = "MCLMC"
-            why = (
-                f"all {size:,} examples in every step" if sim.system.has_data else "exact gradients"
-            )
+        sampler, why = self._sampler_for(whole)
         steps = given.num_steps if "num_steps" in given.explicit else MOST_STEPS
+        self._change(sampler=sampler, **self._settings(given, sampler, whole, steps))
+        if not whole and "batch_sampling" not in given.explicit:
+            why += self._choose_order()
+
+        return [
+            f"Sampler {sampler}: {why} (sampler, batch_size, batch_sampling).",
+            self._said_of_tuning(sampler),
+            self._said_of_end(given, steps),
+            *self._descend(min(DESCENT_STEPS, steps // 20)),
+        ]
+
+    def _sampler_for(self, whole: bool) -> tuple[str, str]:
+        """The sampler for mini-batches, or for all examples at each step, and why."""
+        sim = self.sim
+        size = sim.system.dataset.num_examples
+        dimension = sim.num_parameters()
+        if not whole:
+            return "BAOAB", f"mini-batches of {self.options.batch_size} of {size:,} examples"
+        if dimension < FEW_PARAMETERS:
+            return "HMC", f"exact, and cheap with {dimension} parameters"
+        if sim.system.has_data:
+            return "MCLMC", f"all {size:,} examples in every step"
+        return "MCLMC", "exact gradients"
+
+    def _settings(self, given: Options, sampler: str, whole: bool, steps: int) -> dict[str, Any]:
+        """What is tuned and when the run ends, without what was given."""
+        sim = self.sim
         values: dict[str, Any] = {"friction": AUTO, "num_leapfrog_steps": AUTO}
         if "until" in given.explicit and given.until is None:
             values["num_steps"] = steps
         values["until"] = UNTIL + (OF_WEIGHTS if sim.system.has_data else "")
+
+        walled = sim.system.prior(given, self.objects).walled
+        full_rank = whole and not walled and self._has_one_covariance()
         burnin = latest_end(steps) if given.num_burnin_steps is None else given.num_burnin_steps
-        # Hidden units make copies of each minimum, each with a covariance of its own: no mass has
-        # them all.
-        kernels = sum(len(shape) > 1 for shape in sim.system.flat.shapes)
-        small = whole and dimension <= MOST_DIRECTIONS and kernels < 2 and not walled
-        if burnin >= FEWEST_BURNIN_STEPS:
-            values["mass"] = f"fisher:{dimension}" if small else "fisher"
+        measures_mass = burnin >= FEWEST_BURNIN_STEPS
+        if measures_mass:
+            values["mass"] = f"fisher:{sim.num_parameters()}" if full_rank else "fisher"
+
         if sampler == "MCLMC":
             values["target_bias"] = TARGET_BIAS
-            if small and "mass" in values and "mass" not in given.explicit:
-                values["integrator"] = (
-                    "isotropic" if sim.system.is_round(sim.walkers.position[0]) else "leapfrog"
-                )
+            if full_rank and measures_mass and "mass" not in given.explicit:
+                is_round = sim.system.is_round(sim.walkers.position[0])
+                values["integrator"] = "isotropic" if is_round else "leapfrog"
         if sampler == "HMC":
-            values |= {"target_acceptance": TARGET_ACCEPTANCE} | (
-                {"walls": "reflect"} if walled else {}
-            )
-        left_out = {
-            "friction" if sampler == "HMC" else "num_leapfrog_steps",
-            *given.explicit,
-            *self.objects,
-        }
-        self._change(
-            sampler=sampler,
-            **{name: value for name, value in values.items() if name not in left_out},
-        )
-        if not whole and "batch_sampling" not in given.explicit:
-            why += self._choose_order()
+            values["target_acceptance"] = TARGET_ACCEPTANCE
+            if walled:
+                values["walls"] = "reflect"
+
+        of_others = "friction" if sampler == "HMC" else "num_leapfrog_steps"
+        left_out = {of_others, *given.explicit, *self.objects}
+        return {name: value for name, value in values.items() if name not in left_out}
+
+    def _has_one_covariance(self) -> bool:
+        """Whether a mass of full rank can describe the target.
+
+        Hidden units make copies of each minimum, each with a covariance of its own: no mass has
+        them all.
+        """
+        kernels = sum(len(shape) > 1 for shape in self.sim.system.flat.shapes)
+        return self.sim.num_parameters() <= MOST_DIRECTIONS and kernels < 2
+
+    def _said_of_tuning(self, sampler: str) -> str:
+        """What the burn-in tunes, and to which bias."""
         tuned = "length of trajectories" if sampler == "HMC" else "friction"
-        tuned = (
-            f"Step size, {tuned} and masses"
-            if self.options.mass != "unit"
-            else f"Step size and {tuned}"
+        names = f"Step size and {tuned}"
+        if self.options.mass != "unit":
+            names = f"Step size, {tuned} and masses"
+
+        bias = ""
+        if sampler != "HMC":
+            share = f"{self.options.target_bias:.0%}"
+            bias = f", so that variances are wrong by at most {share} on average"
+        return (
+            f"{names} are tuned in the burn-in, which ends by itself{bias} (step_size, "
+            "friction, num_leapfrog_steps, mass, target_bias, num_burnin_steps)."
         )
-        wrong = (
-            f", so that variances are wrong by at most {self.options.target_bias:.0%} on average"
-        )
+
+    def _said_of_end(self, given: Options, steps: int) -> str:
+        """When the run ends."""
         latest = f"at step {steps:,} at the latest"
         if given.max_time is not None and "num_steps" not in given.explicit:
             latest = f"after {given.max_time:g} seconds at the latest"
@@ -329,13 +356,7 @@ class _Choice:
             latest += (
                 ", or up to four times as many, and twenty where it can tell how many it takes"
             )
-        return [
-            f"Sampler {sampler}: {why} (sampler, batch_size, batch_sampling).",
-            f"{tuned} are tuned in the burn-in, which ends by itself{'' if sampler == 'HMC' else wrong} (step_size, "
-            "friction, num_leapfrog_steps, mass, target_bias, num_burnin_steps).",
-            f"The run ends when {self.options.until}, {latest} (until, num_steps, max_time).",
-            *self._descend(min(DESCENT_STEPS, steps // 20)),
-        ]
+        return f"The run ends when {self.options.until}, {latest} (until, num_steps, max_time)."
 
     def _choose_order(self) -> str:
         """The order of mini-batches that is expected to heat less, of epochs and symmetric
