@@ -113,7 +113,8 @@ def _verify(folders: list[str], quiet: bool) -> int:
         return int(bool(bad))
     from tati_re.runs.compare import Tolerance, compare
 
-    unlike = compare(*folders, Tolerance(0.0))
+    first, second = folders
+    unlike = compare(first, second, tolerance=Tolerance(0.0))
     _print_differences(unlike, quiet)
     return int(bool(unlike))
 
@@ -167,7 +168,8 @@ def _elpd(paths: list[str], quiet: bool) -> int:
         for run in runs
     ]
     # The same labels may be predicted from other columns, or from standardized ones.
-    if prints[0] != prints[1] and not np.array_equal(*(dataset_of(run).targets for run in runs)):
+    same = prints[0] == prints[1]
+    if not same and not np.array_equal(dataset_of(runs[0]).targets, dataset_of(runs[1]).targets):
         raise InputError(
             "--elpd compares predictions of the same data.",
             "runs on different data",

@@ -191,8 +191,16 @@ def plot_values(
 def _draw_training(axes: Axes, x: np.ndarray, y: np.ndarray, color: str, label: str) -> None:
     """Draws the examples that a run was trained on as small circles."""
     size = 14 if len(x) <= 300 else 4
-    look = {"facecolors": "white", "edgecolors": color, "linewidths": 0.7, "zorder": 2.5}
-    axes.scatter(x, y, s=size, label=label, **look)
+    axes.scatter(
+        x,
+        y,
+        s=size,
+        label=label,
+        facecolors="white",
+        edgecolors=color,
+        linewidths=0.7,
+        zorder=2.5,
+    )
 
 
 def _draw_line(axes: Axes, one: RegressionPrediction, x: np.ndarray, name: str) -> None:
@@ -271,8 +279,8 @@ def _draw_pairs(
     if over is not None and y is not None:
         axes.plot(true, y, "o", markersize=2.5, color=DARK, zorder=3, label="observed")
     elif y is not None:
-        ends = [min(true.min(), mean.min()), max(true.max(), mean.max())]
-        axes.plot(ends, ends, color=GRAY, linewidth=0.8, linestyle="--")
+        diagonal = [min(true.min(), mean.min()), max(true.max(), mean.max())]
+        axes.plot(diagonal, diagonal, color=GRAY, linewidth=0.8, linestyle="--")
     if label == "number of the input":
         axes.locator_params(axis="x", integer=True)
     axes.set(xlabel=label, ylabel="predicted")

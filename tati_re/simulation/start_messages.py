@@ -155,14 +155,15 @@ def of_compiled_loss(facts: StartFacts) -> Iterator[str]:
 
 def of_noise(facts: StartFacts) -> Iterator[str]:
     """Observation noise larger than the spread of the targets."""
-    options = facts.options
-    fixed = "noise_std" in options.explicit and options.noise_std != "sampled"
-    if facts.potential.loss.name != "gaussian" or not fixed:
+    noise_std = facts.options.noise_std
+    if isinstance(noise_std, str) or "noise_std" not in facts.options.explicit:
+        return
+    if facts.potential.loss.name != "gaussian":
         return
 
     spread = float(np.std(facts.system.examples.targets, axis=0).min())
-    if 0 < spread < options.noise_std:
-        yield f"noise_std {options.noise_std:g} is above the standard deviation of the targets, {spread:.3g}."
+    if 0 < spread < noise_std:
+        yield f"noise_std {noise_std:g} is above the standard deviation of the targets, {spread:.3g}."
 
 
 def unused_by_loss(facts: StartFacts) -> Iterator[str]:
