@@ -98,64 +98,119 @@ def automatic(
     memory_limit: float | None = None,
     in_units: Callable[[], bool] = lambda: True,
 ) -> tuple[str, str | None]:
-    """What standardize "auto" means for a data set, one of `STANDARDIZE`, and a sentence for the
-    start of a run. `given`: the network was not made for these data; `kept`: why targets stay in
-    their units, or empty; `in_units`: whether such a network predicts in the units of the targets.
+    """What standardize "auto" means for a data set.
+
+    Args:
+        dataset: The data set.
+        given: Whether the network was given, so that it may not be made for these data.
+        kept: Why targets stay in their units, or empty.
+        memory_limit: Bytes for the data. Default: no limit.
+        in_units: Whether a given network predicts in the units of the targets.
+
+    Returns:
+        One of `STANDARDIZE`, and a sentence for the start of a run, or None.
     """
     inputs = dataset.inputs
-    prepared = dataset.preparation
-    told = "standardize auto leaves the data as they are, for"
-    if dataset.input_scale != 1.0 or (
-        prepared is not None and (prepared.input_standard or prepared.target_standard)
-    ):
+    if _is_scaled(dataset):
         return "none", None
     if on_disk(inputs):
-        return "none", f"{told} they are on the disk." if inputs.dtype.kind == "f" else None
+        return "none", f"{_LEFT} they are on the disk." if inputs.dtype.kind == "f" else None
+
     # What the network would see.
+    prepared = dataset.preparation
     seen = inputs if prepared is None else prepared.inputs(inputs)
     pixels = _are_pixels(seen)
-    why = "they are several" if dataset.layout else ""
     largest = float(Standard.of_pixels(seen).deviation)
-    if inputs.size * 4 > (memory_limit or math.inf) and inputs.dtype == np.uint8:
-        why = "as numbers they are larger than memory_limit"
-    near = True, dataset.task != "regression" or of_order_one(dataset.targets)
-    # Rows of scaled pixels have columns that hardly vary, which a deviation of their own would blow
-    # up.
-    scaled = seen.ndim == 2 and seen.shape[1] >= _PIXELS and _SMALL <= largest <= _LARGE
-    scaled = scaled and bool(2 * np.median(np.abs(seen).max(0)) >= largest)
-    if inputs.ndim < 3 and inputs.dtype.kind == "f" and not (why or pixels or scaled):
-        near = of_order_one(seen), near[1]
-    elif inputs.dtype.kind == "f" or (pixels and inputs.dtype == np.uint8) or not given:
-        # Other whole numbers, of words and classes, are for a model that is made for them.
-        near = largest <= _LARGE, near[1]
-    if all(near):
+
+    why = _why_not(dataset, memory_limit)
+    by_column = inputs.ndim < 3 and not (why or pixels or _are_scaled_pixels(seen, largest))
+    far = _far_parts(dataset, seen, largest, by_column, pixels, given)
+    if not far:
         return "none", None
-    parts = [
-        name for name, of_order in zip(("inputs", "targets"), near, strict=True) if not of_order
-    ]
-    free = given and not (why or kept) and "targets" in parts
+
+    free = given and not (why or kept) and "targets" in far
     if free and not in_units():
-        return "targets", _of_given_model(parts)
+        return "targets", _of_given_model(far)
     if why or given:
-        why = "the model is given, which may expect them so or scale them itself" if given else why
-        fixed = dataset.layout or (inputs.dtype.kind != "f" and not (given and pixels))
-        cure = (
-            "scale them before"
-            if fixed
-            else f"standardize {'pixels, ' * pixels}inputs, or all, does it"
-        )
-        cure = f"; for one that does neither, {cure}" if given else f": {cure}"
-        return "none", f"{told} {why}; the {' and '.join(parts)} are far from order 1{cure}."
+        return "none", _left_alone(dataset, far, why, given, pixels)
+    return _standardized(far, kept, pixels, largest)
+
+
+_LEFT = "standardize auto leaves the data as they are, for"
+
+
+def _is_scaled(dataset: Dataset) -> bool:
+    """Whether the inputs have a factor already, or a part of the data is standardized."""
+    prepared = dataset.preparation
+    if dataset.input_scale != 1.0:
+        return True
+    return prepared is not None and bool(prepared.input_standard or prepared.target_standard)
+
+
+def _why_not(dataset: Dataset, memory_limit: float | None) -> str:
+    """Why inputs cannot be standardized; empty if they can."""
+    inputs = dataset.inputs
+    if inputs.size * 4 > (memory_limit or math.inf) and inputs.dtype == np.uint8:
+        return "as numbers they are larger than memory_limit"
+    return "they are several" if dataset.layout else ""
+
+
+def _are_scaled_pixels(seen: np.ndarray, largest: float) -> bool:
+    """Whether rows are pixels that were scaled: some columns of them hardly vary, which a deviation
+    of their own would blow up.
+    """
+    if seen.ndim != 2 or seen.shape[1] < _PIXELS or not _SMALL <= largest <= _LARGE:
+        return False
+    return bool(2 * np.median(np.abs(seen).max(0)) >= largest)
+
+
+def _far_parts(
+    dataset: Dataset, seen: np.ndarray, largest: float, by_column: bool, pixels: bool, given: bool
+) -> list[str]:
+    """Which of inputs and targets are far from order 1."""
+    kind = dataset.inputs.dtype.kind
+    bytes_of_pixels = pixels and dataset.inputs.dtype == np.uint8
+    near = True
+    if kind == "f" and by_column:
+        near = of_order_one(seen)
+    elif kind == "f" or bytes_of_pixels or not given:
+        # Other whole numbers, of words and classes, are for a model that is made for them.
+        near = largest <= _LARGE
+
+    far = [] if near else ["inputs"]
+    if dataset.task == "regression" and not of_order_one(dataset.targets):
+        far.append("targets")
+    return far
+
+
+def _left_alone(dataset: Dataset, far: list[str], why: str, given: bool, pixels: bool) -> str:
+    """Why data that are far from order 1 stay as they are, and what helps."""
+    whole = dataset.inputs.dtype.kind != "f" and not (given and pixels)
+    cure = "scale them before"
+    if not (dataset.layout or whole):
+        modes = "pixels, inputs" if pixels else "inputs"
+        cure = f"standardize {modes}, or all, does it"
+
+    if given:
+        why = "the model is given, which may expect them so or scale them itself"
+        cure = f"; for one that does neither, {cure}"
+    else:
+        cure = f": {cure}"
+    return f"{_LEFT} {why}; the {' and '.join(far)} are far from order 1{cure}."
+
+
+def _standardized(
+    far: list[str], kept: str, pixels: bool, largest: float
+) -> tuple[str, str | None]:
+    """What is standardized of data that are far from order 1."""
+    parts = list(far)
+    stay = ""
     if kept and "targets" in parts:
         parts.remove("targets")
-    else:
-        kept = ""
+        stay = f"; the targets stay in the units of {kept}"
     if not parts:
-        return (
-            "none",
-            f"The targets, far from order 1, stay in the units of {kept}." if kept else None,
-        )
-    stay = f"; the targets stay in the units of {kept}" if kept else ""
+        return "none", f"The targets, far from order 1, stay in the units of {kept}."
+
     if parts == ["inputs"] and pixels:
         return (
             "pixels",
@@ -176,7 +231,7 @@ def _of_given_model(parts: list[str]) -> str:
         "data; standardize none leaves the targets."
     )
     inputs = " The inputs, far from order 1 too, stay as they are; standardize all scales both."
-    return said + inputs * ("inputs" in parts)
+    return said + inputs if "inputs" in parts else said
 
 
 def said_of_skewed(targets: np.ndarray) -> tuple[str, ...]:
