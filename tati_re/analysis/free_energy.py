@@ -185,6 +185,52 @@ def free_energy(
             out of range.
     """
     values = np.atleast_2d(np.asarray(values, np.float64))
+    _check_method(values, method)
+    weights = (
+        np.ones_like(values) if weights is None else np.atleast_2d(np.asarray(weights, np.float64))
+    )
+    given = _are_weights(weights, values.shape)
+    counted = values[weights > 0] if given else values
+    low, high = limits if limits is not None else (float(counted.min()), float(counted.max()))
+    refuse_if(
+        not given,
+        "weights do not fit.",
+        f"{weights.shape}, {weights}",
+        f"{values.shape}, 0 or more, not all 0",
+    )
+    _check_numbers(num_bins, temperature)
+    inside = np.isfinite(high - low) and low < high and ((low <= counted) & (counted <= high)).any()
+    refuse_if(
+        not inside,
+        "limits are no interval with draws in it.",
+        (low, high),
+        "the lower end, then the upper one",
+    )
+    _check_bandwidth(bandwidth, method)
+
+    weights = weights / weights.mean()
+    if method == "histogram":
+        places, found = _by_bins(values, weights, num_bins, low, high)
+    else:
+        places = np.linspace(low, high, num_bins)
+        width = bandwidth or _kernel_width(values, weights, counted)
+        found = _by_kernels(values, weights, places, width)
+
+    density, error = np.array(found).T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        energy = np.where(density > 0, -temperature * np.log(density), np.nan)
+        relative = np.where(density > 0, temperature * error / density, np.nan)
+    columns = {"coordinate": places, "density": density, "density_error": error}
+    columns |= {
+        "free_energy": energy - np.nanmin(energy),
+        "error": relative,
+        "short": convergence.is_short(values),
+    }
+    return pd.DataFrame(columns)
+
+
+def _check_method(values: np.ndarray, method: str) -> None:
+    """Refuses other methods, and draws that have no density."""
     refuse_if(
         method not in ("histogram", "kernel"), "method is not known.", method, "histogram or kernel"
     )
@@ -199,27 +245,22 @@ def free_energy(
         f"shape {values.shape}",
         "(chains, draws)",
     )
-    weights = (
-        np.ones_like(values) if weights is None else np.atleast_2d(np.asarray(weights, np.float64))
-    )
-    given = (
-        weights.shape == values.shape
+
+
+def _are_weights(weights: np.ndarray, shape: tuple[int, ...]) -> bool:
+    """Whether there is a weight for each draw, and none below 0."""
+    return bool(
+        weights.shape == shape
         and np.isfinite(weights).all()
         and (weights >= 0).all()
         and weights.any()
     )
-    counted = values[weights > 0] if given else values
-    low, high = limits if limits is not None else (float(counted.min()), float(counted.max()))
-    inside = np.isfinite(high - low) and low < high and ((low <= counted) & (counted <= high)).any()
-    whole = isinstance(num_bins, int | np.integer)
+
+
+def _check_numbers(num_bins: int, temperature: float) -> None:
+    """Refuses numbers out of their range."""
     refuse_if(
-        not given,
-        "weights do not fit.",
-        f"{weights.shape}, {weights}",
-        f"{values.shape}, 0 or more, not all 0",
-    )
-    refuse_if(
-        not whole or not 2 <= num_bins <= MOST_BINS,
+        not isinstance(num_bins, int | np.integer) or not 2 <= num_bins <= MOST_BINS,
         "num_bins is out of range.",
         num_bins,
         f"2 to {MOST_BINS:,}",
@@ -230,12 +271,10 @@ def free_energy(
         temperature,
         "a number above 0",
     )
-    refuse_if(
-        not inside,
-        "limits are no interval with draws in it.",
-        (low, high),
-        "the lower end, then the upper one",
-    )
+
+
+def _check_bandwidth(bandwidth: float | None, method: str) -> None:
+    """Refuses a bandwidth of bins, and one out of its range."""
     refuse_if(
         bandwidth is not None and method != "kernel",
         "bandwidth is of kernels.",
@@ -248,34 +287,30 @@ def free_energy(
         bandwidth,
         "above 0",
     )
-    weights = weights / weights.mean()
-    if method == "histogram":
-        edges = np.linspace(low, high, num_bins + 1)
-        places = 0.5 * (edges[1:] + edges[:-1])
-        # The last bin holds its upper end, as the others do not.
-        number = np.where(
-            values == high, num_bins - 1, np.floor((values - low) / (high - low) * num_bins)
-        ).astype(int)
-        width = (high - low) / num_bins
-        found = [_mean_and_error((number == k) / width, weights) for k in range(num_bins)]
-    else:
-        places = np.linspace(low, high, num_bins)
-        h = bandwidth or _kernel_width(values, weights, counted)
-        norm = 1.0 / (np.sqrt(2 * np.pi) * h)
-        found = [
-            _mean_and_error(norm * np.exp(-0.5 * ((values - x) / h) ** 2), weights) for x in places
-        ]
-    density, error = np.array(found).T
-    with np.errstate(divide="ignore", invalid="ignore"):
-        energy = np.where(density > 0, -temperature * np.log(density), np.nan)
-        relative = np.where(density > 0, temperature * error / density, np.nan)
-    columns = {"coordinate": places, "density": density, "density_error": error}
-    columns |= {
-        "free_energy": energy - np.nanmin(energy),
-        "error": relative,
-        "short": convergence.is_short(values),
-    }
-    return pd.DataFrame(columns)
+
+
+def _by_bins(
+    values: np.ndarray, weights: np.ndarray, num_bins: int, low: float, high: float
+) -> tuple[np.ndarray, list[tuple[float, float]]]:
+    """The centers of bins, and the density in each with its error."""
+    edges = np.linspace(low, high, num_bins + 1)
+    places = 0.5 * (edges[1:] + edges[:-1])
+    # The last bin holds its upper end, as the others do not.
+    number = np.where(
+        values == high, num_bins - 1, np.floor((values - low) / (high - low) * num_bins)
+    ).astype(int)
+    width = (high - low) / num_bins
+    return places, [_mean_and_error((number == k) / width, weights) for k in range(num_bins)]
+
+
+def _by_kernels(
+    values: np.ndarray, weights: np.ndarray, places: np.ndarray, width: float
+) -> list[tuple[float, float]]:
+    """The density at some places, of Gaussians of this width, with its error."""
+    norm = 1.0 / (np.sqrt(2 * np.pi) * width)
+    return [
+        _mean_and_error(norm * np.exp(-0.5 * ((values - x) / width) ** 2), weights) for x in places
+    ]
 
 
 def _kernel_width(values: np.ndarray, weights: np.ndarray, counted: np.ndarray) -> float:

@@ -112,6 +112,35 @@ class Quantity(NamedTuple):
     compared: bool = True
 
 
+def _own_hat(draws: np.ndarray, weights: np.ndarray | None) -> float:
+    """R-hat of each walker compared with itself: of deviations from its own mean."""
+    shares = np.ones(draws.shape) if weights is None else weights
+    total = np.where(shares.any(axis=1), shares.sum(axis=1), 1.0)
+    means = (shares * draws).sum(axis=1) / total
+    return r_hat(_influence(draws - means[:, None], weights), weights)
+
+
+def _by_chance(there: np.ndarray, count: int) -> dict[str, float]:
+    """What R-hat of independent draws may be by chance.
+
+    R-hat² is 1 + (F - 1)/n, F the ratio of variances of halves of n draws; twice, for location and
+    scale.
+
+    Args:
+        there: Weights of the draws, `(walkers, draws)`; 0 where there is none.
+        count: The number of quantities that are compared.
+    """
+    halves = np.repeat(np.maximum(np.count_nonzero(there, axis=1) // 2, 2), 2)
+    between = len(halves) - 1
+    within = halves.sum() - len(halves)
+
+    limits = {}
+    for name, rarity in (("rhat_by_chance", 0.005 / count), ("rhat_by_chance_of_one", 0.05)):
+        ratio = fdtri(between, within, 1 - rarity)
+        limits[name] = math.sqrt(1 + (ratio - 1) / mean_size(halves))
+    return limits
+
+
 def diagnosis(quantities: Iterable[Quantity], limit: float) -> dict[str, Any]:
     """The worst R-hat and the least effective sample size of some quantities, and of which: `rhat`,
     `rhat_of`, `ess`, `ess_of`; of those that are not compared the worst R-hat alone,
@@ -127,25 +156,22 @@ def diagnosis(quantities: Iterable[Quantity], limit: float) -> dict[str, Any]:
     few = False
     count = 0
     for name, draws, weights, compared in quantities:
+        finite = bool(np.isfinite(draws).all())
+        size = 0.0
         if draws.shape[1] < 2 * MINIMUM_DRAWS:
             few = few or compared
             hat = math.nan
-            size = 0.0
-        elif np.isfinite(draws).all() and np.ptp(draws) == 0:
-            continue
-        elif not np.isfinite(draws).all():
+        elif not finite:
             hat = math.inf
-            size = 0.0
+        elif np.ptp(draws) == 0:
+            continue
         elif compared:
             draws, size = weighted(draws, weights)
             hat = r_hat(draws, weights)
             count = count + 1
         else:
-            shares = np.ones(draws.shape) if weights is None else weights
-            means = (shares * draws).sum(axis=1) / np.where(
-                shares.any(axis=1), shares.sum(axis=1), 1.0
-            )
-            hat = r_hat(_influence(draws - means[:, None], weights), weights)
+            hat = _own_hat(draws, weights)
+
         if compared:
             worst = (hat, name, draws, weights) if not hat <= worst[0] and hat == hat else worst
             least = (size, name) if not size >= least[0] and size == size else least
@@ -155,16 +181,9 @@ def diagnosis(quantities: Iterable[Quantity], limit: float) -> dict[str, Any]:
     found: dict[str, Any] = {"rhat": hat, "rhat_of": name, "ess": least[0], "ess_of": least[1]}
     if own[1]:
         found |= {WEIGHTS: own[0], f"{WEIGHTS}_of": own[1]}
+    there = np.ones(draws.shape) if weights is None else weights
     if count:
-        # R-hat² is 1 + (F - 1)/n, F the ratio of variances of halves of n draws; twice, for
-        # location and scale.
-        there = np.ones(draws.shape) if weights is None else weights
-        halves = np.repeat(np.maximum(np.count_nonzero(there, axis=1) // 2, 2), 2)
-        between = len(halves) - 1
-        within = halves.sum() - len(halves)
-        for name, rarity in (("rhat_by_chance", 0.005 / count), ("rhat_by_chance_of_one", 0.05)):
-            ratio = fdtri(between, within, 1 - rarity)
-            found[name] = math.sqrt(1 + (ratio - 1) / mean_size(halves))
+        found |= _by_chance(there, count)
     if hat > limit and math.isfinite(hat):
         found["spoiled_by"], found["rhat_without"] = _spoilers(draws, there, hat)
     elif few:

@@ -219,32 +219,49 @@ def make_ladder(
         step = step_sizes
     target = 1.0 if temperature is None else temperature
     if tempering == "likelihood":
-        if given:
-            raise InputError(f'tempering="likelihood" has one temperature and takes no {given[0]}.')
-        if num_replicas is None:
-            raise InputError(
-                'tempering="likelihood" needs the number of rungs.',
-                expected="num_replicas, at least 2",
-            )
-        return likelihood(num_replicas, target, step_size=step)
+        return _of_likelihood(num_replicas, target, step, given)
     refuse_if(
         len(given) > 1,
         f"{' and '.join(given)} each say how the ladder is spaced.",
         expected="one of them",
     )
     if temperatures is not None:
-        if num_replicas is not None and num_replicas != len(_numbers("temperatures", temperatures)):
-            what = "num_replicas is not the number of temperatures."
-            raise InputError(what, num_replicas, f"{len(temperatures)}, or none")
+        _check_number(num_replicas, temperatures)
         return explicit(temperatures, temperature, step)
     if num_replicas is None or (num_replicas == 1 and not given):
-        if given:
-            raise InputError(
-                f"{given[0]} needs the number of rungs.", expected="num_replicas, at least 2"
-            )
-        _check_above("temperature", target, 0.0)
-        return _posterior(np.array([target]), step)
+        return _single(target, step, given)
     return geometric(num_replicas, target, temperature_ratio, max_temperature, step)
+
+
+def _of_likelihood(
+    num_replicas: int | None, target: float, step: float | Sequence[float], given: list[str]
+) -> Ladder:
+    """The ladder of likelihood weights; `given` are options of temperatures, which it has not."""
+    if given:
+        raise InputError(f'tempering="likelihood" has one temperature and takes no {given[0]}.')
+    if num_replicas is None:
+        raise InputError(
+            'tempering="likelihood" needs the number of rungs.',
+            expected="num_replicas, at least 2",
+        )
+    return likelihood(num_replicas, target, step_size=step)
+
+
+def _check_number(num_replicas: int | None, temperatures: Sequence[float]) -> None:
+    """Refuses a number of rungs that is not that of the temperatures."""
+    if num_replicas is not None and num_replicas != len(_numbers("temperatures", temperatures)):
+        what = "num_replicas is not the number of temperatures."
+        raise InputError(what, num_replicas, f"{len(temperatures)}, or none")
+
+
+def _single(target: float, step: float | Sequence[float], given: list[str]) -> Ladder:
+    """A ladder of the target alone; `given` are options that need more rungs."""
+    if given:
+        raise InputError(
+            f"{given[0]} needs the number of rungs.", expected="num_replicas, at least 2"
+        )
+    _check_above("temperature", target, 0.0)
+    return _posterior(np.array([target]), step)
 
 
 def adapted(values, rejection, coordinate: str = "logarithm"):

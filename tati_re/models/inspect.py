@@ -67,6 +67,23 @@ def refuse_unsupported(model: Any) -> None:
     refuse_if(
         masked, what, "Masking or mask_zero", "sequences of one length, or outputs of one place"
     )
+    _refuse_constraints(variables)
+    _refuse_layers(layers_of(model))
+    if any(_is_foreign(each) or isinstance(each, keras.layers.Lambda) for each in layers):
+        _refuse_calls(model)
+    _refuse_odd_names(layers, variables)
+
+    types = sorted({v.dtype for v in variables})
+    if types not in (["float32"], ["float64"]):
+        raise InputError(
+            "The parameters of the model are not of one type.",
+            ", ".join(types),
+            "float32 or float64",
+        )
+
+
+def _refuse_constraints(variables: list[Any]) -> None:
+    """Refuses constraints of weights, for which priors have walls."""
     bound = [
         f"{type(v.constraint).__name__} on {v.path}" for v in variables if v.constraint is not None
     ]
@@ -76,7 +93,11 @@ def refuse_unsupported(model: Any) -> None:
         ", ".join(bound),
         "no constraints",
     )
-    for layer in layers_of(model):
+
+
+def _refuse_layers(layers: list[Any]) -> None:
+    """Refuses layers that add to the loss, or that remember the batch before."""
+    for layer in layers:
         if getattr(layer, "activity_regularizer", None) is not None:
             raise InputError(
                 "Activity regularizers cannot be sampled.", f"one on layer {layer.name}", "none"
@@ -85,22 +106,18 @@ def refuse_unsupported(model: Any) -> None:
             raise InputError(
                 "A layer keeps its state between batches.", f"layer {layer.name}", "stateful=False"
             )
-    if any(
-        not type(each).__module__.startswith("keras.") or isinstance(each, keras.layers.Lambda)
-        for each in layers
-    ):
-        _refuse_calls(model)
+
+
+def _refuse_odd_names(layers: list[Any], variables: list[Any]) -> None:
+    """Refuses names that TensorFlow or a table cannot hold."""
     odd = [each.name for each in layers if not _SCOPE.fullmatch(each.name)]
     odd += [v.name for v in variables if not v.name.isprintable()]
-    what = "model: a layer or weight has a name that TensorFlow or a table cannot hold."
-    refuse_if(odd, what, repr(odd[:1])[1:-1], "a name of letters, digits and _ . -")
-    types = sorted({v.dtype for v in variables})
-    if types not in (["float32"], ["float64"]):
-        raise InputError(
-            "The parameters of the model are not of one type.",
-            ", ".join(types),
-            "float32 or float64",
-        )
+    refuse_if(
+        odd,
+        "model: a layer or weight has a name that TensorFlow or a table cannot hold.",
+        repr(odd[:1])[1:-1],
+        "a name of letters, digits and _ . -",
+    )
 
 
 def one_output(model: Any) -> list[Any]:
@@ -268,45 +285,66 @@ def training_layers(model: Any) -> list[str]:
     own = set[str]()
     for layer in [model, *layers_of(model)]:
         kind = type(layer).__name__
-        foreign = not type(layer).__module__.startswith("keras.")
-        statistics = isinstance(layer, keras.layers.BatchNormalization) and layer.trainable
-        rates = [
-            getattr(layer, name, 0) for name in ("rate", "stddev", "dropout", "recurrent_dropout")
-        ]
-        random = any(isinstance(rate, (int, float)) and rate > 0 for rate in rates)
-        if statistics or random or (kind.startswith("Random") and not foreign):
+        if _is_random(layer):
             names.add(kind)
-        elif kind == "SpectralNormalization" or (
-            foreign and "training" in signature(layer.call).parameters
-        ):
-            # What acts in the layers of a layer is theirs.
-            seeds = any(
-                isinstance(part, keras.random.SeedGenerator) for part in vars(layer).values()
-            )
-            own |= {kind} if not foreign or seeds or not layers_of(layer) else set()
-    if own:
-        with users_code("model: its call", "one that can train"):
-            still = np.asarray(called(model, _ones(model)))
-            with keras.StatelessScope(collect_losses=True) as scope:
-                moved = np.asarray(called(model, _ones(model), training=True))
-        refuse_if(
-            scope.losses,
-            "Losses that layers add cannot be sampled.",
-            f"add_loss in {model.name}",
-            "none",
-        )
-        sets = [v.path for v in model.trainable_variables if id(v) in scope.state_mapping]
-        what = "A layer sets parameters of the model while training, which are sampled."
-        refuse_if(
-            sets,
-            what,
-            f"{', '.join(sorted(own))} on {', '.join(sets)}",
-            "none, or a prior on the parameters",
-        )
-        names |= (
-            own if scope.state_mapping or not np.allclose(still, moved, equal_nan=True) else set()
-        )
+        elif _may_act_in_training(layer):
+            own.add(kind)
+
+    if own and _acts_in_training(model, own):
+        names |= own
     return sorted(names)
+
+
+def _is_foreign(layer: Any) -> bool:
+    """Whether the class of a layer is not one of Keras."""
+    return not type(layer).__module__.startswith("keras.")
+
+
+def _is_random(layer: Any) -> bool:
+    """Whether a layer of Keras draws numbers, or keeps statistics, while training."""
+    if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable:
+        return True
+
+    rates = [getattr(layer, name, 0) for name in ("rate", "stddev", "dropout", "recurrent_dropout")]
+    if any(isinstance(rate, (int, float)) and rate > 0 for rate in rates):
+        return True
+    return type(layer).__name__.startswith("Random") and not _is_foreign(layer)
+
+
+def _may_act_in_training(layer: Any) -> bool:
+    """Whether a layer itself may act otherwise while training; its layers are asked themselves."""
+    if not _is_foreign(layer):
+        return type(layer).__name__ == "SpectralNormalization"
+    if "training" not in signature(layer.call).parameters and (
+        type(layer).__name__ != "SpectralNormalization"
+    ):
+        return False
+
+    seeds = any(isinstance(part, keras.random.SeedGenerator) for part in vars(layer).values())
+    return seeds or not layers_of(layer)
+
+
+def _acts_in_training(model: Any, own: set[str]) -> bool:
+    """Whether a call while training changes outputs or state; refuses what cannot be sampled."""
+    with users_code("model: its call", "one that can train"):
+        still = np.asarray(called(model, _ones(model)))
+        with keras.StatelessScope(collect_losses=True) as scope:
+            moved = np.asarray(called(model, _ones(model), training=True))
+
+    refuse_if(
+        scope.losses,
+        "Losses that layers add cannot be sampled.",
+        f"add_loss in {model.name}",
+        "none",
+    )
+    sets = [v.path for v in model.trainable_variables if id(v) in scope.state_mapping]
+    refuse_if(
+        sets,
+        "A layer sets parameters of the model while training, which are sampled.",
+        f"{', '.join(sorted(own))} on {', '.join(sets)}",
+        "none, or a prior on the parameters",
+    )
+    return bool(scope.state_mapping) or not np.allclose(still, moved, equal_nan=True)
 
 
 def input_dtype_of(model: Any) -> str | None:

@@ -65,17 +65,7 @@ def plot_run(
     """
     rows = at_target(run.run_info)
     refuse_if(rows.empty, "The run has no rows to draw.")
-    names = [observables] if isinstance(observables, str) else observables
-    if names is None:
-        names = [name for name in _SHOWN if name in rows and rows[name].nunique() > 1] or [
-            "potential"
-        ]
-    for name in names:
-        if name not in rows or name in ("step", "walker"):
-            known = [str(column) for column in rows.columns[2:]]
-            raise InputError(
-                f"The run has no observable {name}.{nearest(name, known)}", name, ", ".join(known)
-            )
+    names = _names_of(rows, observables)
     steps = burnin_of(run, burnin)
     late = rows["step"] > steps
     enough = late.any() and rows[late].groupby("walker").size().min() >= 2 * MINIMUM_DRAWS * thin
@@ -89,16 +79,38 @@ def plot_run(
     for number, (name, line) in enumerate(zip(names, panels, strict=True)):
         draw_traces(line[0], shown, name, steps, legend=number == 0)
         if sampled:
-            chains = chains_of(keep(rows, steps, thin), name, -1)
-            if np.isfinite(chains).all() and (np.ptp(chains, axis=1) > 0).all():
-                draw_ranks(line[1], chains)
-                draw_autocorrelation(line[2], {"": chains}, spacing(keep(rows, steps, thin)))
-            else:
-                for panel in line[1:]:
-                    empty(panel, f"{name} is not a number, or rests")
+            _draw_chains(line[1], line[2], keep(rows, steps, thin), name)
         plain(*line)
     panels[-1][0].set_xlabel("step; gray: burn-in" if steps else "step")
     return save(figure, path)
+
+
+def _names_of(rows: pd.DataFrame, observables: Sequence[str] | str | None) -> Sequence[str]:
+    """The columns to draw: those that were asked for, else those of the usual ones that change."""
+    if observables is None:
+        changing = [name for name in _SHOWN if name in rows and rows[name].nunique() > 1]
+        return changing or ["potential"]
+
+    names = [observables] if isinstance(observables, str) else observables
+    for name in names:
+        if name not in rows or name in ("step", "walker"):
+            known = [str(column) for column in rows.columns[2:]]
+            raise InputError(
+                f"The run has no observable {name}.{nearest(name, known)}", name, ", ".join(known)
+            )
+    return names
+
+
+def _draw_chains(ranks: Axes, autocorrelation: Axes, rows: pd.DataFrame, name: str) -> None:
+    """Draws ranks and autocorrelation of one observable, where it moves."""
+    chains = chains_of(rows, name, -1)
+    if np.isfinite(chains).all() and (np.ptp(chains, axis=1) > 0).all():
+        draw_ranks(ranks, chains)
+        draw_autocorrelation(autocorrelation, {"": chains}, spacing(rows))
+        return
+
+    for panel in (ranks, autocorrelation):
+        empty(panel, f"{name} is not a number, or rests")
 
 
 _POINTS = 2000
