@@ -15,6 +15,8 @@ from tati_re.engine.loop import Loop
 from tati_re.engine.time_limit import TimeLimit
 from tati_re.report import write_report
 from tati_re.runs.verify import verify
+from tati_re.simulation import unattended
+from tati_re.simulation.loops import RunLoops
 
 X = np.random.default_rng(0).normal(size=(60, 2))
 Y = np.sin(X[:, :1]) + X[:, 1:]
@@ -154,7 +156,9 @@ def test_a_run_with_draws_has_them_alone(tmp_path):
 @pytest.fixture
 def ticks(monkeypatch):
     """A clock that a call of so many steps moves on, and each compilation by two seconds."""
-    now, run, compile_ = [0.0], Loop.run, tati_re.simulation.loops.RunLoops.compiles
+    now = [0.0]
+    run = Loop.run
+    compile_ = RunLoops.compiles
 
     def timed(loop, carry, first_move, count, *others):
         chunk = run(loop, carry, first_move, count, *others)
@@ -166,7 +170,7 @@ def ticks(monkeypatch):
         return compile_(loops, carry)
 
     monkeypatch.setattr(Loop, "run", timed)
-    monkeypatch.setattr("tati_re.simulation.loops.RunLoops.compiles", compiled)
+    monkeypatch.setattr(RunLoops, "compiles", compiled)
     monkeypatch.setattr(tati_re.Simulation, "limits", Limits(most_steps=100))
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     return now
@@ -175,7 +179,7 @@ def ticks(monkeypatch):
 def test_compiling_the_fits_counts_and_leaves_three_quarters_of_the_rest(ticks, monkeypatch):
     """Of ten seconds the fits take two to compile, and two of the eight that are left."""
     began = []
-    launch = tati_re.simulation.unattended.launch_finite
+    launch = unattended.launch_finite
 
     def noted(*given, **more):
         began.append(ticks[0])
@@ -183,7 +187,7 @@ def test_compiling_the_fits_counts_and_leaves_three_quarters_of_the_rest(ticks, 
         began.append(ticks[0])
         return run
 
-    monkeypatch.setattr("tati_re.simulation.unattended.launch_finite", noted)
+    monkeypatch.setattr(unattended, "launch_finite", noted)
     run = simulation(verbose=0).sample(max_time=10.0, fit_steps=10**6)
     assert began == [0.0, pytest.approx(4.0, abs=0.2)]
     assert ticks[0] == pytest.approx(10.0, abs=0.2) and run.exit_status == 75

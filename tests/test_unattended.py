@@ -51,7 +51,7 @@ def chosen(monkeypatch):
             patch.setattr(
                 simulation, "launch_finite", lambda request, walkers, calls: request.options
             )
-            return sim.sample(**given)
+            return sim._launched("sample", given)
 
     return options
 

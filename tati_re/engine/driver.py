@@ -154,7 +154,8 @@ class Driver:
         outcome = Outcome.FINISHED
         now = began
         pace_of_calls = Pace(self.limits.first_steps, self.limits.chunk_seconds)
-        limit = TimeLimit(plan.max_time, self.limits.began or began, self.limits.share)
+        since = began if self.limits.began is None else self.limits.began
+        limit = TimeLimit(plan.max_time, since, self.limits.share)
         last = line.moves(plan.num_steps)
         self.progress.start(plan.num_steps, self.step, self.loop.title, self.loop.walkers)
         try:
