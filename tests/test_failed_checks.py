@@ -9,6 +9,7 @@ import pytest
 
 import tati_re
 from tati_re.core.errors import CertificateWarning
+from tati_re.exploration.trajectories import ModelTrajectories
 from tati_re.report.certificate import OUTSIDE
 from tati_re.runs import failed_checks
 from tati_re.sklearn import BayesianRegressor
@@ -109,3 +110,10 @@ def test_the_command_prints_the_certificate_once(tmp_path, capsys):
     assert loud == [] and "outside" in capsys.readouterr().out
     _, quiet = caught(lambda: main([*given, "--quiet", "--output", str(tmp_path / "quiet")]))
     assert len(quiet) == 1
+
+
+def test_legs_of_an_exploration_are_quiet():
+    """They look for minima, and nobody averages over their draws."""
+    legs = ModelTrajectories(simulation())
+    positions, seen = caught(lambda: legs(legs.sim.parameters, 1.0, 300, 1))
+    assert seen == [] and len(positions) > 2

@@ -2,11 +2,12 @@
 
 import math
 import time
+import warnings
 from typing import Any
 
 import numpy as np
 
-from tati_re.core.errors import InputError, SamplingError, refuse_if
+from tati_re.core.errors import CertificateWarning, InputError, SamplingError, refuse_if
 from tati_re.landscape.surface import Surface
 from tati_re.options.make import Options, make_options
 from tati_re.runs.positions import stored_positions
@@ -141,17 +142,20 @@ class ModelTrajectories:
         sim.init_momenta(temperature=temperature, seed=seed)
         every = max(1, -(-num_steps // (num_positions(sim.num_parameters()) - 1)))
         try:
-            run = sim.sample(
-                num_steps=num_steps,
-                trajectory_every=every,
-                record_every=max(every, 10),
-                seed=seed,
-                verbose=0,
-                temperature=temperature,
-                num_burnin_steps=0,
-                step_size=sim.options.first_step_size,
-                max_time=None if math.isinf(left) else left,
-            ).passing_on()
+            with warnings.catch_warnings():
+                # A leg looks for minima: nobody averages over its draws.
+                warnings.simplefilter("ignore", CertificateWarning)
+                run = sim.sample(
+                    num_steps=num_steps,
+                    trajectory_every=every,
+                    record_every=max(every, 10),
+                    seed=seed,
+                    verbose=0,
+                    temperature=temperature,
+                    num_burnin_steps=0,
+                    step_size=sim.options.first_step_size,
+                    max_time=None if math.isinf(left) else left,
+                ).passing_on()
         except SamplingError:
             # Too hot for the step size: the leg says nothing, and its start is a candidate all the
             # same.

@@ -253,12 +253,12 @@ def _draw_pairs(
     name.
     """
     shown = slice(None, None, max(1, one.mean.size // 400))
-    ends = one.lower, one.upper
+    interval = one.lower, one.upper
     word = "mean and {level} interval"
     if one.lower is None:
-        ends = one.mean_lower, one.mean_upper
+        interval = one.mean_lower, one.mean_upper
         word = "mean, and {level} interval of the mean"
-    mean, lower, upper = (np.asarray(values)[shown].reshape(-1) for values in (one.mean, *ends))
+    mean, lower, upper = (np.asarray(values)[shown].reshape(-1) for values in (one.mean, *interval))
     y = None if one.targets is None else one.targets[shown].reshape(-1)
     where, label = (np.arange(len(one.mean)), "number of the input") if over is None else over
     true = np.repeat(where[shown], one.mean.shape[1])

@@ -57,6 +57,10 @@ six minutes for 4,000 inputs.
 """
 MOST_TRAINING = 1_000
 """Examples of the training data that a figure shows at most."""
+_LOST = (
+    "The run's loss was an object, which its folder does not hold: tati_re.load(folder, loss=loss) "
+    "gives it back."
+)
 FEW_DRAWS = 100
 """Independent draws below which predictions are said to be rough."""
 _AVERAGED = ("probabilities", "std", "lower", "upper", "expected_entropy")
@@ -424,9 +428,11 @@ def average(
     fields = ("mean", "parameter_std", "mean_lower", "mean_upper", "lower", "upper")
     fields += ("noise_std", "log_density", "crps", "pit")
     shared |= {name: _joined(parts, name) for name in fields}
+    scored = shared["draw_losses"] is not None
     if labels is not None and not compared:
-        scored = shared["draw_losses"] is not None
         shared["notes"] += (_not_compared(labels, first, scored),)
+    elif labels is not None and not scored:
+        shared["notes"] += (f"There is no mean_loss. {_LOST}",)
     targets = None
     if labels is not None and compared:
         targets = np.asarray(labels, np.float64).reshape(len(inputs), -1)
@@ -440,8 +446,7 @@ def _not_compared(labels: np.ndarray, predictive: Predictive, scored: bool) -> s
         f"The labels, of shape ({shape}), are not values of the outputs, of shape (n, "
         f"{predictive.num_columns}): there is no error or coverage."
     )
-    how = "tati_re.load(folder, loss=loss) gives the run its loss back, which is the only score."
-    return f"{said} The score is the run's own loss." if scored else f"{said} {how}"
+    return f"{said} {'The score is the loss of the run.' if scored else _LOST}"
 
 
 class _Part:
@@ -603,13 +608,14 @@ def streamed_prediction(
         return results.ClassPrediction(
             **shared, labels=labels, class_values=classes, places=len(mean) // len(targets)
         )
-    y = np.asarray(targets, np.float64)
-    y = y.reshape(mean.shape) if y.size == mean.size else None
+    observed = np.asarray(targets, np.float64)
+    y = observed.reshape(mean.shape) if observed.size == mean.size else None
     reach = -ndtri((1 - interval) / 2)
     shared |= {"mean_lower": mean - reach * std, "mean_upper": mean + reach * std}
     shared |= dict.fromkeys(("lower", "upper", "log_density", "crps", "pit"))
     noise = None
     if "noise_variance" in kept:
+        assert y is not None
         noise = np.broadcast_to(np.sqrt(kept["noise_variance"]), mean.shape)
         total = np.hypot(std, noise)
         shared |= {"lower": mean - reach * total, "upper": mean + reach * total}
