@@ -177,11 +177,8 @@ def _fits_container(value: Any, origin: type, parts: tuple[Any, ...]) -> bool | 
         return False
     if isinstance(value, Mapping) and len(parts) == 2:
         items = [_fits(each, parts[1]) for each in islice(value.values(), _FEW)]
-    elif origin in (Sequence, Collection, list, set, frozenset) and parts:
-        try:
-            items = [_fits(each, parts[0]) for each in islice(value, _FEW)]
-        except TypeError:  # an array without dimensions
-            return False
+    elif isinstance(value, Collection) and origin is not tuple and parts:
+        items = [_fits(each, parts[0]) for each in islice(value, _FEW)]
     else:
         items = [None]
     return False if False in items else None if None in items or not items else True

@@ -44,7 +44,8 @@ def read_csv(path: AnyPath) -> "pandas.DataFrame":
     frame: Any = parse_table(path, table_bytes(Path(path)))
     for place, kind in enumerate(frame.dtypes):
         if kind.kind not in "biuf":
-            frame.isetitem(place, frame.iloc[:, place].map(from_cell))
+            column: Any = frame.iloc[:, place].map(from_cell)
+            frame.isetitem(place, column)
     return frame
 
 
