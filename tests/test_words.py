@@ -5,6 +5,7 @@ words.toml has the numbers of each page that had some when the count began. They
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -44,6 +45,28 @@ def test_no_new_long_sentence(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     found = [sentence for sentence in sentences(text) if words(sentence) > LONGEST]
     assert len(found) <= allowed("long").get(page, 0), "\n\n".join(found)
+
+
+def avoided() -> list[str]:
+    """The words of the last column of the glossary's table of terms."""
+    text = (ROOT / "userguide" / "glossary.md").read_text(encoding="utf-8")
+    table = text.partition("| term | means | not |\n|---|---|---|\n")[2].partition("\n\n")[0]
+    return [word for row in table.splitlines() for word in row.split(" | ")[2][:-2].split(", ")]
+
+
+TITLES = {"userguide/glossary.md", "userguide/bibliography.md"}
+"""Pages that quote words of others."""
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in TITLES])
+def test_one_term_for_each_thing(page):
+    text = " ".join(sentences((ROOT / page).read_text(encoding="utf-8"))).lower()
+    assert [word for word in avoided() if re.search(rf"\b{re.escape(word.lower())}\b", text)] == []
+
+
+def test_the_table_of_terms_is_read():
+    assert len(avoided()) > 15
+    assert {"warm-up", "sample path", "verdict table"} <= set(avoided())
 
 
 def test_the_list_names_no_page_that_is_gone():
