@@ -255,7 +255,7 @@ def test_models_that_were_not_called_yet_are_built_from_the_data(tmp_path):
     ):
         tati_re.load(tmp_path / "run").predict(X)
     said = " ".join(Simulation(keras.Sequential(words), (tokens, 1e3 * Y), **SHORT).system.notes)
-    assert "the targets are far from order 1; for one that does neither, scale them before." in said
+    assert "The targets are standardized" in said and "standardize none leaves the targets" in said
 
 
 def test_labels_that_do_not_fit_the_outputs_say_which_do():
