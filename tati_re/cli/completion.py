@@ -3,13 +3,14 @@
 import argparse
 
 from tati_re.core.errors import refuse_if
+from tati_re.likelihoods.registry import LIKELIHOODS
 from tati_re.options.families import WORDS, families
 from tati_re.options.flags import choices
 from tati_re.options.presets import PRESETS
 from tati_re.options.table import OPTIONS
 
 SHELLS = ("bash", "zsh")
-AND_FILES = ("sampler", "step_schedule", "temperature_schedule")
+AND_FILES = ("sampler", "loss", "step_schedule", "temperature_schedule")
 """Options that take a name or a file."""
 
 
@@ -47,6 +48,7 @@ def offered() -> dict[str, tuple[str, ...]]:
                 "gaussian",
             ),
             *("heteroscedastic_gaussian", "mean_squared_error", "mean_absolute_error"),
+            *LIKELIHOODS,
         ),
         "step_schedule": ("constant", "polynomial", "cyclical"),
         "temperature_schedule": ("constant", "annealing"),

@@ -152,7 +152,12 @@ def energies_of_run(run: Run) -> Energies:
             run.folder,
             "potential posterior, a proper prior",
         )
-    if loss["loss"] not in (*CLASSIFICATION, "gaussian", HETEROSCEDASTIC, "potential"):
+    if "likelihood" not in loss and loss["loss"] not in (
+        *CLASSIFICATION,
+        "gaussian",
+        HETEROSCEDASTIC,
+        "potential",
+    ):
         expected = "gaussian with noise_std"
         raise InputError(
             "The run's loss is not a likelihood with its constant.", loss["loss"], expected

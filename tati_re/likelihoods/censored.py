@@ -51,6 +51,7 @@ class Censored(Likelihood):
         """The law of u = center + width z, or of its exponential, in NumPy."""
 
     def check(self, targets: np.ndarray) -> None:
+        self.num_targets(targets.shape[-1])
         values, events = np.split(np.asarray(targets, np.float64), 2, axis=-1)
         unknown = ~np.isin(events, (LEFT, RIGHT, OBSERVED))
         expected = "events 1 (observed), 0 (right-censored) or -1 (left-censored), after the values"

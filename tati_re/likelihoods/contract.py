@@ -136,6 +136,28 @@ class Likelihood(ABC):
         """
         return self.law(outputs).log_prob(targets).sum(axis=-1)
 
+    def class_log_probs(self, outputs: Any) -> Any:
+        """log p of each class, in TensorFlow, of likelihoods of classes.
+
+        Args:
+            outputs: Outputs of the network, shape (n, outputs).
+
+        Returns:
+            Logarithms, shape (n, classes).
+        """
+        raise NotImplementedError(f"{self.name} describes values, not classes.")
+
+    def log_probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        """log p of each class, in NumPy, of likelihoods of classes.
+
+        Args:
+            outputs: Outputs of the network, shape (..., outputs), float64.
+
+        Returns:
+            Logarithms, shape (..., classes).
+        """
+        raise NotImplementedError(f"{self.name} describes values, not classes.")
+
     def get_config(self) -> dict[str, Any]:
         """Name, settings and constants as plain numbers, from which `from_config` makes it again."""
         config: dict[str, Any] = {"name": self.name}

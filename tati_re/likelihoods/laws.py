@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -48,6 +49,11 @@ class Law(ABC):
     def below(self, values: np.ndarray) -> np.ndarray:
         """P(Y < values); of a law with a density the same as `cdf`."""
         return self.cdf(values)
+
+    @classmethod
+    @abstractmethod
+    def joined(cls, laws: Sequence[Self]) -> Self:
+        """The laws of several sets of draws, one set after the other along the first axis."""
 
 
 class ScipyLaw(Law):
@@ -96,6 +102,15 @@ class ScipyLaw(Law):
         taken = {name: value[:, rows, column] for name, value in self.parameters.items()}
         return ScipyLaw(self.family, taken, self.discrete)
 
+    @classmethod
+    def joined(cls, laws: Sequence[ScipyLaw]) -> ScipyLaw:
+        first = laws[0]
+        parameters = {
+            name: np.concatenate([law.parameters[name] for law in laws])
+            for name in first.parameters
+        }
+        return ScipyLaw(first.family, parameters, first.discrete)
+
 
 class ZeroInflated(Law):
     """A law of counts that is 0 with probability `zero`, and else the law `counts`.
@@ -143,3 +158,8 @@ class ZeroInflated(Law):
 
     def at(self, rows: np.ndarray, column: int) -> ZeroInflated:
         return ZeroInflated(self.zero[:, rows, column], self.counts.at(rows, column))
+
+    @classmethod
+    def joined(cls, laws: Sequence[ZeroInflated]) -> ZeroInflated:
+        counts = ScipyLaw.joined([law.counts for law in laws])
+        return ZeroInflated(np.concatenate([law.zero for law in laws]), counts)

@@ -58,11 +58,11 @@ class Ordinal(Likelihood):
         tf = tensorflow()
         labels = tf.cast(tf.reshape(targets, [-1]), tf.int32)
         chosen = tf.one_hot(labels, self.num_classes, dtype=tf.float64)
-        log_probabilities = self._log_probabilities(tf.cast(outputs, tf.float64))
-        return tf.reduce_sum(chosen * log_probabilities, axis=-1)
+        return tf.reduce_sum(chosen * self.class_log_probs(outputs), axis=-1)
 
-    def _log_probabilities(self, outputs: Any) -> Any:
+    def class_log_probs(self, outputs: Any) -> Any:
         tf = tensorflow()
+        outputs = tf.cast(outputs, tf.float64)
         gaps = tf.constant(np.atleast_1d(self.gaps), tf.float64) * tf.exp(outputs[..., 1:])
         first = outputs[..., :1] + self.first_threshold
         thresholds = tf.concat([first, first + tf.cumsum(gaps, axis=-1)], axis=-1)
@@ -73,14 +73,6 @@ class Ordinal(Likelihood):
         return tf.concat([upper[..., :1], inner, lower[..., -1:]], axis=-1)
 
     def log_probabilities(self, outputs: np.ndarray) -> np.ndarray:
-        """log p of each class.
-
-        Args:
-            outputs: Outputs of the network, shape (..., K - 1), float64.
-
-        Returns:
-            Logarithms, shape (..., K).
-        """
         values = np.asarray(outputs, np.float64)
         gaps = np.atleast_1d(self.gaps) * np.exp(values[..., 1:])
         first = values[..., :1] + self.first_threshold

@@ -234,7 +234,13 @@ class Options(BaseModel):
         None,
         "sparse_categorical_crossentropy, categorical_crossentropy, binary_crossentropy, gaussian, "
         "heteroscedastic_gaussian (the network predicts mean and log standard deviation), mean_squared_error, "
-        "mean_absolute_error or another Keras loss; none: a cross-entropy for labels, gaussian for regression",
+        "mean_absolute_error or another Keras loss; a likelihood: student_t, laplace, log_normal, gamma, beta, "
+        "poisson_count, negative_binomial, zero_inflated_poisson, zero_inflated_negative_binomial, ordinal, "
+        "censored_normal, censored_log_normal, censored_weibull, or my_file.py:MyLikelihood; none: a cross-entropy for "
+        "labels, gaussian for regression",
+    )
+    degrees_of_freedom: float = _posterior(
+        4.0, "degrees of freedom of the noise under loss student_t", gt=2
     )
     from_logits: Literal["auto"] | bool = _posterior(
         "auto", "outputs are logits; auto: by the last activation"

@@ -8,6 +8,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import refuse_if
+from tati_re.posterior.likelihood_loss import LikelihoodLoss
 from tati_re.posterior.losses import Loss
 
 
@@ -115,6 +116,8 @@ def is_signs(dataset) -> bool:
 
 def has_accuracy(dataset, loss: Loss) -> bool:
     """Whether an accuracy is defined: not if numbers of more than two classes are regressed on."""
+    if isinstance(loss, LikelihoodLoss):
+        return loss.has_accuracy
     if dataset.num_classes is None:
         return dataset.multi_label and loss.name == "binary_crossentropy"
     return (

@@ -10,6 +10,7 @@ from scipy.special import softmax
 from tati_re.core.backend import keras, on_gpu, tf
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.given import users_code
+from tati_re.likelihoods.contract import Likelihood
 from tati_re.models.names import snake_case
 from tati_re.posterior.predictive import HETEROSCEDASTIC, LEAST_LOG_STD
 
@@ -436,6 +437,8 @@ def loss_name(loss: Any) -> str:
     users, or an object of a class of theirs, its own, with "own_" where another loss is called
     so.
     """
+    if isinstance(loss, Likelihood):
+        return loss.name
     if isinstance(loss, str):
         name = _SHORT.get(snake_case(loss), snake_case(loss))
         return name if name in vars(keras.losses) else loss

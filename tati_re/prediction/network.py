@@ -19,8 +19,9 @@ from tati_re.data.dataset import said_of_class_weights
 from tati_re.data.packing import as_packed, order_of
 from tati_re.data.preparation import Preparation
 from tati_re.options.make import make_options
+from tati_re.posterior.likelihood_predictive import predictive_of
 from tati_re.posterior.outputs import Outputs
-from tati_re.posterior.predictive import CLASSES, VALUES, Predictive
+from tati_re.posterior.predictive import CLASSES, VALUES
 from tati_re.runs import checkpoint, files, manifest
 from tati_re.runs.positions import Block, stores_projections
 
@@ -190,14 +191,17 @@ class Network:
         )
         loss = manifest["loss"]
         outputs = self._outputs
-        per_example, own = _loss_by_example(loss, run.objects.get("loss"), self.flat)
-        self.predictive = Predictive(
+        per_example, own = None, False
+        if "likelihood" not in loss:
+            per_example, own = _loss_by_example(loss, run.objects.get("loss"), self.flat)
+        self.predictive = predictive_of(
             loss,
             data["task"],
             data.get("num_classes"),
             outputs.num_outputs,
             deviation=deviation,
             mean=mean,
+            likelihood=run.objects.get("loss"),
             per_example=per_example,
             places=outputs.places,
             own_loss=own,

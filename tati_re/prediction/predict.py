@@ -18,6 +18,8 @@ from tati_re.data.frames import check_order, in_order, is_frame, labels_of, rows
 from tati_re.data.labels import are_names, numbers_of_names
 from tati_re.data.packing import as_packed
 from tati_re.engine.prediction_averages import PREFIX
+from tati_re.likelihoods.mixture import mixture_crps, mixture_pit, mixture_quantile
+from tati_re.posterior.likelihood_predictive import LikelihoodPredictive
 from tati_re.posterior.predictive import (
     CLASSES,
     LABELS,
@@ -63,6 +65,8 @@ _LOST = (
 )
 FEW_DRAWS = 100
 """Independent draws below which predictions are said to be rough."""
+_PIT_SEED = 0x717
+"""Of the places between two probabilities of a count."""
 _AVERAGED = ("probabilities", "std", "lower", "upper", "expected_entropy")
 
 
@@ -371,6 +375,8 @@ def average(
             raise InputError(
                 "The labels are not finite numbers.", f"type {labels.dtype}", "finite numbers"
             )
+        if isinstance(first, LikelihoodPredictive):
+            first.check_labels(labels)
     compared = labels is None or first.kind != VALUES
     compared = compared or labels.size == len(inputs) * first.num_columns
     num_draws = sum(len(draws) for _, draws in sources)
@@ -441,6 +447,11 @@ def average(
 
 def _not_compared(labels: np.ndarray, predictive: Predictive, scored: bool) -> str:
     """Says what scores there are of labels whose shape is not that of the outputs."""
+    if isinstance(predictive, LikelihoodPredictive):
+        return (
+            "Each label has a value and an event. The score is the density of both; values that "
+            "were not observed have no error and no coverage."
+        )
     shape = ", ".join(["n", *map(str, labels.shape[1:])])
     said = (
         f"The labels, of shape ({shape}), are not values of the outputs, of shape (n, "
@@ -478,6 +489,9 @@ class _Part:
             self.log_density = log_mean_exp(-np.concatenate(parts), self._weight)
         if predictive[0].kind == VALUES:
             self._values(predictive, found, labels if compared else None, level)
+            censored = self.log_density is None and isinstance(predictive[0], LikelihoodPredictive)
+            if labels is not None and censored:
+                self.log_density = log_mean_exp(-np.concatenate(parts), self._weight)
         else:
             self._classes(predictive, found, labels, level)
 
@@ -511,6 +525,9 @@ class _Part:
         self.lower = self.upper = None
         if not all(one.has_noise for one in predictive):
             return
+        if any(isinstance(one, LikelihoodPredictive) for one in predictive):
+            self._laws([(one, f) for one, f, _ in pairs], labels)
+            return
         each = [one.noise(f, own) for one, f, own in pairs]
         rows = len(values[0]) if any(one.predicts_noise for one in predictive) else 1
         size = rows, values.shape[-1]
@@ -535,6 +552,28 @@ class _Part:
                 mixture_cdf(y[:, k], values[..., k], noise[..., k], self._weight) for k in columns
             ]
             self.pit = np.stack(below, axis=1)
+
+    def _laws(self, pairs: list[tuple[Any, np.ndarray]], labels: np.ndarray | None) -> None:
+        """Noise, intervals and scores of values under a likelihood of the registry."""
+        refuse_if(
+            len({one.name for one, _ in pairs}) > 1,
+            "The runs have other likelihoods.",
+            ", ".join(sorted({one.name for one, _ in pairs})),
+            "one likelihood",
+        )
+        laws = [one.law(f) for one, f in pairs]
+        law = type(laws[0]).joined(laws)
+        self.noise_std = np.sqrt(np.tensordot(self._share, law.std**2, 1))
+        form = self._weight, self.mean.shape[-1], pairs[0][0].target_law.discrete
+        self.lower, self.upper = (mixture_quantile(law, float(end), *form) for end in self._ends)
+        if labels is None:
+            return
+        y = np.asarray(labels, np.float64).reshape(len(labels), -1)
+        densities = np.concatenate([one.log_densities(f, y) for one, f in pairs])
+        self.log_density = log_mean_exp(densities, self._weight)
+        if y.shape == self.mean.shape:
+            self.crps = mixture_crps(law, y, self._weight)
+            self.pit = mixture_pit(law, y, self._weight, np.random.default_rng(_PIT_SEED))
 
 
 def outputs_of_draws(

@@ -24,8 +24,8 @@ from tati_re.exchange.noise_tests import noise_table
 from tati_re.options.make import make_options
 from tati_re.posterior.device_data import device_inputs
 from tati_re.posterior.evaluator import Evaluator
+from tati_re.posterior.likelihood_predictive import predictive_of
 from tati_re.posterior.outputs import Outputs
-from tati_re.posterior.predictive import Predictive
 from tati_re.posterior.priors import Tether
 from tati_re.runs import files, manifest, run_folder
 from tati_re.runs.csv_table import frame_text
@@ -536,13 +536,14 @@ def _prediction_averages(request: Request) -> PredictionAverages | None:
     def per_example(targets: np.ndarray, values: np.ndarray) -> np.ndarray:
         return loss.per_example(tf.constant(targets), tf.constant(values)).numpy()
 
-    predictive = Predictive(
+    predictive = predictive_of(
         loss.get_config(),
         dataset.task,
         dataset.num_classes,
         outputs.num_outputs,
         deviation=deviation,
         mean=mean,
+        likelihood=request.objects.get("loss"),
         per_example=per_example,
         places=outputs.places,
     )

@@ -18,6 +18,7 @@ from tati_re.data.describing import cautions
 from tati_re.data.generators import GENERATORS
 from tati_re.data.labels import are_integers
 from tati_re.data.standardizing import automatic, said_of_skewed, standardized, standardized_as
+from tati_re.likelihoods.contract import CLASSES, VALUES, Likelihood
 from tati_re.models.build import build_network, imported_model, load_model
 from tati_re.models.flat import FlatModel
 from tati_re.models.inputs import tensors_of
@@ -33,6 +34,7 @@ from tati_re.options.make import OPTIONS, Options, options_of, unknown
 from tati_re.options.tati_names import ALIASES, check_dimensions, names_here
 from tati_re.options.user_code import is_code
 from tati_re.posterior.device_data import device_bytes, device_targets, is_signs
+from tati_re.posterior.likelihood_loss import LikelihoodLoss, likelihood_given
 from tati_re.posterior.losses import (
     IN_UNITS,
     OF_VALUES,
@@ -326,21 +328,26 @@ class System:
             if given is None and (dataset.multi_label or one_of_two)
             else given
         )
-        activation = self._activation
-        if activation is None and (dataset.num_classes is not None or dataset.multi_label):
-            activation = self._squashing
-        loss = make_loss(
-            name,
-            dataset.num_classes,
-            one_hot=one_hot,
-            signs=signs,
-            noise_std=self.noise_std(options),
-            from_logits=options.from_logits,
-            activation=activation,
-        )
         targets = tuple(dataset.targets.shape[1:])
+        law = likelihood_given(given, options)
+        if law is None:
+            activation = self._activation
+            if activation is None and (dataset.num_classes is not None or dataset.multi_label):
+                activation = self._squashing
+            loss = make_loss(
+                name,
+                dataset.num_classes,
+                one_hot=one_hot,
+                signs=signs,
+                noise_std=self.noise_std(options),
+                from_logits=options.from_logits,
+                activation=activation,
+            )
+        else:
+            loss = LikelihoodLoss(fitted_to(law, dataset))
         other = (
             dataset.task == "classification"
+            and law is None
             and targets
             and loss.name != "sparse_categorical_crossentropy"
         )
@@ -349,7 +356,10 @@ class System:
         refuse_if(other, what, loss.name, f"{expected}, or num_classes = 0 for labels or values")
         if targets == () and loss.name != "sparse_categorical_crossentropy":
             targets = (1,)
-        check_fit(loss, outputs, targets, dataset.num_classes)
+        if law is None:
+            check_fit(loss, outputs, targets, dataset.num_classes)
+        else:
+            loss.check_outputs(outputs, math.prod(targets))
         if dataset.multi_label and loss.name == "binary_crossentropy":
             loss.words += f", a Bernoulli likelihood for each of {math.prod(targets)} labels, their logarithms added"
         check_noise(
@@ -469,8 +479,10 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     """
     _refuse_unfit(options, objects)
     given_loss = objects.get("loss", options.loss)
-    name = loss_name(given_loss)
-    if name in OF_VALUES and options.num_classes is None:
+    law = likelihood_given(given_loss, options)
+    name = loss_name(given_loss) if law is None else law.name
+    of_values = name in OF_VALUES if law is None else law.kind == VALUES
+    if of_values and options.num_classes is None:
         return _with_classes(options, objects, 0)
 
     model = objects.get("model")
@@ -545,9 +557,12 @@ def _refuse_unfit(options: Options, objects: Mapping[str, Any]) -> None:
         )
 
     refuse_ignored(objects.get("loss"))  # before its labels are
-    name = loss_name(objects.get("loss", options.loss))
+    given_loss = objects.get("loss", options.loss)
+    law = likelihood_given(given_loss, options)
+    name = loss_name(given_loss) if law is None else law.name
+    in_units = name in IN_UNITS or law is not None
     refuse_if(
-        name in IN_UNITS and options.standardize in ("targets", "all"),
+        in_units and options.standardize in ("targets", "all"),
         "standardize: targets keep their units under a loss that is no function of differences.",
         f"{options.standardize} with {name}",
         "inputs, none or auto",
@@ -576,7 +591,7 @@ def _shape_of_outputs(model: Any, several: bool) -> tuple:
 def _imported(source: Any, options: Options, read: Dataset, loss: Any) -> Any:
     """The model that a function builds for these data."""
     plain = read.prepared()
-    outputs = num_outputs(plain, loss, False)
+    outputs = _outputs_needed(options, plain, loss, sigmoid=False)
     return imported_model(source, options, plain.inputs.shape[1:], outputs)
 
 
@@ -594,7 +609,7 @@ def _built(options: Options, dataset: Dataset, loss: Any) -> Any:
     """The layers of `options.hidden`."""
     shape = dataset.inputs.shape[1:]
     sigmoid = options.output_activation == "sigmoid" and not (options.tati or options.model)
-    outputs = num_outputs(dataset, loss, sigmoid)
+    outputs = _outputs_needed(options, dataset, loss, sigmoid)
     units = [int(np.prod(shape)), *options.hidden, outputs]
     check_memory(options, sum((a + options.use_bias) * b for a, b in pairwise(units)), 1)
 
@@ -608,6 +623,14 @@ def _built(options: Options, dataset: Dataset, loss: Any) -> Any:
         seed=options.seed,
         use_bias=options.use_bias,
     )
+
+
+def _outputs_needed(options: Options, dataset: Dataset, loss: Any, sigmoid: bool) -> int:
+    """Outputs that a network needs for these data under a loss, or a likelihood."""
+    law = likelihood_given(loss, options)
+    if law is None:
+        return num_outputs(dataset, loss, sigmoid)
+    return fitted_to(law, dataset).num_outputs(columns_of(dataset))
 
 
 def _refuse_beside_model(options: Options, model: Any, read: Dataset, code: bool) -> None:
@@ -656,7 +679,7 @@ def _classes_of_model(
     """The number of classes if the outputs of the model say another one than the labels, and why;
     0: values of a regression.
     """
-    if options.num_classes is not None:
+    if options.num_classes is not None or likelihood_given(loss, options) is not None:
         return None, ()
     if loss is not None:
         return _count_of_outputs(read, model), ()
@@ -761,6 +784,24 @@ def check_memory(options: Options, num_parameters: int, copies: int) -> None:
         copies * one,
         f"{copies:,} walkers of {num_parameters:,} parameters each",
     )
+
+
+def columns_of(dataset: Dataset) -> int:
+    """Columns of the labels of a data set, 1 where each example has a number."""
+    return math.prod(dataset.targets.shape[1:])
+
+
+def fitted_to(law: Likelihood, dataset: Dataset) -> Likelihood:
+    """A likelihood with its constants from the training targets of a data set.
+
+    Raises:
+        InputError: Names of classes without an order, labels outside of the support.
+    """
+    what = f"loss: {law.name} needs numbers, and the labels are names."
+    expected = "classes numbered from 0 in their order" if law.kind == CLASSES else "numbers"
+    refuse_if(dataset.class_names, what, ", ".join(dataset.class_names[:4]), expected)
+    targets = np.asarray(dataset.targets, np.float64).reshape(dataset.num_examples, -1)
+    return law.fitted(targets, dataset.weights)
 
 
 def num_outputs(dataset: Dataset, loss: Any, sigmoid: bool) -> int:

@@ -1,0 +1,140 @@
+"""Predictions from a network's outputs under a likelihood of the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tati_re.core.errors import refuse_if
+from tati_re.likelihoods.contract import Likelihood
+from tati_re.likelihoods.laws import Law
+from tati_re.likelihoods.registry import likelihood_of
+from tati_re.posterior.predictive import CLASSES, VALUES, Predictive
+
+
+class LikelihoodPredictive(Predictive):
+    """What outputs predict under a likelihood; see `Predictive`, whose answers it gives.
+
+    Targets keep their units, so that nothing is restored: the likelihood has constants of its own.
+
+    Args:
+        loss: As `LikelihoodLoss.get_config` gives it.
+        task: That of the data set.
+        num_outputs: Outputs of the network.
+        likelihood: The likelihood where its class has no line in the registry.
+    """
+
+    def __init__(
+        self,
+        loss: Mapping[str, Any],
+        task: str,
+        num_outputs: int,
+        likelihood: Likelihood | None = None,
+    ) -> None:
+        config = loss["likelihood"]
+        kind = None if likelihood is None else type(likelihood)
+        self.target_law = likelihood_of(config) if kind is None else kind.from_config(config)
+        self.loss, self.task, self.name = dict(loss), task, str(loss["loss"])
+        self.num_outputs, self.rows = int(num_outputs), 1
+        self.mean, self.deviation = np.asarray(0.0), np.asarray(1.0)
+        self.from_logits = self.samples_noise = False
+        # Values that may be censored have a second column of labels, which no output predicts.
+        self.own_loss = self.target_law.target_columns > 1
+        self.kind = CLASSES if self.target_law.kind == CLASSES else VALUES
+        self.has_noise = self.predicts_noise = self.kind == VALUES
+        self.likelihood = self.has_loss = True
+        self.notes: tuple[str, ...] = ()
+        self.class_weights: tuple[float, ...] = ()
+        self.num_columns = self._columns()
+
+    def _columns(self) -> int:
+        """Classes, or targets of an example."""
+        if self.kind == CLASSES:
+            zeros = np.zeros((1, self.num_outputs))
+            return self.target_law.log_probabilities(zeros).shape[-1]
+        return self.num_outputs // self.target_law.outputs_per_target
+
+    @property
+    def label_columns(self) -> int:
+        """Columns of labels that the densities take."""
+        return self.num_columns * self.target_law.target_columns
+
+    def check_labels(self, labels: np.ndarray) -> None:
+        """Refuses labels that do not fit, or that the law cannot have produced.
+
+        Args:
+            labels: Labels of the inputs that are predicted, shape (n, ...).
+
+        Raises:
+            InputError: Another number of columns, or labels outside of the support.
+        """
+        columns = 1 if self.kind == CLASSES else self.label_columns
+        values = np.asarray(labels, np.float64).reshape(len(labels), -1)
+        what = "The labels do not fit the network."
+        refuse_if(values.shape[1] != columns, what, np.shape(labels), f"(n, {columns})")
+        self.target_law.check(values)
+
+    def law(self, outputs: np.ndarray) -> Law:
+        """The laws of the targets of outputs (draws, n, outputs)."""
+        return self.target_law.law(np.asarray(outputs, np.float64))
+
+    def noise(self, outputs: np.ndarray, noise_std: np.ndarray | None = None) -> np.ndarray | None:
+        return self.law(outputs).std if self.has_noise else None
+
+    def restored(self, outputs: np.ndarray) -> np.ndarray:
+        return self.law(outputs).mean
+
+    def log_probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        return self.target_law.log_probabilities(np.asarray(outputs, np.float64))
+
+    def losses(
+        self, outputs: np.ndarray, targets: np.ndarray, noise_std: np.ndarray | None = None
+    ) -> np.ndarray:
+        labels = np.asarray(targets, np.float64).reshape(len(targets), -1)
+        return -self.target_law.log_likelihood(labels, np.asarray(outputs, np.float64))
+
+    def log_densities(
+        self, outputs: np.ndarray, targets: np.ndarray, noise_std: np.ndarray | None = None
+    ) -> np.ndarray | None:
+        return -self.losses(outputs, targets) if self.has_noise else None
+
+    def log_likelihoods(
+        self,
+        outputs: np.ndarray,
+        targets: np.ndarray,
+        in_units: np.ndarray,
+        noise_std: np.ndarray | None = None,
+    ) -> np.ndarray:
+        return -self.losses(outputs, targets)
+
+    def drawn(
+        self, outputs: np.ndarray, noise_std: np.ndarray | None, random: np.random.Generator
+    ) -> np.ndarray:
+        if self.kind == VALUES:
+            return self.law(outputs).draw(random)
+        return super().drawn(outputs, noise_std, random)
+
+
+def predictive_of(
+    loss: Mapping[str, Any],
+    task: str,
+    num_classes: int | None,
+    num_outputs: int,
+    deviation: np.ndarray | float = 1.0,
+    mean: np.ndarray | float = 0.0,
+    likelihood: Any = None,
+    **others: Any,
+) -> Predictive:
+    """What the outputs of a network predict under the loss of a run.
+
+    Args:
+        loss: As the manifest has it.
+        likelihood: The object that was given as the loss, where it is a likelihood.
+        task, num_classes, num_outputs, deviation, mean, others: As of `Predictive`.
+    """
+    if "likelihood" in loss:
+        known = likelihood if isinstance(likelihood, Likelihood) else None
+        return LikelihoodPredictive(loss, task, num_outputs, known)
+    return Predictive(loss, task, num_classes, num_outputs, deviation, mean, **others)
