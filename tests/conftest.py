@@ -35,6 +35,16 @@ def pytest_addoption(parser):
         metavar="SECONDS",
         help="begin no test after so many seconds of tests",
     )
+    parser.addoption(
+        "--as-users",
+        action="store_true",
+        help="run with the defaults of TensorFlow, XLA and the disk, as users do",
+    )
+
+
+def is_quick(config) -> bool:
+    """Whether tests may compile and write faster than users do."""
+    return bool(config.getoption("markexpr")) and not config.getoption("as_users")
 
 
 def pytest_configure(config):
@@ -42,7 +52,7 @@ def pytest_configure(config):
     thirds of the time. XLA reads its flags when it compiles for the first time; everything under
     `bin/test --slow` has its defaults.
     """
-    quick = config.getoption("markexpr")
+    quick = is_quick(config)
     os.environ.setdefault("XLA_FLAGS", f"{PARTS} {CHEAP}" if quick else PARTS)
     if not quick and (hasattr(config, "workerinput") or not config.getoption("numprocesses", None)):
         # Examples and clusters ask for one thread, which has to be set before TensorFlow computes
@@ -61,7 +71,7 @@ def graphs_as_they_stand(request):
     What runs in processes of its own keeps both, and so does everything under `bin/test --slow`.
     """
     with pytest.MonkeyPatch.context() as patch:
-        if request.config.getoption("markexpr") and "tensorflow" in sys.modules:
+        if is_quick(request.config) and "tensorflow" in sys.modules:
             sys.modules["tensorflow"].config.optimizer.set_experimental_options(
                 {"disable_meta_optimizer": True}
             )
@@ -80,7 +90,7 @@ def nothing_waits_for_the_disk(request):
     Processes of their own wait, and so does everything under `bin/test --slow`.
     """
     with pytest.MonkeyPatch.context() as patch:
-        if request.config.getoption("markexpr"):
+        if is_quick(request.config):
             patch.setattr(os, "fsync", lambda descriptor: None)
         yield
 
