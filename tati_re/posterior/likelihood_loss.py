@@ -12,29 +12,30 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.likelihoods.contract import CLASSES, Likelihood
 from tati_re.likelihoods.registry import is_likelihood, likelihood_class, likelihoods
 from tati_re.options.user_code import found, is_code
+from tati_re.posterior.losses import Loss
 
 
-class LikelihoodLoss:
+class LikelihoodLoss(Loss):
     """Minus the log density of each example under a likelihood; see `tati_re.posterior.losses.Loss`.
 
     Args:
         likelihood: A likelihood that was fitted to the training targets.
     """
 
-    likelihood, samples_noise, predicts_noise = True, False, False
-    from_logits, noise_std, note = False, 1.0, ""
-
     def __init__(self, likelihood: Likelihood) -> None:
+        super().__init__(likelihood.name, from_logits=False)
         self.target_law = likelihood
-        self.name, self.words = likelihood.name, likelihood.describe()
+        self.likelihood = True
+        self.words = likelihood.describe()
         self.has_accuracy = likelihood.kind == CLASSES
 
-    def per_example(self, targets: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+    def per_example(self, targets: tf.Tensor, outputs: tf.Tensor, log_noise=None) -> tf.Tensor:
         """Minus the log density of each example, shape (n,).
 
         Args:
             targets: Labels, shape (n, columns).
             outputs: Outputs of the network, shape (n, outputs).
+            log_noise: Not used: a likelihood has no noise outside of its outputs.
         """
         return -self.target_law.log_prob(targets, outputs)
 

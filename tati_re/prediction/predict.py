@@ -431,9 +431,7 @@ def average(
     if first.kind == LABELS:
         shared |= {name: _joined(parts, name) for name in (*_AVERAGED, "log_density")}
         return results.LabelPrediction(**shared, labels=labels, draw_accuracy=hits)
-    fields = ("mean", "parameter_std", "mean_lower", "mean_upper", "lower", "upper")
-    fields += ("noise_std", "log_density", "crps", "pit")
-    shared |= {name: _joined(parts, name) for name in fields}
+    shared |= {name: _joined(parts, name) for name in _OF_VALUES}
     scored = shared["draw_losses"] is not None
     if labels is not None and not compared:
         shared["notes"] += (_not_compared(labels, first, scored),)
@@ -443,6 +441,21 @@ def average(
     if labels is not None and compared:
         targets = np.asarray(labels, np.float64).reshape(len(inputs), -1)
     return results.RegressionPrediction(**shared, scale=first.deviation, targets=targets)
+
+
+_OF_VALUES = (
+    "mean",
+    "parameter_std",
+    "mean_lower",
+    "mean_upper",
+    "lower",
+    "upper",
+    "noise_std",
+    "log_density",
+    "crps",
+    "pit",
+)
+"""What a part of the predictions of a regression has."""
 
 
 def _not_compared(labels: np.ndarray, predictive: Predictive, scored: bool) -> str:

@@ -356,10 +356,10 @@ class System:
         refuse_if(other, what, loss.name, f"{expected}, or num_classes = 0 for labels or values")
         if targets == () and loss.name != "sparse_categorical_crossentropy":
             targets = (1,)
-        if law is None:
-            check_fit(loss, outputs, targets, dataset.num_classes)
-        else:
+        if isinstance(loss, LikelihoodLoss):
             loss.check_outputs(outputs, math.prod(targets))
+        else:
+            check_fit(loss, outputs, targets, dataset.num_classes)
         if dataset.multi_label and loss.name == "binary_crossentropy":
             loss.words += f", a Bernoulli likelihood for each of {math.prod(targets)} labels, their logarithms added"
         check_noise(
@@ -797,9 +797,10 @@ def fitted_to(law: Likelihood, dataset: Dataset) -> Likelihood:
     Raises:
         InputError: Names of classes without an order, labels outside of the support.
     """
+    names = [name for name in dataset.class_names if isinstance(name, str)]
     what = f"loss: {law.name} needs numbers, and the labels are names."
-    expected = "classes numbered from 0 in their order" if law.kind == CLASSES else "numbers"
-    refuse_if(dataset.class_names, what, ", ".join(dataset.class_names[:4]), expected)
+    expected = "whole numbers in the order of the classes" if law.kind == CLASSES else "numbers"
+    refuse_if(names, what, ", ".join(names[:4]), expected)
     targets = np.asarray(dataset.targets, np.float64).reshape(dataset.num_examples, -1)
     return law.fitted(targets, dataset.weights)
 
