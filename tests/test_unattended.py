@@ -141,7 +141,7 @@ def test_a_run_without_a_sampler_chooses_says_it_and_resumes(tmp_path, capsys):
     for words in (
         "4 walkers, each from a fit of its own (200 steps of adam)",
         "Sampler MCLMC: all 500 examples",
-        "5% at",
+        "at most 5%",
     ):
         assert words in said, said
     options = run.manifest["options"]

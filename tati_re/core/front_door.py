@@ -140,8 +140,7 @@ def _fits(value: Any, hint: Any) -> bool | None:
     origin = get_origin(hint)
     parts = get_args(hint)
     if origin in (Union, types.UnionType):
-        answers = [_fits(value, part) for part in parts]
-        return True if True in answers else None if None in answers else False
+        return _any_fits([_fits(value, part) for part in parts])
     if origin is Literal:
         return isinstance(value, (str, int, bool, type(None))) and value in parts
     if hint is None or hint is type(None):
@@ -181,7 +180,21 @@ def _fits_container(value: Any, origin: type, parts: tuple[Any, ...]) -> bool | 
         items = [_fits(each, parts[0]) for each in islice(value, _FEW)]
     else:
         items = [None]
-    return False if False in items else None if None in items or not items else True
+    return _all_fit(items)
+
+
+def _any_fits(answers: list[bool | None]) -> bool | None:
+    """Whether one of several answers is yes; None where one is open."""
+    if True in answers:
+        return True
+    return None if None in answers else False
+
+
+def _all_fit(answers: list[bool | None]) -> bool | None:
+    """Whether all answers are yes; None where one is open, or there is none."""
+    if False in answers:
+        return False
+    return None if None in answers or not answers else True
 
 
 def _is_scalar(value: Any) -> bool:

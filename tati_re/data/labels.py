@@ -390,9 +390,9 @@ def _check_one_hot(name: str, rows: np.ndarray, otherwise: str = "") -> None:
     wrong = (rows.sum(1) != 1) | ~((rows == 0) | (rows == 1)).all(1)
     if wrong.any():
         row = int(np.argmax(wrong))
-        shown = ", ".join(f"{value:g}" for value in rows[row].astype(float)[:10]) + (
-            ", ..." * (rows.shape[1] > 10)
-        )
+        shown = ", ".join(f"{value:g}" for value in rows[row].astype(float)[:10])
+        if rows.shape[1] > 10:
+            shown += ", ..."
         total = rows[row].astype(float).sum()
         what = (
             "Labels in several columns are not one-hot."

@@ -109,74 +109,17 @@ def load_data(
         num_classes=num_classes,
         encoding=encoding,
     )
-    generated = isinstance(source, str) and source in (*GENERATORS, *KERAS)
-    if named is not None and (generated or not (by_name(source) or is_frame(source))):
-        raise InputError(
-            "sample_weights: only columns of files have names.", named, "numbers, one an example"
-        )
-    if encoding is not None and (generated or not by_name(source)):
-        expected = "a .csv, .tsv, .txt, .dat or .data file"
-        raise InputError("encoding belongs to tables of text.", shown(source), expected)
-    if label_columns is not None and not (is_table(source) or is_frame(source)):
-        received = shown(source)
-        raise InputError(
-            "label_columns: columns can only be named for a table.",
-            received,
-            "a .csv or .parquet file",
-        )
-    default = DEFAULT_TEST_FRACTION if by_name(source) else 0.0
-    fraction = default if test_fraction is None else test_fraction
-    refuse_if(
-        not 0 <= fraction < 1, "test_fraction is out of its range.", fraction, "a number in [0, 1)"
-    )
+    _check_reading(source, reading)
+
+    fraction = _fraction_for(source, test_fraction)
     if isinstance(source, str) and source in GENERATORS:
         source = built_in(source, 0.0 if test_data is not None else fraction, seed, shuffle)
         fraction = 0.0
     if isinstance(source, Dataset):
-        source = source.with_classes(num_classes, rule)
-        if num_classes is not None and num_classes != (source.num_classes or 0):
-            raise InputError(
-                "num_classes differs from the data set's.", num_classes, source.num_classes or 0
-            )
-        data = _with_test(source, test_data)
-        columns = derived(
-            Contents(source.inputs, source.targets, names=source.feature_names), reading
-        )
-        if (
-            multi_label
-            and data.num_classes is None
-            and are_labels(data.targets, data.test_targets, 0)
-        ):
-            data = replace(data, multi_label=True)
-        if data.multi_label and not are_labels(data.targets, data.test_targets, 0):
-            raise InputError(
-                "Several labels at once are 0 or 1.", "other numbers in test_data", "0 and 1"
-            )
+        data, columns = _of_dataset(source, test_data, reading, multi_label, rule)
     else:
-        contents, columns = read_source(source, reading)
-        test = contents.test
-        weights = contents.test_weights
-        if test_data is not None:
-            x, y, weights = read_test_part(test_data, source, reading, contents)
-            test = (x, y)
-        data = Dataset.from_arrays(
-            contents.inputs,
-            contents.targets,
-            *test,
-            name=contents.name,
-            input_scale=contents.input_scale,
-            feature_names=contents.names,
-            by_value=contents.by_value,
-            num_classes=num_classes,
-            weights=contents.weights,
-            test_weights=weights,
-            layout=contents.layout,
-            layout_scales=contents.layout_scales,
-            multi_label=multi_label,
-            places=places,
-            rule=rule,
-        )
-        data = replace(data, label_names=contents.label_names)
+        data, columns = _read(source, test_data, reading, multi_label, places, rule)
+
     if data.layout and (columns is not None or standardize != "none"):
         what = "standardize and input_columns belong to data with one input."
         raise InputError(what, f"{len(data.layout)} inputs", "neither")
@@ -185,11 +128,103 @@ def load_data(
     )
     if sample_weights is not None or (class_weights is not None and len(class_weights)):
         data = with_weights(data, None if named else sample_weights, class_weights)
-    data = data.split(
-        0.0 if test_fraction is None and data.num_examples < 3 else fraction, seed, shuffle
-    )
+
+    few = test_fraction is None and data.num_examples < 3
+    data = data.split(0.0 if few else fraction, seed, shuffle)
     preparation = prepare(data, columns, standardize)
     return data if preparation is None else replace(data, preparation=preparation)
+
+
+def _check_reading(source: object, reading: ReadOptions) -> None:
+    """Refuses options of files that the source is not."""
+    generated = isinstance(source, str) and source in (*GENERATORS, *KERAS)
+    of_columns = by_name(source) or is_frame(source)
+    if reading.weights is not None and (generated or not of_columns):
+        raise InputError(
+            "sample_weights: only columns of files have names.",
+            reading.weights,
+            "numbers, one an example",
+        )
+    if reading.encoding is not None and (generated or not by_name(source)):
+        expected = "a .csv, .tsv, .txt, .dat or .data file"
+        raise InputError("encoding belongs to tables of text.", shown(source), expected)
+    if reading.label_columns is not None and not (is_table(source) or is_frame(source)):
+        raise InputError(
+            "label_columns: columns can only be named for a table.",
+            shown(source),
+            "a .csv or .parquet file",
+        )
+
+
+def _fraction_for(source: object, test_fraction: float | None) -> float:
+    """The part of the examples that is kept for testing."""
+    default = DEFAULT_TEST_FRACTION if by_name(source) else 0.0
+    fraction = default if test_fraction is None else test_fraction
+    refuse_if(
+        not 0 <= fraction < 1, "test_fraction is out of its range.", fraction, "a number in [0, 1)"
+    )
+    return fraction
+
+
+def _of_dataset(
+    source: Dataset, test_data: object, reading: ReadOptions, multi_label: bool, rule: LabelRule
+) -> tuple[Dataset, Any]:
+    """A data set with another test part, its labels as the options take them, and its columns."""
+    num_classes = reading.num_classes
+    source = source.with_classes(num_classes, rule)
+    if num_classes is not None and num_classes != (source.num_classes or 0):
+        raise InputError(
+            "num_classes differs from the data set's.", num_classes, source.num_classes or 0
+        )
+
+    data = _with_test(source, test_data)
+    contents = Contents(source.inputs, source.targets, names=source.feature_names)
+    columns = derived(contents, reading)
+
+    several = multi_label and data.num_classes is None
+    if several and are_labels(data.targets, data.test_targets, 0):
+        data = replace(data, multi_label=True)
+    if data.multi_label and not are_labels(data.targets, data.test_targets, 0):
+        raise InputError(
+            "Several labels at once are 0 or 1.", "other numbers in test_data", "0 and 1"
+        )
+    return data, columns
+
+
+def _read(
+    source: object,
+    test_data: object,
+    reading: ReadOptions,
+    multi_label: bool,
+    places: tuple,
+    rule: LabelRule,
+) -> tuple[Dataset, Any]:
+    """The data set of files, arrays or frames, and its columns."""
+    contents, columns = read_source(source, reading)
+    test = contents.test
+    test_weights = contents.test_weights
+    if test_data is not None:
+        x, y, test_weights = read_test_part(test_data, source, reading, contents)
+        test = (x, y)
+
+    data = Dataset.from_arrays(
+        contents.inputs,
+        contents.targets,
+        *test,
+        name=contents.name,
+        input_scale=contents.input_scale,
+        feature_names=contents.names,
+        by_value=contents.by_value,
+        num_classes=reading.num_classes,
+        weights=contents.weights,
+        test_weights=test_weights,
+        layout=contents.layout,
+        layout_scales=contents.layout_scales,
+        multi_label=multi_label,
+        places=places,
+        rule=rule,
+    )
+    return replace(data, label_names=contents.label_names), columns
 
 
 def dataset_from_options(

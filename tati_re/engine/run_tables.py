@@ -186,8 +186,15 @@ class RunTables:
         beside = [np.asarray(state.potential), np.asarray(state.loss)]
         beside += [np.asarray(labels[name], np.float64) for name in loop.labels]
         columns = np.stack(beside, axis=-1)[order]
-        values = columns[None, :, :2], positions[None], columns[None, :, 2:]
-        self._append(loop, self._trajectory, np.array([step]), np.arange(number), *values)
+        self._append(
+            loop,
+            self._trajectory,
+            np.array([step]),
+            np.arange(number),
+            columns[None, :, :2],
+            positions[None],
+            columns[None, :, 2:],
+        )
 
     def add_timing(self, step: int, seconds: float) -> None:
         self._tables[files.TIMING].append(

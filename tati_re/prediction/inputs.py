@@ -68,7 +68,10 @@ def read_inputs(
             return dataset.inputs, dataset.targets
         return dataset.test_inputs, dataset.test_targets
     contents = read_source(source, ReadOptions(data_keys=options.get("data_keys") or None))[0]
-    return contents.test if contents.test else (contents.inputs, contents.targets)
+    if not contents.test:
+        return contents.inputs, contents.targets
+    inputs, targets = contents.test
+    return inputs, targets
 
 
 def noise_like(inputs: np.ndarray, seed: int = 0) -> np.ndarray:

@@ -1,6 +1,9 @@
 """The certificate of a run, how far it may be off beside what was asked for, and what heats it."""
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,8 +21,15 @@ from tati_re.analysis.temperature import (
     measured_temperatures,
     nothing_confines,
 )
-from tati_re.analysis.until import DEFAULTS, WEIGHTS, conditions_of, diagnosis, walker_names
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.analysis.until import (
+    DEFAULTS,
+    WEIGHTS,
+    Condition,
+    conditions_of,
+    diagnosis,
+    walker_names,
+)
+from tati_re.core.errors import InputError
 from tati_re.prediction.quantities import quantities
 from tati_re.runs.manifest import sees_batches
 from tati_re.runs.run import RunFiles, last_step
@@ -29,6 +39,7 @@ from tati_re.samplers.wrappers.metered import BAND, error_of_bias
 from tati_re.samplers.wrappers.tuner import FOR_SPEED, LEARNT, NOT_SETTLED
 
 _NOT_YET = "nothing is drawn yet"
+_STILL = "U never changes"
 _FACTOR = 1.5  # How far the prediction and a measured temperature may differ.
 _SLOW = "not in equilibrium yet, or the steps are large for the stiffest direction; take more burn-in, or reduce step_size"
 
@@ -121,48 +132,163 @@ class Certificate(pd.DataFrame):
             return self.to_html()
 
 
+@dataclass(frozen=True)
+class CertificateFacts:
+    """What the checks of a certificate look at.
+
+    Attributes:
+        run: The run.
+        rows: Its rows at the temperature of the target.
+        burnin: Steps that are left out.
+    """
+
+    run: RunFiles
+    rows: pd.DataFrame
+    burnin: int
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        return self.run.manifest
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return self.manifest.get("options", {})
+
+    @cached_property
+    def given(self) -> set[str]:
+        """Names of the options that were given."""
+        return set(self.manifest.get("given", ()))
+
+    @property
+    def target_bias(self) -> float:
+        """The relative error of variances that is allowed."""
+        return float(self.options.get("target_bias", TARGET_BIAS))
+
+    @property
+    def bias_is_given(self) -> bool:
+        return "target_bias" in self.given
+
+    @cached_property
+    def own_burnin(self) -> int:
+        """The burn-in of the run itself."""
+        return burnin_of(self.run, None)
+
+    @cached_property
+    def kept(self) -> pd.DataFrame:
+        """The rows after the burn-in."""
+        return self.rows[self.rows["step"] > self.burnin]
+
+    @property
+    def last_row(self) -> int:
+        """The step of the last row; 0 without rows."""
+        run_info = self.run.run_info
+        return 0 if run_info.empty else int(run_info["step"].max())
+
+    @property
+    def num_steps(self) -> int:
+        """The last step of the run so far."""
+        return last_step(self.run, self.last_row)
+
+    def noted(self, name: str) -> Any:
+        """What the run noted at its end under a name, if that is about one of these rows."""
+        note = self.manifest.get(name)
+        every = int(self.options.get("record_every", 1))
+        if not note or self.own_burnin != self.burnin:
+            return None
+        return note if 0 <= note["step"] - self.last_row < every else None
+
+    @cached_property
+    def conditions(self) -> list[Condition]:
+        """The conditions of the option `until`."""
+        return conditions_of(self.options.get("until"))
+
+    @cached_property
+    def limits(self) -> dict[str, float]:
+        """The limits of R-hat and effective size."""
+        return DEFAULTS | {one.quantity: one.limit for one in self.conditions}
+
+    def limit_is_given(self, quantity: str) -> bool:
+        """Whether the limit of a quantity stands in the option `until`."""
+        return any(one.quantity == quantity for one in self.conditions)
+
+    @cached_property
+    def numbers(self) -> dict[str, Any]:
+        """R-hat and effective size as the run noted them, else from its files."""
+        if (noted := self.noted("convergence")) is not None:
+            return noted
+        try:
+            return diagnosis(quantities(self.run, burnin=self.burnin), self.limits["rhat"])
+        except InputError:  # no rows after the burn-in
+            return diagnosis([], self.limits["rhat"])
+
+    @cached_property
+    def without_predictions(self) -> str:
+        """A note on numbers from files, among which there are no predictions."""
+        noted = self.noted("convergence") is not None
+        own = self.manifest.get("dataset", {}).get("potential")
+        return "" if noted or own else ", without predictions"
+
+    def number(self, name: str, absent: float = math.nan) -> float:
+        """One of the numbers of convergence."""
+        return float(self.numbers.get(name, absent))
+
+    @property
+    def by_chance_of_one(self) -> float:
+        """R-hat that one quantity may have by chance; an earlier version noted that of all alone."""
+        return self.number("rhat_by_chance_of_one", self.number("rhat_by_chance"))
+
+    @cached_property
+    def nothing_to_compare(self) -> str:
+        """Why there is no R-hat and no effective size; empty if U moves."""
+        drawn = self.rows.loc[self.rows["step"] > self.burnin, "potential"]
+        # A flat U within walls says nothing of positions, where walkers are compared by them.
+        moved = self.number("ess") > 0 and self.manifest.get("dataset", {}).get("potential")
+        if len(drawn) >= MINIMUM_DRAWS and drawn.nunique() == 1 and not moved:
+            return _STILL
+        return "too few rows" if len(drawn) else _NOT_YET
+
+    @property
+    def effective_size(self) -> float:
+        """The least effective sample size."""
+        return 0.0 if self.nothing_to_compare == _STILL else self.number("ess")
+
+    @cached_property
+    def has_converged(self) -> bool:
+        """Whether all checks of convergence passed."""
+        rows = [row for check in CONVERGENCE for row in check(self)]
+        return all(row.verdict == INSIDE for row in rows)
+
+
 def certificate(run: RunFiles, burnin: int | None = None) -> pd.DataFrame:
-    """What a sampled run certifies, one row each: see `Run.certificate`."""
+    """What a sampled run certifies, one row each: see `Run.certificate`.
+
+    Args:
+        run: The run, or its folder.
+        burnin: Steps to leave out. Default: the burn-in of the run.
+
+    Returns:
+        The rows of all `CHECKS`.
+
+    Raises:
+        InputError: A fit, or a run without rows.
+    """
     run = as_run(run)
-    said = run.manifest
     rows = run.run_info
-    more = "a run that came to its first row; Simulation.resume goes on"
-    now = last_step(run, 0 if rows.empty else int(rows["step"].max()))
-    what = f"The run has no rows yet: it ended at step {now:,}, before the first one."
-    if rows.empty and "burnin_cut" in said:
-        return Certificate(_nothing_drawn(said, now))
-    refuse_if(rows.empty and said.get("kind") != "fit", what, run.folder, more)
-    if is_optimization(said, rows):
+    if rows.empty and "burnin_cut" in run.manifest:
+        return Certificate(_nothing_drawn(run.manifest, last_step(run, 0)))
+    if rows.empty and run.manifest.get("kind") != "fit":
+        raise InputError(
+            f"The run has no rows yet: it ended at step {last_step(run, 0):,}, before the first one.",
+            run.folder,
+            "a run that came to its first row; Simulation.resume goes on",
+        )
+    if is_optimization(run.manifest, rows):
         raise InputError(
             "A fit has no certificate: it looks for a minimum.", run.folder, "a run that sampled"
         )
-    rows = at_target(rows)
-    given = set(said.get("given", ()))
-    options = said.get("options", {})
-    tolerance = float(options.get("target_bias", TARGET_BIAS)), "target_bias" in given
-    own = burnin_of(run, None)
-    burnin = burnin_of(run, burnin)
-    kept = rows[rows["step"] > burnin]
-    every = int(options.get("record_every", 1))
-    last = 0 if run.run_info.empty else int(run.run_info["step"].max())
-    # What the run noted at its end, if that is one of these rows.
-    noted = [said.get(name) for name in ("centered", "convergence")]
-    centered, numbers = (
-        one if one and own == burnin and 0 <= one["step"] - last < every else None for one in noted
-    )
-    seen = _rare(said, kept, own), float((numbers or {}).get("unexplained", 0.0))
-    enough = _num_errors(kept, own) >= _FEWEST_ERRORS
-    found = [
-        _bias(said, kept, *seen, enough, *tolerance),
-        _predicted_heating(said, *tolerance),
-        *_temperatures(run, kept, burnin, centered, *tolerance),
-    ]
-    converged = _convergence(run, rows, burnin, numbers)
-    agreed = all(row.verdict == INSIDE for row in converged)
-    burnt = _burnin(said, options, burnin, given, agreed, _moved(kept))
-    if now <= own:
-        burnt = _row("burn-in", float(now), math.nan, False, _not_over(said, own))
-    return Certificate([*found, *converged, _divergences(said, rows, burnin), burnt])
+
+    facts = CertificateFacts(run, at_target(rows), burnin_of(run, burnin))
+    return Certificate([row for check in CHECKS for row in check(facts)])
 
 
 def widths_note(run: RunFiles) -> str:
@@ -239,7 +365,9 @@ def _row(
     """A row that is inside where it is `good`; unknown where that is None, or the value no
     number.
     """
-    verdict = UNKNOWN if good is None or math.isnan(value) else INSIDE if good else OUTSIDE
+    verdict = INSIDE if good else OUTSIDE
+    if good is None or math.isnan(value):
+        verdict = UNKNOWN
     return Row(what, value, asked, verdict, note, given)
 
 
@@ -268,50 +396,75 @@ def _rare(said: dict[str, Any], kept: pd.DataFrame, begin: int) -> float:
     return float(errors[: len(errors) // 100].sum() / errors.sum())
 
 
-def _bias(
-    said: dict[str, Any],
-    kept: pd.DataFrame,
-    rare: float,
-    unseen: float,
-    enough: bool,
-    asked: float,
-    given: bool,
-) -> Row:
-    """The bound of the bias; `rare`, `unseen`: shares of the error and of the lines that no bound
-    covers; `enough`: whether there are enough energy errors for a mean.
-    """
+def _bias(facts: CertificateFacts) -> list[Row]:
+    """The bias of the step size, from the energy error."""
+    said = facts.manifest
+    kept = facts.kept
+    asked = facts.target_bias
+    given = facts.bias_is_given
     what = "discretization bias"
-    tested = "acceptance" in kept and "acceptance" not in said.get("observables", [])
-    if tested and not sees_batches(said) and not said.get("method", {}).get("swap_bias"):
-        return _row(what, 0.0, asked, True, "exact: a Metropolis test on all data", given)
+    if _is_exact(said, kept):
+        return [_row(what, 0.0, asked, True, "exact: a Metropolis test on all data", given)]
+
     error = energy_error(kept) if "eevpd" in kept and len(kept) else math.nan
     if not math.isfinite(error):
         none = "no energy error was metered; step_size auto does" if len(kept) else _NOT_YET
-        return _row(what, math.nan, asked, None, none, given)
-    allowed = BAND * error_of_bias(asked)
-    bound = _bias_of(error)
-    most = _bias_of(allowed)
+        return [_row(what, math.nan, asked, None, none, given)]
+
     if said.get("first_order"):
         note = (
             "by the energy error alone; that of order h friction, which BAOAB lacks, is not metered"
         )
-        return _row(what, bound, asked, None, note, given)
+        return [_row(what, _bias_of(error), asked, None, note, given)]
+    return [_bound_of_bias(facts, error)]
+
+
+def _is_exact(said: dict[str, Any], kept: pd.DataFrame) -> bool:
+    """Whether a Metropolis test on all data removes the bias."""
+    tested = "acceptance" in kept and "acceptance" not in said.get("observables", [])
+    return tested and not sees_batches(said) and not said.get("method", {}).get("swap_bias")
+
+
+def _bound_of_bias(facts: CertificateFacts, error: float) -> Row:
+    """The bound of the bias by the energy error, and what no bound covers."""
+    asked = facts.target_bias
+    allowed = BAND * error_of_bias(asked)
+    bound = _bias_of(error)
+    rare = _rare(facts.manifest, facts.kept, facts.own_burnin)
+    enough = _num_errors(facts.kept, facts.own_burnin) >= _FEWEST_ERRORS
+
     note = "relative error of variances on average over all directions, an upper bound"
     good: bool | None = error <= allowed
     if good and (not enough or math.isnan(rare)):
         good = None
         note += "; too few rows with energy errors to tell"
-    why = f"1 % of the rows have {100 * rare:.0f} % of the energy error, as at the neck of a funnel"
-    if unseen > _MOST_UNSEEN:
-        why = f"on {percent(unseen)} of the lines between draws U jumps, or its gradient is wrong, which HMC would see"
-    if unseen > _MOST_UNSEEN or rare > _MOST_RARE:
+
+    number = int(facts.manifest.get("parameters", {}).get("num", 0))
+    if why := _unbounded(facts, rare):
         good = None if good else good
         note += f"; one alone may have any: {why}"
-    elif (number := int(said.get("parameters", {}).get("num", 0))) > 1:
+    elif number > 1:
         note += f"; one alone may have {_bias_of(number * error):.2g}"
+
     if asked < bound and good:
+        most = _bias_of(allowed)
         note += f" (inside up to {most:.2g}: the energy error is tuned to a factor {BAND:g})"
-    return _row(what, bound, asked, good, note, given)
+    return _row("discretization bias", bound, asked, good, note, facts.bias_is_given)
+
+
+def _unbounded(facts: CertificateFacts, rare: float) -> str:
+    """Why no bound covers a single direction; empty if one does.
+
+    Args:
+        facts: The facts.
+        rare: The share of the energy error that a hundredth of the rows has.
+    """
+    unseen = float((facts.noted("convergence") or {}).get("unexplained", 0.0))
+    if unseen > _MOST_UNSEEN:
+        return f"on {percent(unseen)} of the lines between draws U jumps, or its gradient is wrong, which HMC would see"
+    if rare > _MOST_RARE:
+        return f"1 % of the rows have {100 * rare:.0f} % of the energy error, as at the neck of a funnel"
+    return ""
 
 
 def _bias_of(error: float) -> float:
@@ -320,17 +473,20 @@ def _bias_of(error: float) -> float:
     return float(roots[np.argmin(abs(roots.imag))].real)
 
 
-def _predicted_heating(said: dict[str, Any], asked: float, given: bool) -> Row:
+def _predicted_heating(facts: CertificateFacts) -> list[Row]:
     """The heating that is predicted of mini-batch noise: its mean, and none of its directions above
     a tenth.
     """
+    said = facts.manifest
+    asked = facts.target_bias
+    given = facts.bias_is_given
     what = "predicted heating"
     if not sees_batches(said):
-        return _row(what, 0.0, asked, True, "none: all data in every step", given)
+        return [_row(what, 0.0, asked, True, "none: all data in every step", given)]
     heating = latest(said)
     if "mean" not in heating:
         none = heating.get("not_predicted", "not predicted")
-        return _row(what, math.nan, asked, None, none, given)
+        return [_row(what, math.nan, asked, None, none, given)]
     value = float(heating["mean"])
     single: dict[str, float] = {
         name: float(heating[name]) for name in ("slowest", "stiffest", "hottest") if name in heating
@@ -345,16 +501,18 @@ def _predicted_heating(said: dict[str, Any], asked: float, given: bool) -> Row:
     good: bool | None = value <= asked and not hides
     if any(math.isnan(one) for one in single.values()):
         good = None if good else good
-    return _row(what, value, asked, good, note, given)
+    return [_row(what, value, asked, good, note, given)]
 
 
-def _temperatures(
-    run: RunFiles, kept: pd.DataFrame, burnin: int, centered: Any, asked: float, given: bool
-) -> list[Row]:
+def _temperatures(facts: CertificateFacts) -> list[Row]:
     """The measured temperatures, with that of positions about their means where known, and those of
     groups of parameters where recorded.
     """
-    said = run.manifest
+    said = facts.manifest
+    kept = facts.kept
+    asked = facts.target_bias
+    given = facts.bias_is_given
+    centered = facts.noted("centered")
     found = []
     for one in measured_temperatures(kept, int(said.get("parameters", {}).get("num", 0))):
         configurational = one.kind == "configurational"
@@ -379,7 +537,7 @@ def _temperatures(
         if about_mean is not one and not one.half <= max(asked, about_mean.half):
             one = about_mean
             about = f"{centered['num_draws']} draws, about their mean: "
-        group = _group_apart(run, one.kind, burnin)
+        group = _group_apart(facts.run, one.kind, facts.burnin)
         found.append(_temperature(one, what, about, group, asked, given))
     return found
 
@@ -428,58 +586,61 @@ def _group_apart(run: RunFiles, kind: str, burnin: int) -> str:
     return f"{off['group'].iloc[worst]} alone is off by {percent(excess[worst])}"
 
 
-def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, numbers: Any) -> list[Row]:
-    """R-hat, sample size, walkers that disagree, errors of averages: as the run noted them, else
-    from its files.
-    """
-    said = run.manifest
-    note = ""
-    conditions = conditions_of(said.get("options", {}).get("until"))
-    limits = DEFAULTS | {one.quantity: one.limit for one in conditions}
-    given = {one.quantity for one in conditions}
-    if numbers is None:
-        try:
-            numbers = diagnosis(quantities(run, burnin=burnin), limits["rhat"])
-        except InputError:  # no rows after the burn-in
-            numbers = diagnosis([], limits["rhat"])
-        note = "" if said.get("dataset", {}).get("potential") else ", without predictions"
-    hat, size, chance = (
-        float(numbers.get(name, math.nan)) for name in ("rhat", "ess", "rhat_by_chance")
-    )
-    # A manifest of an earlier version has that of all quantities alone.
-    of_one = float(numbers.get("rhat_by_chance_of_one", chance))
-    drawn = rows.loc[rows["step"] > burnin, "potential"]
-    # A flat U within walls says nothing of positions, where walkers are compared by them.
-    moved = size > 0 and said.get("dataset", {}).get("potential")
-    still = len(drawn) >= MINIMUM_DRAWS and drawn.nunique() == 1 and not moved
-    none, size = (
-        ("U never changes", 0.0) if still else ("too few rows" if len(drawn) else _NOT_YET, size)
-    )
-    of = f"least, of {numbers['ess_of']}{note}" if numbers["ess_of"] else none
-    found = [_row("effective size", size, limits["ess"], size > limits["ess"], of, "ess" in given)]
-    good = _agreement(hat, limits["rhat"], chance, of_one)
-    of = (
-        f"worst, of {numbers['rhat_of']}{note}"
-        if not math.isnan(hat)
-        else numbers["rhat_of"] or none
-    )
-    if good is None and not math.isnan(hat):
-        most = chance if hat >= limits["rhat"] else of_one
-        of += f"; chance gives up to {most:.3f}, store more positions"
-    found.append(_row("R-hat", hat, limits["rhat"], good, of, "rhat" in given))
-    if WEIGHTS in numbers:
-        drift = float(numbers[WEIGHTS])
-        most = limits[WEIGHTS]
-        of = f"worst, of {numbers[f'{WEIGHTS}_of']}: each walker compared with itself"
-        steady: bool | None = drift < most
-        if steady and not of_one <= most:
-            steady = None
-            of += "; too few draws to tell"
-        found.append(_row("R-hat of weights", drift, most, steady, of, WEIGHTS in given))
-    apart = numbers.get("spoiled_by", [])
-    of = "" if good else "no walker alone lifts R-hat" if hat > limits["rhat"] else "too few draws"
+def _effective_size(facts: CertificateFacts) -> list[Row]:
+    """The least effective sample size."""
+    size = facts.effective_size
+    limit = facts.limits["ess"]
+    of = facts.nothing_to_compare
+    if facts.numbers["ess_of"]:
+        of = f"least, of {facts.numbers['ess_of']}{facts.without_predictions}"
+    given = facts.limit_is_given("ess")
+    return [_row("effective size", size, limit, size > limit, of, given)]
+
+
+def _worst_r_hat(facts: CertificateFacts) -> list[Row]:
+    """The worst R-hat of the quantities that walkers are compared by."""
+    hat = facts.number("rhat")
+    limit = facts.limits["rhat"]
+    chance = facts.number("rhat_by_chance")
+    good = _agreement(hat, limit, chance, facts.by_chance_of_one)
+
+    of = facts.numbers["rhat_of"] or facts.nothing_to_compare
+    if not math.isnan(hat):
+        of = f"worst, of {facts.numbers['rhat_of']}{facts.without_predictions}"
+        if good is None:
+            most = chance if hat >= limit else facts.by_chance_of_one
+            of += f"; chance gives up to {most:.3f}, store more positions"
+    return [_row("R-hat", hat, limit, good, of, facts.limit_is_given("rhat"))]
+
+
+def _r_hat_of_weights(facts: CertificateFacts) -> list[Row]:
+    """R-hat of weights, which walkers are not compared by; none if it was not measured."""
+    if WEIGHTS not in facts.numbers:
+        return []
+
+    drift = facts.number(WEIGHTS)
+    most = facts.limits[WEIGHTS]
+    of = f"worst, of {facts.numbers[f'{WEIGHTS}_of']}: each walker compared with itself"
+    steady: bool | None = drift < most
+    if steady and not facts.by_chance_of_one <= most:
+        steady = None
+        of += "; too few draws to tell"
+    return [_row("R-hat of weights", drift, most, steady, of, facts.limit_is_given(WEIGHTS))]
+
+
+def _walkers_apart(facts: CertificateFacts) -> list[Row]:
+    """Walkers that alone raise R-hat, or that never came to the target."""
+    hat = facts.number("rhat")
+    limit = facts.limits["rhat"]
+    good = _agreement(hat, limit, facts.number("rhat_by_chance"), facts.by_chance_of_one)
+    apart = facts.numbers.get("spoiled_by", [])
+    of = "no walker alone lifts R-hat" if hat > limit else "too few draws"
+    if good:
+        of = ""
+
     walkers, there = (
-        {*table.loc[table["step"] > burnin, "walker"]} for table in (run.run_info, rows)
+        {*table.loc[table["step"] > facts.burnin, "walker"]}
+        for table in (facts.run.run_info, facts.rows)
     )
     if away := sorted(walkers - there):
         good = False
@@ -487,19 +648,24 @@ def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, numbers: Any) -
         of = f"{walker_names(away)}: never at the target since the burn-in"
     elif apart:
         good = None if good is None else False
-        of = f"{walker_names(apart)}: R-hat is {numbers['rhat_without']:.3f} without"
+        of = f"{walker_names(apart)}: R-hat is {facts.numbers['rhat_without']:.3f} without"
     elif len(there) < 2:
         good = None
         of = "a single walker"
+
     known = good if good or apart else None
-    found.append(
-        _row("walkers apart", math.nan if known is None else float(len(apart)), 0.0, known, of)
-    )
-    for one in (one for one in conditions if one.name):
-        value = float(numbers.get("mcse", {}).get(one.name, math.nan))
+    number = math.nan if known is None else float(len(apart))
+    return [_row("walkers apart", number, 0.0, known, of)]
+
+
+def _errors_of_averages(facts: CertificateFacts) -> list[Row]:
+    """Standard errors of averages, if `until` asks for them."""
+    found = []
+    for one in (one for one in facts.conditions if one.name):
+        value = float(facts.numbers.get("mcse", {}).get(one.name, math.nan))
         error = "standard error of the mean"
         small: bool | None = value < one.limit
-        if small and not size >= FEWEST_EFFECTIVE:
+        if small and not facts.effective_size >= FEWEST_EFFECTIVE:
             small = None
             error += ", rough: the effective size is too small to tell it"
         found.append(_row(f"error of {one.name}", value, one.limit, small, error, True))
@@ -515,15 +681,19 @@ def _agreement(hat: float, limit: float, chance: float, of_one: float) -> bool |
     return None if hat < chance else False
 
 
-def _divergences(said: dict[str, Any], rows: pd.DataFrame, burnin: int) -> Row:
-    if "stopped" in said or "divergences" not in rows:
-        note = "the run stopped" if "stopped" in said else "a run stops at the first one"
-        return _row("divergences", float("stopped" in said), 0.0, "stopped" not in said, note)
-    before = float(rows[rows["step"] <= burnin].groupby("walker")["divergences"].max().sum())
+def _divergences(facts: CertificateFacts) -> list[Row]:
+    """Steps that were undone because they diverged, since the burn-in."""
+    rows = facts.rows
+    stopped = "stopped" in facts.manifest
+    if stopped or "divergences" not in rows:
+        note = "the run stopped" if stopped else "a run stops at the first one"
+        return [_row("divergences", float(stopped), 0.0, not stopped, note)]
+
+    early = rows[rows["step"] <= facts.burnin]
+    before = float(early.groupby("walker")["divergences"].max().sum())
     count = float(rows.groupby("walker")["divergences"].max().sum()) - before
-    return _row(
-        "divergences", count, 0.0, count == 0, f"steps undone, and {before:,.0f} in the burn-in"
-    )
+    note = f"steps undone, and {before:,.0f} in the burn-in"
+    return [_row("divergences", count, 0.0, count == 0, note)]
 
 
 def _moved(kept: pd.DataFrame) -> float:
@@ -543,31 +713,30 @@ def _moved(kept: pd.DataFrame) -> float:
     return float(abs(early.mean() - late.mean()) / error)
 
 
-def _burnin(
-    said: dict, options: dict[str, Any], burnin: int, given: set[str], agreed: bool, moved: float
-) -> Row:
+def _burnin(facts: CertificateFacts) -> list[Row]:
     """The burn-in. It is inside where it ended by itself, or what a ladder has learnt was followed
     by draws that agree. One that was cut off before it had settled is unknown at best. One that
     was given is judged by the draws alone.
-
-    Args:
-        said, options: The manifest, and its options.
-        burnin: Steps.
-        given: Names of the options that were given.
-        agreed: Whether what was drawn since has converged.
-        moved: As of `_moved`.
     """
-    found = burnin > 0 and "num_burnin_steps" not in given
-    most = int(said.get("until", {}).get("most", options.get("num_steps", 0)))
+    if facts.num_steps <= facts.own_burnin:
+        note = _not_over(facts.manifest, facts.own_burnin)
+        return [_row("burn-in", float(facts.num_steps), math.nan, False, note)]
+
+    said = facts.manifest
+    burnin = facts.burnin
+    moved = _moved(facts.kept)
+    found = burnin > 0 and "num_burnin_steps" not in facts.given
+    most = int(said.get("until", {}).get("most", facts.options.get("num_steps", 0)))
     unsettled = said.get("burnin_open")
     late = found and (burnin >= latest_end(most) if unsettled is None else bool(unsettled))
+    cut_by = said.get("burnin_cut", {}).get("by", "")
+
     good: bool | None = True
     note = "as given" if burnin else "none"
     if found:
         note = "ended by itself"
-    cut_by = said.get("burnin_cut", {}).get("by", "")
     if found and (late or cut_by):
-        good, note = _cut(unsettled, agreed, cut_by)
+        good, note = _cut(unsettled, facts.has_converged, cut_by)
     elif not found and math.isnan(moved):
         good = None
         note += "; too few rows, or rows with weights, to tell whether U still moves"
@@ -577,7 +746,7 @@ def _burnin(
             f"; U of the first tenth of the rows is {moved:.0f} standard errors off: more burn-in"
         )
     steps = f"steps, {note}" if burnin else note
-    return _row("burn-in", float(burnin), math.nan, good, steps, not found)
+    return [_row("burn-in", float(burnin), math.nan, good, steps, not found)]
 
 
 def _cut(unsettled: str | None, agreed: bool, cut_by: str) -> tuple[bool | None, str]:
@@ -591,14 +760,38 @@ def _cut(unsettled: str | None, agreed: bool, cut_by: str) -> tuple[bool | None,
     Returns:
         The verdict, None for unknown, and the note.
     """
-    since = ", but what was drawn since has converged" * agreed
+    since = ", but what was drawn since has converged" if agreed else ""
     if unsettled == LEARNT and not cut_by:
         return agreed, f"all that it may take; {NOT_SETTLED}{unsettled}{since}"
     if not unsettled and not cut_by:
         return False, "as long as it may be, and whether it had settled was not noted"
-    note = "cut off before it had settled" + f" by {cut_by}" * bool(cut_by)
+    note = "cut off before it had settled"
+    if cut_by:
+        note += f" by {cut_by}"
     if unsettled:
         note += f"; {NOT_SETTLED}{unsettled}"
     if unsettled and {*unsettled.split(", ")} <= {*FOR_SPEED}:
         return None, f"{note}, which costs steps, no more"
     return (None if agreed else False), note + since
+
+
+Check = Callable[[CertificateFacts], list[Row]]
+
+CONVERGENCE: tuple[Check, ...] = (
+    _effective_size,
+    _worst_r_hat,
+    _r_hat_of_weights,
+    _walkers_apart,
+    _errors_of_averages,
+)
+"""The checks of what was drawn since the burn-in."""
+
+CHECKS: tuple[Check, ...] = (
+    _bias,
+    _predicted_heating,
+    _temperatures,
+    *CONVERGENCE,
+    _divergences,
+    _burnin,
+)
+"""All checks, in the order of their rows. A new one is a function and an entry here."""

@@ -338,6 +338,7 @@ class Launch:
             return self._finished(carry, temporary, outcome)
 
     def _finished(self, carry, temporary: TemporaryFolder | None, outcome: Outcome | None) -> Run:
+        """Takes the steps that are left, where there is no `outcome` yet, and ends the run."""
         driver = self.driver
         options = self.request.options
         if self._expected and not self._tunes_noise:
@@ -345,68 +346,114 @@ class Launch:
                 heating_sentence(self._expected["heating"]["start"], options.batch_sampling)
             )
         self._tensorboard.begin(driver.step)
+
+        alone = outcome is None
+        carry, outcome = self._driven(carry, temporary, outcome)
+        self._arrive(carry)
+        self._note_workers()
+
+        stopped = outcome is not Outcome.FINISHED or bool(driver.signal)
+        if self.request.samples:
+            self._end_sampling(carry, temporary, outcome, stopped)
+        if stopped:
+            self._say_stopped(temporary, outcome, alone)
+
+        if not self.request.samples:
+            self._save_fit()
+        elif stopped:
+            self.guarded(lambda: self._leave_positions(carry, outcome))
+        if options.save_model is not None and outcome is Outcome.FINISHED:
+            self._save_model(Path(options.save_model))
+
+        if driver.signal not in (0, signal.SIGINT):
+            stop(driver.signal, BARE if temporary is not None and not options.verbose else "")
+        return self._run_of(temporary, driver.exit_status(outcome))
+
+    def _driven(
+        self, carry, temporary: TemporaryFolder | None, outcome: Outcome | None
+    ) -> tuple[Any, Outcome]:
+        """The state and the outcome after the last step; files that are written once are whole
+        then, whatever happened.
+        """
+        driver = self.driver
         try:
-            if alone := outcome is None:
+            if outcome is None:
                 carry, outcome = self.guarded(lambda: driver.run(carry))
         except WorkersLost as lost:
             where = "" if temporary is not None else f" {driver.truth()}"
             raise WorkersLost(f"{lost}{where}", lost.step, lost.walker) from None
         finally:
             self._copies(self.folder, driver.step, last=True)
-        self._arrive(carry)
-        if self.loops.workers is not None and self.loops.workers.team.workers:
-            manifest.write(
-                self.folder,
-                manifest.read(self.folder) | {"workers": self.loops.workers.described()},
-            )
-        stopped = outcome is not Outcome.FINISHED or driver.signal
-        if self.request.samples and not driver.signal:
+        return carry, outcome
+
+    def _note_workers(self) -> None:
+        """Writes which workers took part, if there were any."""
+        workers = self.loops.workers
+        if workers is not None and workers.team.workers:
+            stored = manifest.read(self.folder) | {"workers": workers.described()}
+            manifest.write(self.folder, stored)
+
+    def _end_sampling(
+        self, carry, temporary: TemporaryFolder | None, outcome: Outcome, stopped: bool
+    ) -> None:
+        """Notes convergence, heating and failed checks, as far as the run came."""
+        driver = self.driver
+        if not driver.signal:
             said = self.guarded(
                 lambda: self.ending.finish(driver.step, not stopped, temporary is None)
             )
             if said is not None:
                 self.progress.message(said)
-        if outcome is Outcome.FINISHED and self.request.samples:
+
+        if outcome is Outcome.FINISHED:
             self.guarded(lambda: self._test_noise(carry))
             if self._has_noise:
                 stored = manifest.read(self.folder)
                 stored["heating"] = stored.get("heating", {}) | {"end": self._heating(carry)}
                 manifest.write(self.folder, stored)
-        if self.request.samples and not driver.signal:
+
+        if not driver.signal:
             self.guarded(lambda: note_failed_checks(RunFiles(self.folder)))
-        if stopped:
-            fits = self._brief and not self.request.samples and outcome is Outcome.OUT_OF_TIME
-            said = "A quarter of max_time is over: the fits end here." if fits else outcome.value
-            said += f" Step {driver.step} of {driver.planned}"
-            if temporary is None and alone:
-                said += f"; {manifest.going_on(self.folder)}"
-            self.progress.message(f"{said}.")
-            if driver.signal and not options.verbose and temporary is None:
-                print(f"{said}.", file=sys.stderr)
-        flat = self.request.system.flat
+
+    def _say_stopped(
+        self, temporary: TemporaryFolder | None, outcome: Outcome, alone: bool
+    ) -> None:
+        """Says at which step the run stopped, why, and how it goes on."""
+        driver = self.driver
+        fits = self._brief and not self.request.samples and outcome is Outcome.OUT_OF_TIME
+        said = "A quarter of max_time is over: the fits end here." if fits else outcome.value
+        said += f" Step {driver.step} of {driver.planned}"
+        if temporary is None and alone:
+            said += f"; {manifest.going_on(self.folder)}"
+
+        self.progress.message(f"{said}.")
+        if driver.signal and not self.request.options.verbose and temporary is None:
+            print(f"{said}.", file=sys.stderr)
+
+    def _save_fit(self) -> None:
+        """Writes the model with the parameters of a fit into its folder."""
         model = self.folder / files.MODEL
-        if not self.request.samples:
-            with storing(model):
-                save_model(flat, self.walkers, model)
-        elif stopped:
-            self.guarded(lambda: self._leave_positions(carry, outcome))
-        if options.save_model is not None and outcome is Outcome.FINISHED:
-            path = Path(options.save_model)
-            with storing(path):
-                named = path if path.suffix == ".keras" else Path(f"{path}.keras")
-                loss = self.request.potential.loss
-                preparation = self.request.system.dataset.preparation
-                if not save_model(flat, self.walkers, named, preparation, loss.predicts_noise):
-                    self.progress.message("save_model: the model cannot be written to a file.")
-        if driver.signal not in (0, signal.SIGINT):
-            stop(driver.signal, BARE if temporary is not None and not options.verbose else "")
-        run = Run(self.folder, temporary, driver.exit_status(outcome))
+        with storing(model):
+            save_model(self.request.system.flat, self.walkers, model)
+
+    def _save_model(self, path: Path) -> None:
+        """Writes the model where the option `save_model` says."""
+        flat = self.request.system.flat
+        with storing(path):
+            named = path if path.suffix == ".keras" else Path(f"{path}.keras")
+            loss = self.request.potential.loss
+            preparation = self.request.system.dataset.preparation
+            if not save_model(flat, self.walkers, named, preparation, loss.predicts_noise):
+                self.progress.message("save_model: the model cannot be written to a file.")
+
+    def _run_of(self, temporary: TemporaryFolder | None, exit_status: int) -> Run:
+        """The run, with its data and what was given as objects."""
         system = self.request.system
+        run = Run(self.folder, temporary, exit_status)
         run.data = system.dataset
-        run.objects = {
-            **self.request.objects,
-            **({"model": system.model} if system.has_data else {}),
-        }
+        run.objects = {**self.request.objects}
+        if system.has_data:
+            run.objects["model"] = system.model
         return run
 
     def _leave_positions(self, carry: Carry, outcome: Outcome) -> None:
