@@ -577,8 +577,11 @@ class _Part:
         laws = [one.law(f) for one, f in pairs]
         law = type(laws[0]).joined(laws)
         self.noise_std = np.sqrt(np.tensordot(self._share, law.std**2, 1))
-        form = self._weight, self.mean.shape[-1], pairs[0][0].target_law.discrete
-        self.lower, self.upper = (mixture_quantile(law, float(end), *form) for end in self._ends)
+        outputs = self.mean.shape[-1]
+        discrete = pairs[0][0].target_law.discrete
+        self.lower, self.upper = (
+            mixture_quantile(law, float(end), self._weight, outputs, discrete) for end in self._ends
+        )
         if labels is None:
             return
         y = np.asarray(labels, np.float64).reshape(len(labels), -1)

@@ -267,11 +267,11 @@ class Launch:
         tuned = isinstance(options.step_size, str) or options.friction == "auto"
         return self._has_noise and tuned and method.adapts and method.groups == 1
 
-    def _heating(self, carry) -> dict[str, Any]:
+    def _heating(self, carry: Carry) -> dict[str, Any]:
         """What the noise of mini-batches is expected to do around the target's first walker."""
         return expected_heating(self.request, *self._targets(carry)[0])
 
-    def _targets(self, carry) -> list[tuple[np.ndarray, tuple, dict[str, Any]]]:
+    def _targets(self, carry: Carry) -> list[tuple[np.ndarray, tuple, dict[str, Any]]]:
         """Position and auxiliary variables of the target's first walker, and what it found; at one
         temperature of the first one of each block, which tunes for itself.
         """
@@ -329,7 +329,7 @@ class Launch:
         return self._starts or on_all_rungs(self.request, self.walkers)
 
     def finish(
-        self, carry, temporary: TemporaryFolder | None = None, outcome: Outcome | None = None
+        self, carry: Carry, temporary: TemporaryFolder | None = None, outcome: Outcome | None = None
     ) -> Run:
         """Runs to the end, where that has no outcome yet, and leaves the walkers where they
         arrived.
@@ -337,7 +337,9 @@ class Launch:
         with contextlib.closing(self.loops):
             return self._finished(carry, temporary, outcome)
 
-    def _finished(self, carry, temporary: TemporaryFolder | None, outcome: Outcome | None) -> Run:
+    def _finished(
+        self, carry: Carry, temporary: TemporaryFolder | None, outcome: Outcome | None
+    ) -> Run:
         """Takes the steps that are left, where there is no `outcome` yet, and ends the run."""
         driver = self.driver
         options = self.request.options
@@ -370,7 +372,7 @@ class Launch:
         return self._run_of(temporary, driver.exit_status(outcome))
 
     def _driven(
-        self, carry, temporary: TemporaryFolder | None, outcome: Outcome | None
+        self, carry: Carry, temporary: TemporaryFolder | None, outcome: Outcome | None
     ) -> tuple[Any, Outcome]:
         """The state and the outcome after the last step; files that are written once are whole
         then, whatever happened.
@@ -394,7 +396,7 @@ class Launch:
             manifest.write(self.folder, stored)
 
     def _end_sampling(
-        self, carry, temporary: TemporaryFolder | None, outcome: Outcome, stopped: bool
+        self, carry: Carry, temporary: TemporaryFolder | None, outcome: Outcome, stopped: bool
     ) -> None:
         """Notes convergence, heating and failed checks, as far as the run came."""
         driver = self.driver
@@ -485,7 +487,7 @@ class Launch:
         said = f"{why}: predictions use {number}{start}, which are no draws from the posterior."
         self.progress.message(said)
 
-    def there(self, carry) -> Any:
+    def there(self, carry: Carry) -> Any:
         """Which copies are at the target."""
         method = self.request.method
         order = (
@@ -495,7 +497,7 @@ class Launch:
         )
         return order[: self.request.options.num_walkers]
 
-    def _arrive(self, carry) -> None:
+    def _arrive(self, carry: Carry) -> None:
         """Leaves the walkers where the copies at the target are."""
         walkers = self.walkers
         state = carry.state
@@ -508,7 +510,7 @@ class Launch:
         walkers.sentence = None
         walkers.drawn = None
 
-    def _test_noise(self, carry) -> None:
+    def _test_noise(self, carry: Carry) -> None:
         """Writes noise.csv, where swaps saw mini-batches."""
         loop = self.loops.loops[-1]
         options = self.request.options
