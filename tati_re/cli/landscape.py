@@ -4,6 +4,7 @@ point.
 
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -370,133 +371,233 @@ def _body(argv: list[str]) -> None:
         _look(typed, flags, folder)
 
 
+@dataclass(frozen=True)
+class _View:
+    """A point of a potential, and where to look from it.
+
+    Attributes:
+        typed: The flags as they were typed.
+        folder: Where the tables go.
+        sim: The simulation.
+        surface: Its potential.
+        centre: The point, `(parameters,)`.
+        mask: The parameters that stay there, `(parameters,)`.
+        walker: The walker that was asked for, if any.
+        trajectory: Stored positions of the run, or none.
+        words: What is noted about them.
+    """
+
+    typed: dict[str, Any]
+    folder: Path
+    sim: Any
+    surface: Any
+    centre: Any
+    mask: Any
+    walker: int | None
+    trajectory: list[Any]
+    words: dict[str, Any]
+
+    @property
+    def overwrite(self) -> bool:
+        return "overwrite" in self.typed
+
+    @property
+    def quiet(self) -> bool:
+        return "quiet" in self.typed
+
+    @property
+    def free(self) -> Any:
+        """The parameters that may move, `(parameters,)`; None: all."""
+        return ~self.mask if self.mask.any() else None
+
+
 def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
+    """Looks around a point, in the way that was asked for, and says what was written."""
+    view = _view(typed, flags, folder)
+    if typed.get("hessian"):
+        written = _curvature(view)
+    elif typed.get("along"):
+        written = _along(view)
+    else:
+        written = _plane(view)
+    if not view.quiet:
+        print(f"written to {folder}: {', '.join(written)}")
+
+
+def _view(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> _View:
+    """The point and its surroundings; says which they are."""
     import numpy as np
 
-    from tati_re import landscape as module
-    from tati_re.landscape.request import directions_of, fixed, named_axes
-    from tati_re.landscape.tables import EXCESS, digest, prepare
-    from tati_re.runs.lock import writing
-    from tati_re.runs.parameters import read_parameters
-    from tati_re.simulation.run import load
+    from tati_re.landscape import Surface
+    from tati_re.landscape.request import fixed
 
     sim = _system(typed, flags)
-    quiet = "quiet" in typed
     walker = arguments.integer_of(typed, "walker")
     centre, source = _centre(typed, sim, walker)
-    batch_size = (
-        options_from_flags({"batch_size": flags["batch_size"]}).batch_size
-        if "batch_size" in flags
-        else None
-    )
-    test = (
-        "no_test" not in typed and sim.dataset.test_inputs is not None and not typed.get("hessian")
-    )
-    surface = module.Surface(sim, batch_size=batch_size, test=test)
+    batch_size = None
+    if "batch_size" in flags:
+        batch_size = options_from_flags({"batch_size": flags["batch_size"]}).batch_size
+
+    has_test = sim.dataset.test_inputs is not None
+    test = has_test and "no_test" not in typed and not typed.get("hessian")
+    surface = Surface(sim, batch_size=batch_size, test=test)
     mask, values = fixed(surface.parameter_names, typed.get("fix", ()), typed.get("exclude", ()))
     centre = np.array(centre, np.float64)
-    free = ~mask if mask.any() else None
     centre[list(values)] = list(values.values())
+
     words = {
         "run": os.path.relpath(typed["run"], folder) if "run" in typed else None,
         "centre": source,
         "data": sim.dataset.name,
         "examples": batch_size or sim.dataset.num_examples,
     }
-    if not quiet:
-        examples = (
-            f"{words['examples']:,} examples of {sim.dataset.name}"
-            if sim.system.has_data
-            else sim.dataset.name
-        )
+    if "quiet" not in typed:
+        examples = sim.dataset.name
+        if sim.system.has_data:
+            examples = f"{words['examples']:,} examples of {sim.dataset.name}"
         print(f"{surface.num_parameters} parameters, {examples}; centre: {source}")
-    trajectory = _trajectory(typed, sim, walker)
-    if typed.get("hessian"):
-        about = {"schema_version": 1, **words, "hessian": typed["hessian"]}
-        about["digest"] = digest([surface.identity, centre, mask, typed["hessian"]])
-        with writing(folder):
-            prepare(folder, about, "overwrite" in typed)
-            written = _say_hessian(typed, surface, centre, free, folder)
-    elif typed.get("along"):
-        refuse_if(not trajectory, "--along needs a run with a trajectory.")
-        frame = module.along(
-            surface, trajectory, output=folder, overwrite="overwrite" in typed, description=words
+
+    return _View(
+        typed=typed,
+        folder=folder,
+        sim=sim,
+        surface=surface,
+        centre=centre,
+        mask=mask,
+        walker=walker,
+        trajectory=_trajectory(typed, sim, walker),
+        words=words,
+    )
+
+
+def _curvature(view: _View) -> list[str]:
+    """Writes the curvature at the center."""
+    from tati_re.landscape.tables import digest, prepare
+    from tati_re.runs.lock import writing
+
+    asked = view.typed["hessian"]
+    about = {"schema_version": 1, **view.words, "hessian": asked}
+    about["digest"] = digest([view.surface.identity, view.centre, view.mask, asked])
+    with writing(view.folder):
+        prepare(view.folder, about, view.overwrite)
+        return _say_hessian(view.typed, view.surface, view.centre, view.free, view.folder)
+
+
+def _along(view: _View) -> list[str]:
+    """Writes the loss at the stored positions of the run."""
+    from tati_re.landscape import along
+
+    refuse_if(not view.trajectory, "--along needs a run with a trajectory.")
+    frame = along(
+        view.surface,
+        view.trajectory,
+        output=view.folder,
+        overwrite=view.overwrite,
+        description=view.words,
+    )
+    if not view.quiet:
+        print(
+            frame.describe()
+            .loc[["min", "mean", "max"]]
+            .to_string(float_format=lambda value: f"{value:.6g}")
         )
-        written = ["trajectory.csv"]
-        if not quiet:
-            print(
-                frame.describe()
-                .loc[["min", "mean", "max"]]
-                .to_string(float_format=lambda value: f"{value:.6g}")
-            )
+    return ["trajectory.csv"]
+
+
+def _plane(view: _View) -> list[str]:
+    """Writes and draws the loss along directions, or over a grid of parameters."""
+    from tati_re import landscape as module
+    from tati_re.landscape.request import named_axes
+
+    typed = view.typed
+    names = None
+    ranges: Any = typed.get("range", "-1:1:41").split(",")
+    if typed.get("grid"):
+        directions, ranges, names = named_axes(view.surface.parameter_names, typed["grid"])
+        said = [f"parameter {name}" for name in names]
     else:
-        names = None
-        ranges = typed.get("range", "-1:1:41").split(",")
-        if typed.get("grid"):
-            directions, ranges, names = named_axes(surface.parameter_names, typed["grid"])
-            said = [f"parameter {name}" for name in names]
-        else:
-            named = typed.get("trajectory", "none")
-            named = typed.get("run") if named == "none" else named
-            run = None if named is None else load(named)
-            positions = None if not trajectory else np.stack([one.parameters for one in trajectory])
-            files = [each for each in typed.get("to", ()) if each != VTK]
-            others = [
-                read_parameters(each, names=sim.parameter_names()).positions[0] for each in files
-            ]
-            directions, said = directions_of(
-                typed.get("directions", "random"),
-                surface,
-                centre,
-                run=run,
-                positions=positions,
-                others=others,
-                free=free,
-                normalization=typed.get("normalization", "filter"),
-                seed=typed["seed"],
-                walker=walker,
-            )
-        what = "--page draws a plane."
-        refuse_if(
-            "page" in typed and len(directions) != 2,
-            what,
-            f"{len(directions)} direction(s)",
-            "two directions",
-        )
-        what = "--to vtk: a VTK file has two or three coordinates."
-        known = (*surface.columns, EXCESS)
-        refuse_if(
-            VTK in typed.get("to", ()) and len(directions) not in (2, 3), what, len(directions)
-        )
-        what = "--quantity is not a column of the table."
-        drawn = typed.get("quantity", known[0])
-        refuse_if(drawn not in known, what, drawn, ", ".join(known))
-        directions = module.project_out(directions, mask)
-        if not quiet:
-            for number, sentence in enumerate(said):
-                print(f"c{number}: {sentence}")
-        landscape = module.scan(
-            surface,
-            centre,
-            directions,
-            ranges,
-            module.parse_scales(typed.get("scales", "0")),
-            trajectory=trajectory or None,
-            names=names,
-            output=folder,
-            overwrite="overwrite" in typed,
-            description={**words, "axes": said},
-            progress=None if quiet else _progress,
-        )
-        written = [
-            "landscape.csv",
-            *(["trajectory.csv"] if trajectory else []),
-            *_draw(typed, landscape, folder),
-        ]
-        if not quiet:
-            print(f"lowest loss L0 {landscape.lowest:.6g}")
-    if not quiet:
-        print(f"written to {folder}: {', '.join(written)}")
+        directions, said = _directions(view)
+    _check_directions(view, len(directions))
+    directions = module.project_out(directions, view.mask)
+    if not view.quiet:
+        for number, sentence in enumerate(said):
+            print(f"c{number}: {sentence}")
+
+    landscape = module.scan(
+        view.surface,
+        view.centre,
+        directions,
+        ranges,
+        module.parse_scales(typed.get("scales", "0")),
+        trajectory=view.trajectory or None,
+        names=names,
+        output=view.folder,
+        overwrite=view.overwrite,
+        description={**view.words, "axes": said},
+        progress=None if view.quiet else _progress,
+    )
+    written = ["landscape.csv"]
+    if view.trajectory:
+        written.append("trajectory.csv")
+    written += _draw(typed, landscape, view.folder)
+    if not view.quiet:
+        print(f"lowest loss L0 {landscape.lowest:.6g}")
+    return written
+
+
+def _directions(view: _View) -> tuple[Any, list[str]]:
+    """The directions that were asked for, with a sentence about each."""
+    import numpy as np
+
+    from tati_re.landscape.request import directions_of
+    from tati_re.runs.parameters import read_parameters
+    from tati_re.simulation.run import load
+
+    typed = view.typed
+    named = typed.get("trajectory", "none")
+    named = typed.get("run") if named == "none" else named
+    run = None if named is None else load(named)
+    positions = None
+    if view.trajectory:
+        positions = np.stack([one.parameters for one in view.trajectory])
+    known = view.sim.parameter_names()
+    others = [read_parameters(file, names=known).positions[0] for file in _other_points(typed)]
+
+    return directions_of(
+        typed.get("directions", "random"),
+        view.surface,
+        view.centre,
+        run=run,
+        positions=positions,
+        others=others,
+        free=view.free,
+        normalization=typed.get("normalization", "filter"),
+        seed=typed["seed"],
+        walker=view.walker,
+    )
+
+
+def _check_directions(view: _View, number: int) -> None:
+    """Refuses files and columns that so many directions do not have."""
+    from tati_re.landscape.tables import EXCESS
+
+    typed = view.typed
+    refuse_if(
+        "page" in typed and number != 2,
+        "--page draws a plane.",
+        f"{number} direction(s)",
+        "two directions",
+    )
+    refuse_if(
+        VTK in typed.get("to", ()) and number not in (2, 3),
+        "--to vtk: a VTK file has two or three coordinates.",
+        number,
+    )
+    known = (*view.surface.columns, EXCESS)
+    drawn = typed.get("quantity", known[0])
+    refuse_if(
+        drawn not in known, "--quantity is not a column of the table.", drawn, ", ".join(known)
+    )
 
 
 def _progress(done: int, total: int) -> None:

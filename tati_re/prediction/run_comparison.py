@@ -148,7 +148,7 @@ def compare_runs(
             parameters.
 
     Examples:
-        >>> tati_re.compare_runs("runs/a", "runs/b").verdict
+        >>> tati_re.compare_runs("runs/a", "runs/a").verdict
         'agree'
     """
     refuse_if(
