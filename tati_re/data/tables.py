@@ -56,50 +56,75 @@ def choose_columns(
     file: str,
     weights: str | None = None,
 ) -> Choice:
-    """Assigns roles to the columns of a table, which messages call `file`. None means for the
-    labels those that `label_names` finds, else the last; for the inputs, written as `parse_columns`
-    reads them, all others.
+    """Assigns roles to the columns of a table.
+
+    Args:
+        names: The names of all columns.
+        label_columns: The labels; None: those that `label_names` finds, else the last.
+        input_columns: The inputs, as `parse_columns` reads them; None: all others.
+        file: What messages call the table.
+        weights: The column of weights; None: there is none.
+
+    Returns:
+        The columns.
+
+    Raises:
+        InputError: A name is missing, or there twice, or no column is left for inputs or labels.
     """
+    _check_names(names, file, inputs_are_named=input_columns is not None)
+    if weights is not None and weights not in names:
+        what = f"sample_weights: {file} has no column '{weights}'.{nearest(weights, names)}"
+        raise InputError(what, weights, f"one of {', '.join(names)}")
+
+    names = [n for n in names if n != weights]
+    labels = _labels_of(names, label_columns, file)
+    others = [n for n in names if n not in labels]
+    derived = None
+    if input_columns is not None and others:
+        derived = parse_columns(input_columns, others).of_used()
+        others = list(derived.names)
+
+    received = f"inputs {', '.join(others) or 'none'}, labels {', '.join(labels) or 'none'}"
+    refuse_if(
+        not labels or not others, f"{file} needs a column of inputs and one of labels.", received
+    )
+    if derived is not None and derived.plain:
+        derived = None
+    return Choice(tuple(others), tuple(labels), derived, weights)
+
+
+def _check_names(names: Sequence[str], file: str, inputs_are_named: bool) -> None:
+    """Refuses columns of one name, and columns without a name unless the inputs are named."""
     doubled = sorted({name for name in names if name and names.count(name) > 1})
     refuse_if(
         doubled, f"{file} has several columns of one name.", ", ".join(doubled), "different names"
     )
+
     nameless = [
         place
         for place, name in enumerate(names, 1)
         if re.fullmatch(r"|Unnamed: \d+|__index_level_\d+__", name)
     ]
-    if nameless and input_columns is None:
+    if nameless and not inputs_are_named:
         expected = "a name each, or input_columns; pandas leaves out its index by index=False"
         raise InputError(
             f"{file} has a column without a name.",
             ", ".join(names)[:80],
             f"{expected}; column {nameless[0]} has none and is not empty",
         )
-    if weights is not None and weights not in names:
-        what = f"sample_weights: {file} has no column '{weights}'.{nearest(weights, names)}"
-        raise InputError(what, weights, f"one of {', '.join(names)}")
-    names = [n for n in names if n != weights]
-    labels = (
-        label_names(names) or [name for name in names if name][-1:]
-        if label_columns is None
-        else [str(name) for name in label_columns]
-    )
+
+
+def _labels_of(names: Sequence[str], label_columns: Sequence[str] | None, file: str) -> list[str]:
+    """The columns of the labels: those that were named, those whose names say so, or the last."""
+    if label_columns is None:
+        labels = label_names(names) or [name for name in names if name][-1:]
+    else:
+        labels = [str(name) for name in label_columns]
+
     for name in labels:
         what = f"label_columns: {file} has no column '{name}'.{nearest(name, names)}"
         refuse_if(name not in names, what, name, f"one of {', '.join(names)}")
-    others = [n for n in names if n not in labels]
-    derived = None
-    if input_columns is not None and others:
-        derived = parse_columns(input_columns, others).of_used()
-        others = list(derived.names)
-    received = f"inputs {', '.join(others) or 'none'}, labels {', '.join(labels) or 'none'}"
-    refuse_if(
-        not labels or not others, f"{file} needs a column of inputs and one of labels.", received
-    )
-    return Choice(
-        tuple(others), tuple(labels), None if derived is None or derived.plain else derived, weights
-    )
+    return labels
 
 
 def label_names(names: Sequence[str]) -> list[str]:
