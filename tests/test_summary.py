@@ -42,7 +42,11 @@ def fake_run(
     for name, change in changes.items():
         rows[name] = change(rows) if callable(change) else change
     return SimpleNamespace(
-        folder=folder, manifest=manifest, run_info=rows, has=lambda name: (folder / name).exists()
+        folder=folder,
+        manifest=manifest,
+        run_info=rows,
+        has=lambda name: (folder / name).exists(),
+        moments=SimpleNamespace(variance=np.ones((WALKERS, PARAMETERS))),
     )
 
 
