@@ -180,7 +180,10 @@ CALLS = {
     "a class of Python": ({"sampler": dict}, "^sampler: dict is built into Python"),
     "a number as optimizer": ({"optimizer": 3}, r"^optimizer is not one\. Received: int\."),
     "a class as optimizer": ({"optimizer": keras.optimizers.SGD}, "^optimizer is not one"),
-    "a class as prior": ({"prior": tati_re.priors.Gaussian}, "^prior: it is a class, not an object of it"),
+    "a class as prior": (
+        {"prior": tati_re.priors.Gaussian},
+        "^prior: it is a class, not an object of it",
+    ),
     "ragged starts": ({"starts": [[1, 2], [3]]}, "^starts has rows of unequal lengths"),
     "no directions": ({"directions": np.zeros((0, 3))}, "^directions: not row vectors"),
     "objects as mass": ({"mass": object()}, "^mass are not numbers"),
