@@ -113,6 +113,8 @@ Preset = Literal[
     "RE-HMC",
     "MILE",
     "simulated_tempering",
+    "EQN",
+    "WTE",
 ]
 PriorName = Literal["gaussian", "laplace", "student_t", "box", "none"]
 PriorNames = Annotated[PriorName | dict[str, PriorName], BY_PATTERN]

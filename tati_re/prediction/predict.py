@@ -121,7 +121,7 @@ def predict(
         not 0 < interval < 1, "interval is out of range.", interval, "a number between 0 and 1"
     )
     for run in runs:
-        warn_of_failed_checks(run, stacklevel=4)
+        warn_of_failed_checks(run)
     if inputs is None:
         refuse_if(labels is not None, "labels without inputs.", expected="predict(inputs, labels)")
         kept = (

@@ -1,5 +1,6 @@
 """What a run failed of its certificate: noted at its end, and a warning once in a process."""
 
+import sys
 import warnings
 from typing import Any
 
@@ -31,13 +32,21 @@ def note_failed_checks(run: RunFiles) -> None:
         manifest.write(run.folder, changed)
 
 
-def warn_of_failed_checks(run: Any, stacklevel: int = 3, ended: bool = False) -> None:
+def _level_outside() -> int:
+    """The stack level of the first caller outside of the package, for a warning of the caller."""
+    level = 2
+    frame = sys._getframe(level)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("tati_re."):
+        frame = frame.f_back
+        level += 1
+    return level
+
+
+def warn_of_failed_checks(run: Any, ended: bool = False) -> None:
     """Warns that a run failed checks of its certificate, unless this process has done so.
 
     Args:
         run: The run, or what stands in for one.
-        stacklevel: Of the warning, counted from this function. Default: 3, the caller of the
-            function that calls this.
         ended: Whether the run has just ended, in a folder where another run may have been before.
             Default: no.
     """
@@ -52,5 +61,5 @@ def warn_of_failed_checks(run: Any, stacklevel: int = 3, ended: bool = False) ->
         f"The run {run.folder} failed {checks} of its certificate: {'; '.join(failed[:_MOST])}"
         f"{more}. Its averages and predictions may be wrong; run.certificate has the details.",
         CertificateWarning,
-        stacklevel=stacklevel,
+        stacklevel=_level_outside(),
     )
