@@ -321,7 +321,7 @@ def test_a_run_has_positions_wherever_it_ends(tmp_path, monkeypatch):
     for name in "ab":
         with pytest.raises(RuntimeError, match="killed"):
             sim = simulation(until="ess>1e9")
-            sim.limits = Limits(first_steps=50, chunk_seconds=1e-9)
+            sim.limits = Limits(first_steps=50, most_steps=50)
             sim.sample(callbacks=[look], checkpoint_seconds=1e-9, output=str(tmp_path / name))
     assert len(seen) > 20
     for step, steps in seen.items():
