@@ -14,11 +14,22 @@ from tati_re.data.packing import Layout
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """Arrays as they were read: inputs `(N, ...)`, targets `(N,)`, `(N, K)` or texts, in `test`
-    those of a test part. `name` is what messages call them, `names` and `label_names` those of a
-    table's columns. `by_value`: whole floats count as integers, as in a text file without decimal
-    points. Weights are `(N,)`, None for 1. The layout is of several inputs that stand side by
-    side, empty for one; `layout_scales` have been multiplied into them.
+    """The arrays of a file or another source, as they were read.
+
+    Args:
+        inputs: The inputs, shape (N, ...).
+        targets: The labels, shape (N,) or (N, K): numbers, or names of classes.
+        test: Inputs and labels of a test part. Default: none.
+        name: What messages call the data, such as the name of the file. Default: "arrays".
+        names: Names of the columns of the inputs. Default: none.
+        label_names: Names of the columns of the labels. Default: none.
+        input_scale: Factor of the inputs before the network, such as 1/255 for bytes. Default: 1.
+        by_value: Whole floats among the labels count as integers, as in a text file without decimal
+            points. Default: no.
+        weights: Sample weights, shape (N,). Default: 1 each.
+        test_weights: Sample weights of the test part. Default: 1 each.
+        layout: Places of several inputs that stand side by side in `inputs`. Default: one input.
+        layout_scales: Factors that have been multiplied into several inputs. Default: none.
     """
 
     inputs: np.ndarray

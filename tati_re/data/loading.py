@@ -13,8 +13,8 @@ from tati_re.data.dataset import Dataset, with_weights
 from tati_re.data.frames import check_order, is_frame
 from tati_re.data.generators import GENERATORS, built_in
 from tati_re.data.labels import LabelRule, are_labels, are_names, kind_of, numbers_of_names
+from tati_re.data.readers.registry import kinds_of_files
 from tati_re.data.sources import (
-    FILES,
     ReadOptions,
     by_name,
     derived,
@@ -258,7 +258,7 @@ def dataset_from_options(
     refuse_if(
         source is None,
         "data is missing.",
-        expected=f"arrays (inputs, labels), a built-in name, or {FILES}",
+        expected=f"arrays (inputs, labels), a built-in name, or {kinds_of_files()}",
     )
     return load_data(
         source,

@@ -1,7 +1,6 @@
-"""The reader of each source of data, by its name, type or suffix."""
+"""Data from each kind of source, by its name, type or suffix."""
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,31 +9,23 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest, refuse_if
-from tati_re.data.archives import KERAS, load_keras, read_npz
+from tati_re.data.archives import KERAS, load_keras
 from tati_re.data.columns import Columns, numbered, parse_columns
 from tati_re.data.contents import Contents, joined
 from tati_re.data.frames import check_order, in_order, is_frame, labels_of, numbers_of
 from tati_re.data.generators import GENERATORS
 from tati_re.data.packing import is_several, order_of, packed
-from tati_re.data.tables import (
-    choose_columns,
-    read_header,
-    read_parquet,
-    read_parquet_names,
-    read_table,
+from tati_re.data.readers.contract import Reader, ReadRequest, TableReader, readable
+from tati_re.data.readers.registry import (
+    kinds_of_files,
+    reader_of,
+    readers,
+    suffix_of,
+    table_reader_of,
 )
-from tati_re.data.text_files import TEXTS
+from tati_re.data.tables import choose_columns
 from tati_re.data.tf_datasets import is_tf_dataset, read_tf_dataset
-from tati_re.data.tfrecord import read_tfrecord
 
-TABLES = {suffix: (read_header, read_table) for suffix in TEXTS} | {
-    ".parquet": (read_parquet_names, read_parquet)
-}
-"""How to read the names of the columns of a file, and the columns, by the file's suffix."""
-
-RECORDS = (".tfrecord", ".tfrecords")
-
-FILES = "a .csv, .txt, .npz, .parquet or .tfrecord file"
 FORMS = "(x, y), (x, y, weights), ((x, y), (x_test, y_test)), a pandas.DataFrame, Dataset, tf.data.Dataset, name or file"
 
 
@@ -113,55 +104,84 @@ def derived(contents: Contents, reading: ReadOptions) -> Columns | None:
 
 def _from_files(source: object, reading: ReadOptions) -> tuple[Contents, Columns | None]:
     paths = [_existing(path) for path in _listed(source)]
+    refuse_if(not paths, "data names no files.", expected=kinds_of_files())
+    reader = _one_reader(paths)
+    _check_options(reader, paths[0], reading)
+    if isinstance(reader, TableReader):
+        return _from_tables(reader, paths, reading)
+    keys = reading.data_keys
+    request = ReadRequest(
+        data_keys=None if keys is None else tuple(keys),
+        weights=reading.weights,
+        limit=reading.limit,
+        encoding=reading.encoding,
+    )
+    contents = joined([_read(reader, path, request) for path in paths])
+    return contents, derived(contents, reading)
+
+
+def _one_reader(paths: Sequence[Path]) -> Reader:
+    """The reader of all files, which have to be of one type."""
     kinds = sorted({suffix_of(path) for path in paths})
-    refuse_if(not paths, "data names no files.", expected=FILES)
-    if len(kinds) > 1 and not set(kinds) <= set(RECORDS):
+    found = [reader for path in paths if (reader := reader_of(path)) is not None]
+    same = len({type(reader) for reader in found}) == 1 and found[0].joins_suffixes
+    if len(kinds) > 1 and not same:
         raise InputError(
             "data: files of different types cannot be joined.",
             " and ".join(kinds),
             "files of one type",
         )
-    if reading.encoding is not None and kinds[0] not in TEXTS:
-        raise InputError(_ENCODING, paths[0].name, _TEXT_FILES)
-    if kinds[0] in TABLES:
-        if reading.data_keys is not None:
-            what = f"data_keys belong to NPZ and TFRecord files; a {kinds[0]} file has columns."
-            raise InputError(what, ", ".join(reading.data_keys), "label_columns")
-        return _from_tables(paths, reading)
-    if kinds[0] == ".npz":
-        contents = joined(
-            [read_npz(path, reading.data_keys, reading.weights, reading.limit) for path in paths]
-        )
-    elif reading.weights is not None:
+    return found[0]
+
+
+def _check_options(reader: Reader, path: Path, reading: ReadOptions) -> None:
+    """Refuses options that the reader does not take."""
+    if reading.encoding is not None and not reader.takes_encoding:
+        raise InputError(_ENCODING, path.name, _TEXT_FILES)
+    if reading.data_keys is not None and not reader.takes_keys:
+        what = f"data_keys belong to NPZ and TFRecord files; {_content_of(reader, path)}."
+        received = ", ".join(reading.data_keys)
+        expected = "label_columns" if isinstance(reader, TableReader) else "no data_keys"
+        raise InputError(what, received, expected)
+    if reading.weights is not None and not reader.takes_weights:
         raise InputError(
-            "sample_weights are not read from TFRecord files.",
+            f"sample_weights are not read from {reader.name} files.",
             reading.weights,
             "a .csv or .npz file",
         )
-    else:
-        contents = joined([read_tfrecord(path, reading.data_keys, reading.limit) for path in paths])
-    return contents, derived(contents, reading)
 
 
-def _from_tables(paths: Sequence[Path], reading: ReadOptions) -> tuple[Contents, Columns | None]:
-    names = _table_names(paths[0], reading.encoding)
+def _content_of(reader: Reader, path: Path) -> str:
+    content = "columns" if isinstance(reader, TableReader) else "no named arrays"
+    return f"a {suffix_of(path)} file has {content}"
+
+
+def _read(reader: Reader, path: Path, request: ReadRequest) -> Contents:
+    with readable(path, reader):
+        return reader.read(path, request)
+
+
+def _from_tables(
+    reader: TableReader, paths: Sequence[Path], reading: ReadOptions
+) -> tuple[Contents, Columns | None]:
+    names = _column_names(reader, paths[0], reading.encoding)
     for path in paths[1:]:
-        others = _table_names(path, reading.encoding)
+        others = _column_names(reader, path, reading.encoding)
         if others != names:
             what = f"{path.name} has another header than {paths[0].name}."
             raise InputError(what, ", ".join(others), ", ".join(names))
     choice = choose_columns(
         names, reading.label_columns, reading.input_columns, paths[0].name, reading.weights
     )
-    choice = replace(
-        choice,
+    request = ReadRequest(
+        inputs=choice.inputs,
+        labels=choice.labels,
+        weights=choice.weights,
         limit=reading.limit,
         named=bool(reading.num_classes),
         encoding=reading.encoding,
     )
-    return joined(
-        [TABLES[suffix_of(path)][1](path, names, choice) for path in paths]
-    ), choice.derived
+    return joined([_read(reader, path, request) for path in paths]), choice.derived
 
 
 def read_test_part(
@@ -210,8 +230,9 @@ def read_test_part(
     return test.inputs, test.targets, test.weights
 
 
-def _table_names(path: Path, encoding: str | None) -> list[str]:
-    return TABLES[suffix_of(path)][0](path, encoding)
+def _column_names(reader: TableReader, path: Path, encoding: str | None) -> list[str]:
+    with readable(path, reader):
+        return list(reader.column_names(path, ReadRequest(encoding=encoding)))
 
 
 def _names_of(source: Any, encoding: str | None) -> list[str]:
@@ -222,7 +243,9 @@ def _names_of(source: Any, encoding: str | None) -> list[str]:
         return [str(name) for name in source.columns]
     if not is_table(source):
         return []
-    return _table_names(_existing(_listed(source)[0]), encoding)
+    path = _existing(_listed(source)[0])
+    reader = table_reader_of(path)
+    return [] if reader is None else _column_names(reader, path, encoding)
 
 
 def _listed(source: Any) -> list[Any]:
@@ -237,7 +260,9 @@ def by_name(source: object) -> bool:
 
 def is_table(source: object) -> bool:
     """Whether a source is a file of columns, or a list with one."""
-    return by_name(source) and any(suffix_of(Path(path)) in TABLES for path in _listed(source))
+    return by_name(source) and any(
+        table_reader_of(Path(path)) is not None for path in _listed(source)
+    )
 
 
 def shown(source: object) -> str:
@@ -245,26 +270,14 @@ def shown(source: object) -> str:
     return ", ".join(map(str, _listed(source))) if by_name(source) else type(source).__name__
 
 
-def suffix_of(path: Path) -> str:
-    """The suffix of a file's type: `.tfrecord` also for `a.tfrecord.gz` and
-    `a.tfrecord-00000-of-00010`.
-    """
-    name = path.name.lower()
-    found = re.search(r"(\.tfrecords?)(-\d+-of-\d+)?(\.gz)?$", name)
-    if found:
-        return found[1]
-
-    unpacked = Path(name.removesuffix(".gz")).suffix
-    return unpacked if unpacked in TEXTS else Path(name).suffix
-
-
 def _existing(source: str | Path) -> Path:
     path = Path(source).expanduser()
+    files = kinds_of_files()
     try:
         path.is_file()
     except OSError as error:
-        raise InputError(f"data: {error.strerror}.", source, FILES) from None
-    suffixes = (*TABLES, ".npz", *RECORDS)
+        raise InputError(f"data: {error.strerror}.", source, files) from None
+    suffixes = readers()
     known = suffix_of(path) in suffixes
     sheets = suffix_of(path) in (".xlsx", ".xls", ".xlsm", ".ods")
     if sheets:
@@ -276,10 +289,10 @@ def _existing(source: str | Path) -> Path:
         )
     if path.is_file() and known:
         return path
-    refuse_if(path.is_file(), "data is a file of an unknown type.", source, FILES)
-    refuse_if(path.is_dir(), "data is a folder.", source, FILES)
+    refuse_if(path.is_file(), "data is a file of an unknown type.", source, files)
+    refuse_if(path.is_dir(), "data is a folder.", source, files)
     if path.exists():
-        expected = f"{FILES}: data are read more than once, and a pipe only once"
+        expected = f"{files}: data are read more than once, and a pipe only once"
         raise InputError("data is no regular file, but a pipe or device.", source, expected)
     folder = path.parent
     names = (*GENERATORS, *KERAS)
@@ -287,12 +300,12 @@ def _existing(source: str | Path) -> Path:
         [p.name for p in folder.iterdir() if suffix_of(p) in suffixes] if folder.is_dir() else []
     )
     if not known and len(path.parts) == 1:
-        expected = f"{', '.join(names)}, or {FILES}"
+        expected = f"{', '.join(names)}, or {files}"
         raise InputError(
             f"data is not known.{nearest(str(source), (*names, *others))}", source, expected
         )
     expected = (
-        FILES if path.is_absolute() else f"{FILES} in {Path.cwd()}, or its folder before its name"
+        files if path.is_absolute() else f"{files} in {Path.cwd()}, or its folder before its name"
     )
     raise InputError(
         f"data is a file that does not exist.{nearest(path.name, others)}", source, expected

@@ -1,11 +1,9 @@
-"""Tables of text, between commas, semicolons, tabs or white space, and Parquet files, by the
-package pyarrow.
-"""
+"""The roles of columns, and tables of text between commas, semicolons, tabs or white space."""
 
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,20 +12,19 @@ import numpy as np
 
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.memory import check_free
-from tati_re.core.unpacking import check_size, check_texts
+from tati_re.core.unpacking import check_texts
 from tati_re.data.columns import Columns, parse_columns
 from tati_re.data.contents import Contents
-from tati_re.data.frames import CLASSES, COLUMNS, advice, labels_of
+from tati_re.data.frames import CLASSES, advice
 from tati_re.data.labels import MAX_CLASSES, check_spellings
 from tati_re.data.numerals import (
-    DATES,
-    MISSING,
     UNKNOWN,
     is_missing,
     is_number,
     number_in,
     numeral_of,
 )
+from tati_re.data.readers.contract import ReadRequest
 from tati_re.data.text_files import TextTable
 
 
@@ -35,18 +32,13 @@ from tati_re.data.text_files import TextTable
 class Choice:
     """The roles of a table's columns, by name: those read as inputs, as labels and as sample
     weights. `derived` are the inputs of the network, made from `inputs`; None where they are taken
-    as they are. A compressed table may unpack to `limit` bytes; None: to as many as any file.
-    `named`: the user says that texts among the labels are names of classes, however they look.
-    `encoding`: how characters of a text table are stored; None: UTF-8.
+    as they are.
     """
 
     inputs: tuple[str, ...]
     labels: tuple[str, ...]
     derived: Columns | None = None
     weights: str | None = None
-    limit: float | None = None
-    named: bool = False
-    encoding: str | None = None
 
 
 def choose_columns(
@@ -158,35 +150,36 @@ def read_header(path: Path, encoding: str | None = None) -> list[str]:
     return names
 
 
-def read_table(path: Path, names: Sequence[str], choice: Choice) -> Contents:
+def read_table(path: Path, request: ReadRequest) -> Contents:
     """Inputs `(N, columns)` and targets `(N, labels)` of a text table, float64; names of classes as
     texts, `(N,)`. Lines that start with `#` are skipped; columns that are not chosen may hold
     text.
     """
     texts = None
-    file = TextTable(path, choice.encoding)
-    if len(choice.labels) == 1:
-        texts = _texts(file, list(names), choice.labels[0], choice.named)
-    labels = choice.labels if texts is None else ()
+    file = TextTable(path, request.encoding)
+    names = file.header
+    if len(request.labels) == 1:
+        texts = _texts(file, names, request.labels[0], request.named)
+    labels = request.labels if texts is None else ()
     table = _numbers(
         file,
         names,
-        [*choice.inputs, *labels, *([choice.weights] if choice.weights else [])],
+        [*request.inputs, *labels, *([request.weights] if request.weights else [])],
         labels,
     )
-    count = len(choice.inputs)
-    end = len(choice.inputs) + len(labels)
+    count = len(request.inputs)
+    end = len(request.inputs) + len(labels)
     inputs = np.ascontiguousarray(table[:, :count])
     targets = table[:, count:end] if texts is None else texts
-    weights = table[:, end] if choice.weights else None
+    weights = table[:, end] if request.weights else None
     by_value = texts is None and len(labels) == 1 and _are_integers(file, names, labels[0], targets)
     return Contents(
         inputs,
         targets,
         (),
         path.name,
-        choice.inputs,
-        choice.labels,
+        request.inputs,
+        request.labels,
         by_value=by_value,
         weights=weights,
     )
@@ -249,25 +242,11 @@ def _is_numeral(cell: str) -> bool:
     return numeral is not None and not numeral.may_name
 
 
-def unlabeled(
-    path: Path, names: list[str], labels: Sequence[str], encoding: str | None = None
-) -> bool:
+def are_unknown(path: Path, columns: Sequence[str], encoding: str | None = None) -> bool:
     """Whether all cells of these columns are empty, as in a table to predict."""
-    if path.suffix.lower() == ".parquet":
-        opened = _opened(path, labels)
-        with _readable(path):
-            _check_parquet(path, opened, labels)
-        columns = (
-            column
-            for part in opened.iter_batches(columns=list(labels), use_threads=False)
-            for column in part.columns
-        )
-        return all(column.null_count == len(column) for column in columns)
-    return all(
-        row[names.index(name)].lower() in UNKNOWN
-        for _, row in TextTable(path, encoding).rows()
-        for name in labels
-    )
+    file = TextTable(path, encoding)
+    places = [file.header.index(name) for name in columns]
+    return all(row[place].lower() in UNKNOWN for _, row in file.rows() for place in places)
 
 
 def _numbers(
@@ -350,133 +329,3 @@ def _is_number(cell: str, read: Callable[[str], float] = number_in) -> bool:
     except ValueError:
         return False
     return True
-
-
-def read_parquet_names(path: Path, encoding: str | None = None) -> list[str]:
-    """The column names, first those of pandas' index, which stand last in the file and first in one
-    of text.
-    """
-    schema = _opened(path).schema_arrow
-    index = [
-        name
-        for name in (schema.pandas_metadata or {}).get("index_columns", ())
-        if isinstance(name, str)
-    ]
-    return [*index, *(name for name in schema.names if name not in index)]
-
-
-def read_parquet(path: Path, names: Sequence[str], choice: Choice) -> Contents:
-    """Inputs `(N, columns)`, float32 where all of them are, else float64; targets `(N, labels)` in
-    their own type, names of classes as texts, `(N,)`.
-    """
-    used = (*choice.inputs, *choice.labels, *((choice.weights,) if choice.weights else ()))
-    opened = _opened(path, choice.labels)
-    with _readable(path):
-        _check_parquet(path, opened, used, choice.limit)
-        for name in used:
-            _check_kind(path, name, opened.schema_arrow.field(name).type, (name,) == choice.labels)
-        table = opened.read(columns=list(used), use_threads=False)
-        for name in choice.labels:
-            _check_dictionaries(path, table.column(name), choice.limit)
-    refuse_if(table.num_rows == 0, f"{path.name} has no examples.", path, "at least one row")
-    columns = {name: _column(path, name, table.column(name)) for name in used}
-    inputs = np.stack([columns[name] for name in choice.inputs], axis=1)
-    if inputs.dtype not in (np.float32, np.float64):
-        inputs = inputs.astype(np.float64)
-    targets = labels_of(
-        np.array([columns[name] for name in choice.labels]).reshape(-1, table.num_rows).T
-    )
-    weights = columns[choice.weights] if choice.weights else None
-    return Contents(inputs, targets, (), path.name, choice.inputs, choice.labels, weights=weights)
-
-
-def _check_parquet(
-    path: Path, opened: Any, used: Sequence[str], limit: float | None = None
-) -> None:
-    """A `ValueError` for columns that would take more memory than a file of this size may: a column
-    of one number in all rows is a few bytes, however many rows a header claims. Texts come as
-    numbers of the texts in a dictionary.
-    """
-    about, packed = opened.metadata, path.stat().st_size
-    groups = [about.row_group(place) for place in range(about.num_row_groups)]
-    rows = max(about.num_rows, sum(group.num_rows for group in groups))
-    check_size(rows * 8.0 * len(used), packed, limit)
-    unpacked = 0.0
-    for group in groups:
-        for place in range(group.num_columns):
-            column = group.column(place)
-            if column.path_in_schema.split(".")[0] in used:
-                check_size(8.0 * column.num_values, packed, limit)
-                unpacked += column.total_uncompressed_size
-    check_size(unpacked, packed, limit)
-
-
-def _check_dictionaries(path: Path, column: Any, limit: float | None) -> None:
-    """A `ValueError` where the names of classes would take too much as texts, one in each row."""
-    import pyarrow
-    import pyarrow.compute as compute
-
-    texts = [
-        part.dictionary
-        for part in column.chunks
-        if pyarrow.types.is_dictionary(part.type)
-        and "string" in str(part.type.value_type)
-        and len(part.dictionary)
-    ]
-    longest = max(
-        (compute.max(compute.utf8_length(each)).as_py() or 0 for each in texts), default=0
-    )
-    check_texts(len(column), longest, path.stat().st_size, limit)
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Makes a sentence of what is wrong with a Parquet file."""
-    try:
-        yield
-    except InputError:
-        raise
-    except (OSError, ValueError) as error:
-        reason = str(error).split("\n")[0].rstrip(".")
-        raise InputError(f"{path} cannot be read as a parquet file: {reason}.") from None
-
-
-def _opened(path: Path, texts: Sequence[str] = ()):
-    """A Parquet file; columns of `texts` are read as numbers into a dictionary of their texts."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        what = f"{path.name}: parquet files need the package pyarrow, which is not installed."
-        raise InputError(
-            what, expected="pip install 'tati_re[parquet]', or a .csv or .npz file"
-        ) from None
-    try:
-        return pyarrow.parquet.ParquetFile(path, read_dictionary=[*texts])
-    except (pyarrow.ArrowException, OSError) as error:
-        raise InputError(
-            f"{path} cannot be read as a parquet file.", str(error).split("\n")[0].rstrip(".")
-        ) from None
-
-
-def _column(path: Path, name: str, column) -> np.ndarray:
-    place = f"{path.name}, column '{name}'"
-    if column.null_count:
-        row = next(i for i, value in enumerate(column) if not value.is_valid)
-        raise InputError(f"{place} has an empty cell.", f"row {row}, counted from 0", MISSING)
-    return column.to_numpy()
-
-
-def _check_kind(path: Path, name: str, kind: Any, names_classes: bool) -> None:
-    import pyarrow.types as types
-
-    kind = kind.value_type if types.is_dictionary(kind) else kind
-    if names_classes and "string" in str(kind):
-        return
-    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
-        dates = types.is_date(kind) or types.is_timestamp(kind)
-        raise InputError(
-            f"{path.name}, column '{name}' does not hold numbers.",
-            kind,
-            DATES if dates else COLUMNS,
-        )

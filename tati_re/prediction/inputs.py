@@ -1,7 +1,6 @@
 """Inputs to predict from a file, with or without labels."""
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +8,11 @@ import numpy as np
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.regular import check_regular
 from tati_re.core.unpacking import load_arrays
-from tati_re.data.contents import Contents
 from tati_re.data.loading import load_data
-from tati_re.data.sources import TABLES, ReadOptions, read_source, suffix_of
-from tati_re.data.tables import Choice, label_names, unlabeled
-from tati_re.data.text_files import TEXTS
+from tati_re.data.readers.contract import ReadRequest, TableReader, readable
+from tati_re.data.readers.registry import reader_of, suffix_of, table_reader_of
+from tati_re.data.sources import ReadOptions, read_source
+from tati_re.data.tables import label_names
 from tati_re.prediction.network import model_of
 from tati_re.runs.run import RunFiles
 
@@ -38,10 +37,13 @@ def read_inputs(
     suffix = suffix_of(path)
     if not path.is_dir():
         check_regular(path, "inputs")
-    if suffix in TABLES and path.is_file():
-        known = encoding or (options.get("encoding") if suffix in TEXTS else None)
-        return _from_table(path, run, *TABLES[suffix], known)
-    if encoding is not None:
+    table = table_reader_of(path)
+    if table is not None and path.is_file():
+        known = encoding or (options.get("encoding") if table.takes_encoding else None)
+        return _from_table(path, run, table, known)
+    reader = reader_of(path)
+    is_text = reader is not None and reader.takes_encoding
+    if encoding is not None and not is_text:
         raise InputError("encoding belongs to tables of text.", source, "a .csv or .txt file")
     refuse_if(suffix == ".npy" and not path.is_file(), "There is no such file of inputs.", source)
     if suffix in (".npy", ".npz") and path.is_file():
@@ -67,7 +69,9 @@ def read_inputs(
         if dataset.test_inputs is None:
             return dataset.inputs, dataset.targets
         return dataset.test_inputs, dataset.test_targets
-    contents = read_source(source, ReadOptions(data_keys=options.get("data_keys") or None))[0]
+    known = encoding or (options.get("encoding") if is_text else None)
+    reading = ReadOptions(data_keys=options.get("data_keys") or None, encoding=known)
+    contents = read_source(source, reading)[0]
     if not contents.test:
         return contents.inputs, contents.targets
     inputs, targets = contents.test
@@ -98,9 +102,10 @@ def noise_like(inputs: np.ndarray, seed: int = 0) -> np.ndarray:
 
 
 def _from_table(
-    path: Path, run: RunFiles, header: Callable, read: Callable, encoding: str | None
+    path: Path, run: RunFiles, reader: TableReader, encoding: str | None
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    names = list(header(path, encoding))
+    with readable(path, reader):
+        names = list(reader.column_names(path, ReadRequest(encoding=encoding)))
     weights = run.manifest["options"].get("sample_weights")
     wanted = run.manifest["dataset"].get("feature_names")
     if not wanted:
@@ -119,14 +124,17 @@ def _from_table(
         labels = labels if {*labels} <= {*rest} else []
     else:
         labels = label_names(rest) or (rest if len(rest) == 1 else [])
-    labels = [] if labels and unlabeled(path, names, labels, encoding) else labels
-    choice = Choice(
-        tuple(wanted),
-        tuple(labels),
+    with readable(path, reader):
+        if labels and reader.is_blank(path, labels, ReadRequest(encoding=encoding)):
+            labels = []
+    request = ReadRequest(
+        inputs=tuple(wanted),
+        labels=tuple(labels),
         named="class_names" in run.manifest["dataset"],
         encoding=encoding,
     )
-    contents: Contents = read(path, names, choice)
+    with readable(path, reader):
+        contents = reader.read(path, request)
     if not labels:
         return contents.inputs, None
     targets = contents.targets

@@ -1,0 +1,169 @@
+"""Parquet files, by the package pyarrow."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.unpacking import check_size, check_texts
+from tati_re.data.contents import Contents
+from tati_re.data.frames import COLUMNS, labels_of
+from tati_re.data.numerals import DATES, MISSING
+from tati_re.data.readers.contract import ReadRequest, TableReader
+
+
+class ParquetReader(TableReader):
+    """Columns of a Parquet file."""
+
+    suffixes = (".parquet",)
+    title = "parquet"
+
+    def column_names(self, path: Path, request: ReadRequest) -> list[str]:
+        return _names(path)
+
+    def read(self, path: Path, request: ReadRequest) -> Contents:
+        return _contents(path, request)
+
+    def is_blank(self, path: Path, columns: Sequence[str], request: ReadRequest) -> bool:
+        opened = _opened(path, columns)
+        with _readable(path):
+            _check_parquet(path, opened, columns)
+        parts = (
+            column
+            for part in opened.iter_batches(columns=list(columns), use_threads=False)
+            for column in part.columns
+        )
+        return all(column.null_count == len(column) for column in parts)
+
+
+def _names(path: Path) -> list[str]:
+    """The column names, first those of pandas' index, which stand last in the file and first in one
+    of text.
+    """
+    schema = _opened(path).schema_arrow
+    index = [
+        name
+        for name in (schema.pandas_metadata or {}).get("index_columns", ())
+        if isinstance(name, str)
+    ]
+    return [*index, *(name for name in schema.names if name not in index)]
+
+
+def _contents(path: Path, request: ReadRequest) -> Contents:
+    """Inputs `(N, columns)`, float32 where all of them are, else float64; targets `(N, labels)` in
+    their own type, names of classes as texts, `(N,)`.
+    """
+    used = (*request.inputs, *request.labels, *((request.weights,) if request.weights else ()))
+    opened = _opened(path, request.labels)
+    with _readable(path):
+        _check_parquet(path, opened, used, request.limit)
+        for name in used:
+            _check_kind(path, name, opened.schema_arrow.field(name).type, (name,) == request.labels)
+        table = opened.read(columns=list(used), use_threads=False)
+        for name in request.labels:
+            _check_dictionaries(path, table.column(name), request.limit)
+    refuse_if(table.num_rows == 0, f"{path.name} has no examples.", path, "at least one row")
+    columns = {name: _column(path, name, table.column(name)) for name in used}
+    inputs = np.stack([columns[name] for name in request.inputs], axis=1)
+    if inputs.dtype not in (np.float32, np.float64):
+        inputs = inputs.astype(np.float64)
+    targets = labels_of(
+        np.array([columns[name] for name in request.labels]).reshape(-1, table.num_rows).T
+    )
+    weights = columns[request.weights] if request.weights else None
+    return Contents(inputs, targets, (), path.name, request.inputs, request.labels, weights=weights)
+
+
+def _check_parquet(
+    path: Path, opened: Any, used: Sequence[str], limit: float | None = None
+) -> None:
+    """A `ValueError` for columns that would take more memory than a file of this size may: a column
+    of one number in all rows is a few bytes, however many rows a header claims. Texts come as
+    numbers of the texts in a dictionary.
+    """
+    about, packed = opened.metadata, path.stat().st_size
+    groups = [about.row_group(place) for place in range(about.num_row_groups)]
+    rows = max(about.num_rows, sum(group.num_rows for group in groups))
+    check_size(rows * 8.0 * len(used), packed, limit)
+    unpacked = 0.0
+    for group in groups:
+        for place in range(group.num_columns):
+            column = group.column(place)
+            if column.path_in_schema.split(".")[0] in used:
+                check_size(8.0 * column.num_values, packed, limit)
+                unpacked += column.total_uncompressed_size
+    check_size(unpacked, packed, limit)
+
+
+def _check_dictionaries(path: Path, column: Any, limit: float | None) -> None:
+    """A `ValueError` where the names of classes would take too much as texts, one in each row."""
+    import pyarrow
+    import pyarrow.compute as compute
+
+    texts = [
+        part.dictionary
+        for part in column.chunks
+        if pyarrow.types.is_dictionary(part.type)
+        and "string" in str(part.type.value_type)
+        and len(part.dictionary)
+    ]
+    longest = max(
+        (compute.max(compute.utf8_length(each)).as_py() or 0 for each in texts), default=0
+    )
+    check_texts(len(column), longest, path.stat().st_size, limit)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Makes a sentence of what is wrong with a Parquet file."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:
+        reason = str(error).split("\n")[0].rstrip(".")
+        raise InputError(f"{path} cannot be read as a parquet file: {reason}.") from None
+
+
+def _opened(path: Path, texts: Sequence[str] = ()):
+    """A Parquet file; columns of `texts` are read as numbers into a dictionary of their texts."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        what = f"{path.name}: parquet files need the package pyarrow, which is not installed."
+        raise InputError(
+            what, expected="pip install 'tati_re[parquet]', or a .csv or .npz file"
+        ) from None
+    try:
+        return pyarrow.parquet.ParquetFile(path, read_dictionary=[*texts])
+    except (pyarrow.ArrowException, OSError) as error:
+        raise InputError(
+            f"{path} cannot be read as a parquet file.", str(error).split("\n")[0].rstrip(".")
+        ) from None
+
+
+def _column(path: Path, name: str, column) -> np.ndarray:
+    place = f"{path.name}, column '{name}'"
+    if column.null_count:
+        row = next(i for i, value in enumerate(column) if not value.is_valid)
+        raise InputError(f"{place} has an empty cell.", f"row {row}, counted from 0", MISSING)
+    return column.to_numpy()
+
+
+def _check_kind(path: Path, name: str, kind: Any, names_classes: bool) -> None:
+    import pyarrow.types as types
+
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    if names_classes and "string" in str(kind):
+        return
+    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+        dates = types.is_date(kind) or types.is_timestamp(kind)
+        raise InputError(
+            f"{path.name}, column '{name}' does not hold numbers.",
+            kind,
+            DATES if dates else COLUMNS,
+        )
