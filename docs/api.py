@@ -19,6 +19,7 @@ ROOMS = {
     "tati_re.optimizers": "Optimizers",
     "tati_re.data": "Data",
     "tati_re.data.generators": "Built-in data",
+    "tati_re.data.readers": "Readers of files",
     "tati_re.analysis": "Analysis",
     "tati_re.prediction": "Prediction",
     "tati_re.sklearn": "scikit-learn",
