@@ -68,9 +68,9 @@ CASES = {
         "dropna",
     ),
     "a label outside the classes": (
-        ["--data", "five.csv", "--num-classes", "3"],
+        ["--data", "five.csv", "--num-classes", "2"],
         "outside the classes",
-        "0 to 2",
+        "0 to 1",
     ),
     "one-hot rows": (
         ["--data", "one_hot.csv"],

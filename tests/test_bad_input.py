@@ -174,7 +174,7 @@ COMMANDS = {
     ),
     "a long name of a folder": (
         ["--data", "good.csv", "--output", "a" * 300],
-        "--output: aaa",
+        "Cannot write aaa",
         "File name too long.",
     ),
     "a path below a file": (["--data", "good.csv", "--output", "good.csv/run"], "good.csv/run"),
@@ -290,11 +290,8 @@ def test_python_says_it_in_one_sentence(case):
 
 def test_a_potential_that_is_infinite_at_the_start_is_told(folder):
     sim = Simulation(data=(1e30 * X, Y), standardize="none", **QUICK)
-    with pytest.raises(
-        SamplingError, match=r"walker 0 is inf after step 0\. Look for infinities"
-    ) as caught:
+    with pytest.raises(InputError, match=r"not finite where walker 0 starts.* of order 1"):
         sim.sample(num_steps=5)
-    assert caught.value.step == 0
     sim = Simulation(data=(X, Y), prior="box", prior_bound=0.1, seed=1, **QUICK)
     with pytest.raises(
         SamplingError, match=r"start outside the prior, uniform between -0\.1 and 0\.1"

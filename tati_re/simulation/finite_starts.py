@@ -48,9 +48,10 @@ def make_finite(
     if not good.all():
         walker = int(np.flatnonzero(~good)[0])
         what = f"potential: not finite where walker {walker} starts, nor at {MOST_DRAWS} places drawn instead."
-        raise InputError(
-            what, expected="parameters=..., a start where U and its gradient are finite"
-        )
+        expected = "parameters=..., a start where U and its gradient are finite"
+        if system.has_data:
+            expected = f"inputs and targets of order 1 (standardize), or {expected}"
+        raise InputError(what, expected=expected)
     walkers.move(position)
     count = int((~first).sum())
     make_progress(options.verbose).message(

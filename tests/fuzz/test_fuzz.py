@@ -87,7 +87,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     rows = "".join(f"{a},{b},{label}\n" for a, b, label in strategies.ROWS)
     (tmp_path / "data.csv").write_text("a,b,label\n" + rows)
-    launch = module.launch
+    launch = module.launch_finite
 
     def perhaps(request, walkers, calls):
         if Place.runs():
@@ -97,7 +97,7 @@ def folder(tmp_path, monkeypatch):
             folder=request.options.output, summary=str, exit_status=FINISHED
         )
 
-    monkeypatch.setattr(module, "launch", perhaps)
+    monkeypatch.setattr(module, "launch_finite", perhaps)
     return tmp_path
 
 
