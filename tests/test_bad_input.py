@@ -292,7 +292,8 @@ def test_a_potential_that_is_infinite_at_the_start_is_told(folder):
     sim = Simulation(data=(1e30 * X, Y), standardize="none", **QUICK)
     with pytest.raises(InputError, match=r"not finite where walker 0 starts.* of order 1"):
         sim.sample(num_steps=5)
-    sim = Simulation(data=(X, Y), prior="box", prior_bound=0.1, seed=1, **QUICK)
+    outside = {"prior": "box", "prior_bound": 0.1, "parameters": np.ones(3)}
+    sim = Simulation(data=(X, Y), seed=1, **outside, **QUICK)
     with pytest.raises(
         SamplingError, match=r"start outside the prior, uniform between -0\.1 and 0\.1"
     ):

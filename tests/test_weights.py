@@ -190,7 +190,8 @@ def test_the_command_samples_with_weights_and_resumes(tmp_path, monkeypatch, cap
         "--record-every",
         "1",
     ]
-    common += ["--step-size", "0.001", "--sample-weights", "w", "--class-weights", "1", "0.5", "2"]
+    common += ["--step-size", "0.001", "--sample-weights", "w", "--num-classes", "3"]
+    common += ["--class-weights", "1", "0.5", "2"]
     assert sample.main([*common, "--num-steps", "4", "--output", "whole"]) == 0
     said = capsys.readouterr()
     assert (
