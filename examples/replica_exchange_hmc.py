@@ -250,13 +250,30 @@ def fan_in_plus_one(net: Net) -> np.ndarray:
     return np.concatenate([np.full((a + 1) * b, a + 1.0) for a, b in pairwise(net.nodes)])
 
 
+def network(net: Net):
+    """A function that builds the network.
+
+    The article's logistic outputs are the logits of a softmax. A sigmoid at the end is taken for
+    probabilities, so 1/2 is subtracted from it; a softmax does not change by that.
+    """
+
+    def build(input_shape):
+        import keras
+
+        layers = [keras.layers.Dense(units, "sigmoid") for units in net.nodes[1:-1]]
+        layers.append(keras.layers.Dense(net.nodes[-1], net.output_activation))
+        if net.output_activation == "sigmoid":
+            layers.append(keras.layers.Rescaling(1.0, offset=-0.5))
+        return keras.Sequential([keras.Input(input_shape), *layers])
+
+    return build
+
+
 def simulation(digits: Digits, net: Net, num_walkers: int, seed: int) -> tati_re.Simulation:
     """The network and its training set."""
     return tati_re.Simulation(
-        data=((digits.train, digits.train_labels), (digits.test, digits.test_labels)),
-        hidden=list(net.nodes[1:-1]),
-        activation="sigmoid",
-        output_activation=net.output_activation,
+        network(net),
+        ((digits.train, digits.train_labels), (digits.test, digits.test_labels)),
         loss="sparse_categorical_crossentropy",
         from_logits=True,
         standardize="none",

@@ -499,11 +499,11 @@ def test_an_exploration_goes_on_after_a_kill(tmp_path, monkeypatch):
     whole = explore(system(five_wells()), start, **arguments, output=tmp_path / "whole")
     run, done = ExploredSystem.run, []
 
-    def stops(self, job, seed):
+    def stops(self, job, seed, advanced=None):
         if len(done) == 3:
             raise KeyboardInterrupt
         done.append(job.number)
-        return run(self, job, seed)
+        return run(self, job, seed, advanced)
 
     monkeypatch.setattr(ExploredSystem, "run", stops)
     with pytest.raises(KeyboardInterrupt):
@@ -513,7 +513,7 @@ def test_an_exploration_goes_on_after_a_kill(tmp_path, monkeypatch):
     monkeypatch.setattr(
         ExploredSystem,
         "run",
-        lambda self, job, seed: left.append(job.number) or run(self, job, seed),
+        lambda self, job, *rest: left.append(job.number) or run(self, job, *rest),
     )
     found = explore(system(five_wells()), start, **arguments, output=tmp_path / "a")
     assert left == [4, 5] and found.minima.equals(whole.minima)
@@ -742,13 +742,18 @@ def test_the_time_of_processes_is_over_too(monkeypatch):
     def run(part, ready):
         begun.append([job.number for job in part])
         for place in range(len(part)):
-            ready(place, f"result of {part[place].number}")
+            result = SimpleNamespace(of=part[place].number, is_cut=False)
+            ready(place, result)
 
     pool.folder, pool._team, pool._number = None, SimpleNamespace(run=run), 2
-    jobs = [SimpleNamespace(number=number) for number in range(5)]
-    assert pool.run(jobs, until=0.0) == ["result of 0", "result of 1"]
-    assert pool.run(jobs, until=1e18) == [f"result of {number}" for number in range(5)]
-    assert pool.run(jobs) == [f"result of {number}" for number in range(5)]
+    jobs = [jobs_module.Job(number, np.zeros(2), 1.0, 10, 1) for number in range(5)]
+
+    def numbers(**limits):
+        return [result.of for result in pool.run(jobs, **limits)]
+
+    assert numbers(until=0.0) == [0, 1]
+    assert numbers(until=1e18) == [0, 1, 2, 3, 4]
+    assert numbers() == [0, 1, 2, 3, 4]
     assert begun == [[0, 1], [0, 1], [2, 3], [4], [0, 1, 2, 3, 4]]
 
 
