@@ -181,7 +181,7 @@ def test_predictions_of_a_model_that_only_code_builds(folder, capsys):
     assert predict.main(["run", "--data", "data.csv"]) == 2
     assert "Keras does not know" in capsys.readouterr().err
     assert predict.main(["run", "--data", "data.csv", "--trust"]) == 0
-    assert "draws                    3" in capsys.readouterr().out
+    assert "draws                       3" in capsys.readouterr().out
     (folder / "my_net.py").write_text(
         NET.replace(
             "[keras.Input(input_shape), Doubled(), layers.Dense(num_outputs)]",
