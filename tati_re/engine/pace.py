@@ -22,7 +22,8 @@ class Pace:
 
     Args:
         first_moves: Moves of the first call, and the fewest of each later one; 1 or more.
-        chunk_seconds: Time of one call that is aimed at, in seconds.
+        chunk_seconds: Time of one call that is aimed at, in seconds; 0: all calls have
+            `first_moves`.
     """
 
     def __init__(self, first_moves: int, chunk_seconds: float) -> None:
@@ -45,6 +46,8 @@ class Pace:
             moves: Moves that the call made, 1 or more.
             seconds: Time that it took.
         """
+        if self._chunk_seconds == 0.0:
+            return
         seconds = max(seconds, 1e-9)
         self._fit(moves, seconds)
 
