@@ -181,8 +181,9 @@ class RunTables:
         labels = dict(loop.method.labels(state)) if loop.labels else {}
         if "weight" in labels:
             # Of one walker that changes its temperature each position counts, wherever it is.
-            labels["weight"] = np.ones(len(order))
-            labels["rung"] = np.zeros(len(order))
+            num_walkers = len(np.asarray(state.potential))
+            labels["weight"] = np.ones(num_walkers)
+            labels["rung"] = np.zeros(num_walkers)
         beside = [np.asarray(state.potential), np.asarray(state.loss)]
         beside += [np.asarray(labels[name], np.float64) for name in loop.labels]
         columns = np.stack(beside, axis=-1)[order]

@@ -78,6 +78,8 @@ def launch_finite(request: Request, walkers: Walkers, calls: Calls, brief: bool 
     built = not ({"model"} & {*request.objects} or request.options.model)
     try:
         return launch(request, walkers, calls, brief)
+    except WorkersLost:
+        raise
     except SamplingError as error:
         if error.step or not (free and system.has_data and (drawn or built)):
             raise
