@@ -188,3 +188,20 @@ def test_outputs_of_zero_describe_the_training_targets(name):
     assert abs(law.mean[0, 0, 0] / labels.mean() - 1) < 0.2
     if isinstance(likelihood, LocationScale):
         assert 0.5 < law.std[0, 0, 0] / labels.std() < 2.5
+
+
+@pytest.mark.parametrize("output", [-1e3, 40.0, 1e3])
+def test_counts_without_overdispersion_have_a_finite_density(output):
+    """Towards the Poisson law the size has no end; its density and slope stay finite."""
+    tf = tensorflow()
+    likelihood = likelihood_class("negative_binomial")().fitted(COUNTS)
+    outputs = tf.constant(np.tile([0.1, output], (len(COUNTS), 1)))
+    with tf.GradientTape() as tape:
+        tape.watch(outputs)
+        density = likelihood.log_prob(tf.constant(COUNTS), outputs)
+    assert np.isfinite(tape.gradient(density, outputs)).all()
+    assert np.isfinite(density).all()
+    if output > 0:
+        poisson = likelihood_class("poisson_count")().fitted(COUNTS)
+        expected = poisson.log_prob(tf.constant(COUNTS), outputs[:, :1])
+        np.testing.assert_allclose(density, expected, atol=0.05)

@@ -42,6 +42,23 @@ class CountLikelihood(Likelihood):
         return self.rate_scale * np.exp(output)
 
 
+MOST_LOG_SIZE = 8.0
+"""Bound of log(size) of a negative binomial law, both ways. Beyond a size of 3,000 counts are
+Poisson for all that data can tell: the posterior would have no end there, and log densities would
+cancel.
+"""
+
+
+def bounded_size(output: Any, tanh: Any) -> Any:
+    """log(size) of the output of a network: nearly the output itself if it is small.
+
+    Args:
+        output: Output of the network, of any shape.
+        tanh: The hyperbolic tangent of the output's library.
+    """
+    return MOST_LOG_SIZE * tanh(output / MOST_LOG_SIZE)
+
+
 def poisson_log_prob(counts: Any, log_rate: Any) -> Any:
     """Log probability of counts, in TensorFlow, float64, of the arguments' shape."""
     tf = tensorflow()
@@ -87,7 +104,8 @@ class Poisson(CountLikelihood):
 class NegativeBinomial(CountLikelihood):
     """Counts that vary more than a Poisson law; the network predicts mean and size.
 
-    The second output of a target is log(size); the variance is mean + mean²/size.
+    The second output of a target is log(size), softly bounded to ±8; the variance is
+    mean + mean²/size.
     """
 
     name = "negative_binomial"
@@ -96,13 +114,14 @@ class NegativeBinomial(CountLikelihood):
     def log_prob(self, targets: Any, outputs: Any) -> Any:
         tf = tensorflow()
         output, log_size = tf.split(outputs, 2, axis=-1)
-        counts, log_size = tf.cast(targets, tf.float64), tf.cast(log_size, tf.float64)
+        counts = tf.cast(targets, tf.float64)
+        log_size = bounded_size(tf.cast(log_size, tf.float64), tf.tanh)
         density = negative_binomial_log_prob(counts, self.log_rate(output), log_size)
         return tf.reduce_sum(density, axis=-1)
 
     def law(self, outputs: np.ndarray) -> Law:
         output, log_size = parts(outputs, 2)
-        return negative_binomial_law(self.rate(output), np.exp(log_size))
+        return negative_binomial_law(self.rate(output), np.exp(bounded_size(log_size, np.tanh)))
 
     def describe(self) -> str:
         return "a negative binomial law of counts; the network predicts its mean and its size"
@@ -147,7 +166,7 @@ class ZeroInflatedNegativeBinomial(CountLikelihood):
         tf = tensorflow()
         output, log_size, logit = tf.split(outputs, 3, axis=-1)
         counts, logit = tf.cast(targets, tf.float64), tf.cast(logit, tf.float64)
-        log_size = tf.cast(log_size, tf.float64)
+        log_size = bounded_size(tf.cast(log_size, tf.float64), tf.tanh)
         counted = negative_binomial_log_prob(counts, self.log_rate(output), log_size)
         return tf.reduce_sum(with_zeros(counted, counts, logit), axis=-1)
 
@@ -155,7 +174,7 @@ class ZeroInflatedNegativeBinomial(CountLikelihood):
         from scipy import special
 
         output, log_size, logit = parts(outputs, 3)
-        counts = negative_binomial_law(self.rate(output), np.exp(log_size))
+        counts = negative_binomial_law(self.rate(output), np.exp(bounded_size(log_size, np.tanh)))
         return ZeroInflated(special.expit(logit), counts)
 
     def describe(self) -> str:
