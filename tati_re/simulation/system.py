@@ -477,11 +477,13 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     Raises:
         InputError: Options, data and model do not fit each other.
     """
-    _refuse_unfit(options, objects)
     given_loss = objects.get("loss", options.loss)
-    law = likelihood_given(given_loss, options)
-    name = loss_name(given_loss) if law is None else law.name
-    of_values = name in OF_VALUES if law is None else law.kind == VALUES
+    given_loss = likelihood_given(given_loss, options) or given_loss
+    _refuse_unfit(options, objects, given_loss)
+    name = loss_name(given_loss)
+    of_values = name in OF_VALUES
+    if isinstance(given_loss, Likelihood):
+        of_values = given_loss.kind == VALUES
     if of_values and options.num_classes is None:
         return _with_classes(options, objects, 0)
 
@@ -549,7 +551,7 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     return System(data, model, flat, ready, limit, notes, compiled=named)
 
 
-def _refuse_unfit(options: Options, objects: Mapping[str, Any]) -> None:
+def _refuse_unfit(options: Options, objects: Mapping[str, Any], given_loss: Any) -> None:
     """Refuses options of a potential, and units that the loss does not allow."""
     for name, value in options.values_of(("dimension", "coordinates")).items():
         refuse_if(
@@ -557,10 +559,8 @@ def _refuse_unfit(options: Options, objects: Mapping[str, Any]) -> None:
         )
 
     refuse_ignored(objects.get("loss"))  # before its labels are
-    given_loss = objects.get("loss", options.loss)
-    law = likelihood_given(given_loss, options)
-    name = loss_name(given_loss) if law is None else law.name
-    in_units = name in IN_UNITS or law is not None
+    name = loss_name(given_loss)
+    in_units = name in IN_UNITS or isinstance(given_loss, Likelihood)
     refuse_if(
         in_units and options.standardize in ("targets", "all"),
         "standardize: targets keep their units under a loss that is no function of differences.",
@@ -591,7 +591,7 @@ def _shape_of_outputs(model: Any, several: bool) -> tuple:
 def _imported(source: Any, options: Options, read: Dataset, loss: Any) -> Any:
     """The model that a function builds for these data."""
     plain = read.prepared()
-    outputs = _outputs_needed(options, plain, loss, sigmoid=False)
+    outputs = _outputs_needed(plain, loss, sigmoid=False)
     return imported_model(source, options, plain.inputs.shape[1:], outputs)
 
 
@@ -609,7 +609,7 @@ def _built(options: Options, dataset: Dataset, loss: Any) -> Any:
     """The layers of `options.hidden`."""
     shape = dataset.inputs.shape[1:]
     sigmoid = options.output_activation == "sigmoid" and not (options.tati or options.model)
-    outputs = _outputs_needed(options, dataset, loss, sigmoid)
+    outputs = _outputs_needed(dataset, loss, sigmoid)
     units = [int(np.prod(shape)), *options.hidden, outputs]
     check_memory(options, sum((a + options.use_bias) * b for a, b in pairwise(units)), 1)
 
@@ -625,12 +625,11 @@ def _built(options: Options, dataset: Dataset, loss: Any) -> Any:
     )
 
 
-def _outputs_needed(options: Options, dataset: Dataset, loss: Any, sigmoid: bool) -> int:
+def _outputs_needed(dataset: Dataset, loss: Any, sigmoid: bool) -> int:
     """Outputs that a network needs for these data under a loss, or a likelihood."""
-    law = likelihood_given(loss, options)
-    if law is None:
-        return num_outputs(dataset, loss, sigmoid)
-    return fitted_to(law, dataset).num_outputs(columns_of(dataset))
+    if isinstance(loss, Likelihood):
+        return fitted_to(loss, dataset).num_outputs(columns_of(dataset))
+    return num_outputs(dataset, loss, sigmoid)
 
 
 def _refuse_beside_model(options: Options, model: Any, read: Dataset, code: bool) -> None:
@@ -679,7 +678,7 @@ def _classes_of_model(
     """The number of classes if the outputs of the model say another one than the labels, and why;
     0: values of a regression.
     """
-    if options.num_classes is not None or likelihood_given(loss, options) is not None:
+    if options.num_classes is not None or isinstance(loss, Likelihood):
         return None, ()
     if loss is not None:
         return _count_of_outputs(read, model), ()
