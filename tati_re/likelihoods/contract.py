@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.data.preparation import Standard
 from tati_re.likelihoods.laws import Law
 
 VALUES, CLASSES = "regression", "classification"
@@ -242,12 +243,8 @@ def moments_of(
         targets: Numbers, shape (n, columns).
         weights: Weights of the rows, shape (n,). Default: all count alike.
     """
-    values = np.asarray(targets, np.float64)
-    mean = np.average(values, axis=0, weights=weights)
-    variance = np.average((values - mean) ** 2, axis=0, weights=weights)
-    deviation = np.sqrt(variance)
-    constant = deviation <= 1e-12 * np.abs(mean)
-    return mean, np.where(constant, 1.0, deviation)
+    standard = Standard.of(np.asarray(targets, np.float64), weights)
+    return standard.mean, standard.deviation
 
 
 def refuse_targets(wrong: np.ndarray, targets: np.ndarray, name: str, expected: str) -> None:

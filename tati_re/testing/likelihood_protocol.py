@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 
 from tati_re.likelihoods.contract import CLASSES, Likelihood
-from tati_re.likelihoods.registry import likelihood_of
+from tati_re.likelihoods.laws import Law
 from tati_re.testing.sampler_protocol import require
 
 _ROWS, _DRAWS, _SEED = 40, 500, 20_261
@@ -66,18 +66,10 @@ def log_prob_of(likelihood: Likelihood, labels: np.ndarray, outputs: np.ndarray)
 
 def _check_configuration(likelihood: Likelihood) -> None:
     config = likelihood.get_config()
-    again = likelihood_of_class(likelihood, json.loads(json.dumps(config)))
+    again = type(likelihood).from_config(json.loads(json.dumps(config)))
     text = f"from_config(get_config()) gives {again.get_config()}. Expected: {config}."
     require(again.get_config() == config, text)
     require(likelihood.name and likelihood.describe(), "name or describe() is empty.")
-
-
-def likelihood_of_class(likelihood: Likelihood, config: dict) -> Likelihood:
-    """A likelihood from a configuration, also of a class that has no line in the registry."""
-    try:
-        return likelihood_of(config)
-    except Exception:
-        return type(likelihood).from_config(config)
 
 
 def _check_density(likelihood: Likelihood, outputs: np.ndarray, labels: np.ndarray) -> None:
@@ -126,9 +118,9 @@ def _check_normalization(likelihood: Likelihood, outputs: np.ndarray) -> None:
         require(abs(total - 1) < 1e-3, text)
 
 
-def _grid(likelihood: Likelihood, law: object, row: int) -> np.ndarray:
+def _grid(likelihood: Likelihood, law: Law, row: int) -> np.ndarray:
     """Values that hold all but 1e-5 of the probability, dense where the law is."""
-    one = law.at(np.array([row]), 0)  # type: ignore[attr-defined]
+    one = law.at(np.array([row]), 0)
     if likelihood.discrete:
         return np.arange(0, float(one.quantile(1 - 1e-6)[0, 0]) + 1)
     levels = 1 / (1 + np.exp(-np.linspace(-12, 12, _GRID)))
@@ -144,8 +136,8 @@ def _check_law(likelihood: Likelihood, outputs: np.ndarray) -> None:
     _check_quantiles(law)
 
 
-def _check_moments(law: object, draws: np.ndarray) -> None:
-    mean, std = law.mean[0], law.std[0]  # type: ignore[attr-defined]
+def _check_moments(law: Law, draws: np.ndarray) -> None:
+    mean, std = law.mean[0], law.std[0]
     known = np.isfinite(mean) & np.isfinite(std)
     error = (draws.mean(axis=0) - mean) / (std / np.sqrt(len(draws)))
     # Means over rows: heavy tails make single rows far from normal.
@@ -153,8 +145,8 @@ def _check_moments(law: object, draws: np.ndarray) -> None:
     require(abs(z) < 6, f"The mean of the draws is off by {z:.2g} standard errors.")
 
 
-def _check_pit(law: object, draws: np.ndarray, random: np.random.Generator) -> None:
-    upper, lower = law.cdf(draws), law.below(draws)  # type: ignore[attr-defined]
+def _check_pit(law: Law, draws: np.ndarray, random: np.random.Generator) -> None:
+    upper, lower = law.cdf(draws), law.below(draws)
     pit = lower + random.random(draws.shape) * (upper - lower)
     found = stats.kstest(pit.ravel(), "uniform").pvalue
     text = (
@@ -163,17 +155,17 @@ def _check_pit(law: object, draws: np.ndarray, random: np.random.Generator) -> N
     require(found > _LEAST_P, text)
 
 
-def _check_quantiles(law: object) -> None:
+def _check_quantiles(law: Law) -> None:
     for level in (0.05, 0.5, 0.95):
-        values = law.quantile(level)  # type: ignore[attr-defined]
-        enough = law.cdf(values) >= level - 1e-9  # type: ignore[attr-defined]
-        less = law.below(values) <= level + 1e-9  # type: ignore[attr-defined]
+        values = law.quantile(level)
+        enough = law.cdf(values) >= level - 1e-9
+        less = law.below(values) <= level + 1e-9
         text = f"quantile({level}) is not where the distribution function passes {level}."
         require((enough & less).all(), text)
 
 
 def _check_classes(likelihood: Likelihood, outputs: np.ndarray) -> None:
-    logarithms = likelihood.log_probabilities(outputs)  # type: ignore[attr-defined]
+    logarithms = likelihood.log_probabilities(outputs)
     total = np.exp(logarithms).sum(axis=-1)
     text = "The probabilities of the classes do not add up to 1."
     require(np.allclose(total, 1, atol=1e-9), text)
@@ -181,6 +173,6 @@ def _check_classes(likelihood: Likelihood, outputs: np.ndarray) -> None:
 
 def _drawn_classes(likelihood: Likelihood, outputs: np.ndarray) -> np.ndarray:
     random = np.random.default_rng(_SEED)
-    below = np.exp(likelihood.log_probabilities(outputs))[0].cumsum(axis=-1)  # type: ignore[attr-defined]
+    below = np.exp(likelihood.log_probabilities(outputs))[0].cumsum(axis=-1)
     chosen = (random.random((len(below), 1)) > below[:, :-1]).sum(axis=-1)
     return chosen[:, None].astype(np.float64)
