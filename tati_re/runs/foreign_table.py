@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from itertools import islice
 from typing import Any
 
 import pandas
@@ -31,12 +32,13 @@ def parse_table(path: AnyPath, content: bytes) -> pandas.DataFrame:
             header; the sentence names the line.
     """
     text = decoded(path, content)
-    refuse_if(not text.strip(), f"The file {path} is empty.", expected="a header line, then rows")
+    empty = not text or text.isspace()
+    refuse_if(empty, f"The file {path} is empty.", expected="a header line, then rows")
     try:
         frame, reason = pandas.read_csv(io.BytesIO(content), **exact_numbers()), ""
     except ValueError as error:  # the errors of pandas derive from it
         frame, reason = None, str(error).strip().split("\n")[0]
-    if frame is None or not _is_rectangular(frame, text):
+    if frame is None or not (_is_filled(frame, text) or _is_rectangular(frame, text)):
         _refuse_ragged(path, text)
     if frame is None:
         raise InputError(
@@ -51,6 +53,18 @@ def exact_numbers() -> dict[str, Any]:
     # From 3.1 on pandas does so and warns about the word; before it has to be asked.
     before = tuple(int(part) for part in pandas.__version__.split(".")[:2]) < (3, 1)
     return {"float_precision": "round_trip"} if before else {}
+
+
+def _is_filled(frame: pandas.DataFrame, text: str) -> bool:
+    """Whether no row can be shorter than the header, as its last cell would be missing, nor longer:
+    pandas raises there, but for a first row, whose surplus it takes for an index. After a CR that
+    ends an empty line, and in quotes, pandas counts otherwise: such tables are counted here.
+    """
+    if "\r" in text or '"' in text or frame.iloc[:, -1].isna().any():
+        return False
+    lines = (line for line in io.StringIO(text) if line.strip())
+    separators = {line.count(",") for line in islice(lines, 2)}
+    return separators == {len(frame.columns) - 1}
 
 
 def _is_rectangular(frame: pandas.DataFrame, text: str) -> bool:
