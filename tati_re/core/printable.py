@@ -2,13 +2,14 @@
 terminal: escape sequences, and controls that hide or turn what is read.
 """
 
-import io
 import re
 import sys
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from tati_re.core.passing_stream import PassingStream
 
 _KINDS = ("Cc", "Cf", "Cs", "Zl", "Zp")
 _SUSPECT = re.compile(r"[^\n\t\x20-\x7e]")
@@ -45,7 +46,7 @@ def _written(found: re.Match[str]) -> str:
     return character.encode("unicode_escape").decode()
 
 
-class PrintableStream(io.TextIOBase):
+class PrintableStream(PassingStream):
     """A stream of text that writes what is printable to another one, and is otherwise as that.
 
     Args:
@@ -53,39 +54,13 @@ class PrintableStream(io.TextIOBase):
             its own control characters, and cleans what it is given itself.
     """
 
-    def __init__(self, stream: Any) -> None:
-        self.inner = stream
-
     def write(self, text: str) -> int:
         self.inner.write(printable(text))
         return len(text)
 
-    def flush(self) -> None:
-        self.inner.flush()
-
-    def isatty(self) -> bool:
-        return bool(self.inner.isatty())
-
-    def fileno(self) -> int:
-        return int(self.inner.fileno())
-
-    def writable(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        """Leaves the other stream open: it belongs to whoever made it."""
-
     @property
     def closed(self) -> bool:
         return bool(self.inner.closed)
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        return self.inner.encoding or "utf-8"
-
-    @property
-    def errors(self) -> str | None:  # type: ignore[override]
-        return self.inner.errors
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)

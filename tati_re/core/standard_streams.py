@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import io
 import os
 import sys
 from collections.abc import Iterator
 from typing import Any, TextIO
 
+from tati_re.core.passing_stream import PassingStream
 from tati_re.core.printable import inner_stream
 
 
@@ -30,7 +30,7 @@ def open_missing() -> None:
                 os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 
-class LenientStream(io.TextIOBase):
+class LenientStream(PassingStream):
     """A text stream that notes the first failure of a write in place of raising it; what is
     written from then on is dropped.
 
@@ -44,14 +44,14 @@ class LenientStream(io.TextIOBase):
     """
 
     def __init__(self, stream: TextIO, redirect: bool = False) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._redirect = redirect
         self.failure: OSError | ValueError | None = None
 
     def write(self, text: str) -> int:
         if self.failure is None:
             try:
-                return self._stream.write(text)
+                return self.inner.write(text)
             except (OSError, ValueError) as error:
                 self._fail(error)
         return len(text)
@@ -59,40 +59,23 @@ class LenientStream(io.TextIOBase):
     def flush(self) -> None:
         if self.failure is None:
             try:
-                self._stream.flush()
+                super().flush()
             except (OSError, ValueError) as error:
                 self._fail(error)
 
     def isatty(self) -> bool:
         try:
-            return self._stream.isatty()
+            return super().isatty()
         except ValueError:  # It is closed.
             return False
-
-    def writable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return int(self._stream.fileno())
-
-    def close(self) -> None:
-        """Leaves the other stream open: it belongs to whoever made it."""
 
     @property
     def closed(self) -> bool:
         return False
 
     @property
-    def encoding(self) -> str:  # type: ignore[override]
-        return self._stream.encoding or "utf-8"
-
-    @property
-    def errors(self) -> str | None:  # type: ignore[override]
-        return self._stream.errors
-
-    @property
     def buffer(self) -> Any:
-        return self._stream.buffer
+        return self.inner.buffer
 
     def _fail(self, error: OSError | ValueError) -> None:
         if isinstance(error, UnicodeError):
@@ -102,7 +85,7 @@ class LenientStream(io.TextIOBase):
             return
         with contextlib.suppress(OSError, ValueError):
             null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, self._stream.fileno())
+            os.dup2(null, self.inner.fileno())
             os.close(null)
 
 
