@@ -14,6 +14,7 @@ PARTIAL = ".partial"
 MANIFEST = "manifest.toml"
 MODEL = "model.keras"
 DIRECTIONS = "directions.npy"
+MEMBERS = "members.npz"
 LOCK = "writer.lock"
 START = f"start{PARTIAL}"
 """A folder in that of a run, where one starts: with its manifest, written last, it is whole and
@@ -133,6 +134,7 @@ FILES = (
     ),
     RunFile(MODEL, "simulation", "before the first step; after the last one of a fit"),
     RunFile(DIRECTIONS, "simulation", "before the first step, where projections are stored"),
+    RunFile(MEMBERS, "simulation", "before the first step, where walkers begin from fits"),
     RunFile(ROWS, "engine", "a row each record_every steps for each walker", row_columns, True),
     RunFile(
         AVERAGES, "engine", "a row for each row of run.csv after the burn-in", average_columns, True

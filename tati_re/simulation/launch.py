@@ -30,6 +30,7 @@ from tati_re.posterior.priors import Tether
 from tati_re.runs import files, manifest, run_folder
 from tati_re.runs.csv_table import frame_text
 from tati_re.runs.failed_checks import note_failed_checks
+from tati_re.runs.fits import write_fits
 from tati_re.runs.lock import writing
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import RunFiles
@@ -133,6 +134,8 @@ def _begun(request: Request, walkers: Walkers, folder: Path, brief: bool) -> tup
     if request.directions is not None:
         with replacing(folder / files.DIRECTIONS) as file:
             np.save(file, request.directions)
+    if walkers.fits is not None and request.samples:
+        write_fits(folder, walkers.fits)
     carry = running.begin()
     if not running.guarded(lambda: running.loops.compiles(carry)):
         received = f"xla, walkers {request.potential.walker_evaluation}"
@@ -511,6 +514,7 @@ class Launch:
         walkers.auxiliary = tuple(np.array(value)[there] for value in carry.auxiliary)
         walkers.sentence = None
         walkers.drawn = None
+        walkers.fits = None
 
     def _test_noise(self, carry: Carry) -> None:
         """Writes noise.csv, where swaps saw mini-batches."""

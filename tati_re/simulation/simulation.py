@@ -198,6 +198,7 @@ class Simulation(Evaluations):
         self.walkers.position = self.walkers.fitting(value, "parameters")
         self.walkers.sentence = None
         self.walkers.drawn = None
+        self.walkers.fits = None
 
     @property
     def momenta(self) -> np.ndarray:

@@ -17,6 +17,7 @@ from tati_re.optimizers import make_optimizer
 from tati_re.options.make import OPTIMIZE, Options, make_options, options_of
 from tati_re.options.stages import check_num_steps
 from tati_re.runs import run_folder
+from tati_re.runs.fits import Fits
 from tati_re.runs.lock import writing
 from tati_re.samplers.choosing import FEWEST_BURNIN_STEPS, latest_end
 from tati_re.simulation.calls import Calls
@@ -435,3 +436,5 @@ class _Choice:
         limits = replace(self.limits, share=FIT_SHARE)
         request = make_request("fit", chosen, objects, sim.system, limits)
         launch_finite(request, sim.walkers, sim.calls, brief=True).passing_on()
+        walkers = sim.walkers
+        walkers.fits = Fits(np.array(walkers.position), walkers.auxiliary)

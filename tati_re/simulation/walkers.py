@@ -10,6 +10,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError
 from tati_re.core.given import as_array
+from tati_re.runs.fits import Fits
 
 
 @dataclass
@@ -17,7 +18,8 @@ class Walkers:
     """Where the walkers of a simulation are, `(walkers, parameters)`, with their momenta, None
     until they are drawn. `auxiliary` are Keras' non-trainable variables, `(walkers, ...)` each.
     `sentence` is what the start of a run says of the position; None once they have moved. `drawn`
-    is a check sum of the position that nobody has given.
+    is a check sum of the position that nobody has given. `fits` are the fits that ended at these
+    positions, until the walkers move on.
     """
 
     position: np.ndarray
@@ -25,6 +27,7 @@ class Walkers:
     sentence: str | None = None
     momentum: np.ndarray | None = None
     drawn: int | None = None
+    fits: Fits | None = None
 
     @property
     def placed(self) -> bool:
@@ -35,6 +38,7 @@ class Walkers:
         """Starts elsewhere, where nobody has placed the walkers either."""
         self.position = position
         self.drawn = check_sum(position)
+        self.fits = None
 
     def fitting(self, value: Any, name: str) -> np.ndarray:
         """A new array in shape and type of the positions, of what is given for each walker or for

@@ -1,0 +1,97 @@
+"""The fits that the walkers of a run began from, kept beside its draws."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tati_re.core.errors import AnyPath, InputError, refuse_if
+from tati_re.core.regular import open_regular
+from tati_re.core.unpacking import DAMAGED, load_arrays
+from tati_re.runs.files import MEMBERS
+from tati_re.runs.storage import write_whole
+
+_AUXILIARY = "auxiliary/{}"
+
+
+def _no_rows() -> np.ndarray:
+    return np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Fits:
+    """The members of a deep ensemble: where the fit of each walker ended.
+
+    Attributes:
+        positions: Parameters of each fit, shape (fits, parameters); fit k is that of walker k.
+        auxiliary: Non-trainable variables of each fit, shape (fits, ...) each.
+        held_out: Rows of the training part that no fit was trained on, from 0, shape (rows,).
+            Default: none.
+        steps: Steps after which each fit was kept, shape (fits,). Default: not known.
+    """
+
+    positions: np.ndarray
+    auxiliary: tuple[np.ndarray, ...] = ()
+    held_out: np.ndarray = field(default_factory=_no_rows)
+    steps: np.ndarray = field(default_factory=_no_rows)
+
+
+def write_fits(folder: AnyPath, fits: Fits) -> None:
+    """Writes the fits into a run folder, whole or not at all."""
+    arrays: dict[str, Any] = {
+        "positions": fits.positions,
+        "held_out": np.asarray(fits.held_out, np.int64),
+        "steps": np.asarray(fits.steps, np.int64),
+    }
+    for number, values in enumerate(fits.auxiliary):
+        arrays[_AUXILIARY.format(number)] = values
+    content = io.BytesIO()
+    np.savez(content, **arrays)
+    write_whole(Path(folder) / MEMBERS, content.getvalue())
+
+
+def read_fits(folder: AnyPath) -> Fits | None:
+    """The fits of a run folder; None if its walkers did not begin from fits.
+
+    Raises:
+        InputError: The file is damaged, or holds something else.
+    """
+    path = Path(folder) / MEMBERS
+    if not path.exists():
+        return None
+    try:
+        with open_regular(path) as file, load_arrays(file) as archive:
+            arrays = {name: np.asarray(archive[name]) for name in archive.files}
+    except (OSError, ValueError, KeyError, EOFError, TypeError, *DAMAGED):
+        raise InputError(f"{path} is damaged.", expected="the fits that a run began from") from None
+    return _checked(path, arrays)
+
+
+def _checked(path: Path, arrays: dict[str, np.ndarray]) -> Fits:
+    """The fits of arrays of a file, whose shapes and types fit each other."""
+    expected = "positions (fits, parameters), held_out (rows,), steps (fits,)"
+    for name, dimensions, kinds in (
+        ("positions", 2, "f"),
+        ("held_out", 1, "iu"),
+        ("steps", 1, "iu"),
+    ):
+        found = arrays.get(name)
+        wrong = found is None or found.ndim != dimensions or found.dtype.kind not in kinds
+        refuse_if(wrong, f"{path} holds no fits: {name} is wrong.", sorted(arrays), expected)
+    positions = arrays["positions"]
+    held_out = arrays["held_out"]
+    steps = arrays["steps"]
+    others = [arrays[name] for name in sorted(arrays) if name.startswith("auxiliary/")]
+    fit = len(steps) in (0, len(positions)) and all(
+        value.ndim and len(value) == len(positions) and value.dtype.kind in "fiub"
+        for value in others
+    )
+    refuse_if(not fit, f"{path} holds no fits: numbers of fits differ.", len(positions), expected)
+    bad = not np.isfinite(positions).all() or (held_out.size and held_out.min() < 0)
+    refuse_if(bad, f"{path} holds no fits: numbers are out of range.", None, expected)
+    auxiliary = tuple(arrays[_AUXILIARY.format(number)] for number in range(len(others)))
+    return Fits(positions, auxiliary, held_out, steps)
