@@ -16,6 +16,9 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.evaluate import Clock, Energy, Evaluate, Rung
 from tati_re.core.method import Method
 
+MOST_OF_ONE = 0.1
+"""Relative error of a single direction's variance above which a mean over all directions hides it."""
+
 _MOST_PLACES = 128
 _FORGOTTEN = 1e-12
 _EVALUATED = ("potential", "loss", "log_prior", "rung")

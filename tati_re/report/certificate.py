@@ -12,6 +12,7 @@ import pandas as pd
 from tati_re.analysis.averages import energy_error
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size
 from tati_re.analysis.format import percent, table
+from tati_re.analysis.heating import MOST_OF_ONE
 from tati_re.analysis.temperature import (
     COLUMNS,
     FEWEST_EFFECTIVE,
@@ -91,10 +92,6 @@ _MOST_SPREAD = 1e9
 _MOST_RARE = 0.75  # Where walkers touch what no step can enter, 1 % of the rows have 90 % of the energy error.
 _MOST_UNSEEN = 0.05  # Of lines between draws, along which the gradient does not tell how U changes.
 _MOST_MOVED = 5.5  # Standard errors by which U of the first rows may be off.
-_MOST_OF_ONE = 0.1
-"""Relative error of a single direction, or group of parameters, above which no mean over all of
-them is inside.
-"""
 _FEWEST_ERRORS = 30
 """Energy errors below which their mean is too rough: of 30 squares of a Gaussian number it is half
 of what it should be in one of a hundred cases.
@@ -493,11 +490,11 @@ def _predicted_heating(facts: CertificateFacts) -> list[Row]:
     }
     worst = max(single, key=lambda name: single[name], default="")
     note = f"{percent(heating.get('slowest', math.nan))} in the slowest directions"
-    hides = bool(worst) and single[worst] > _MOST_OF_ONE
+    hides = bool(worst) and single[worst] > MOST_OF_ONE
     if worst and worst != "slowest":
         note += f", {percent(single[worst])} in the {worst}"
     if hides and value <= asked:
-        note += f": above {percent(_MOST_OF_ONE)}, which the mean hides"
+        note += f": above {percent(MOST_OF_ONE)}, which the mean hides"
     good: bool | None = value <= asked and not hides
     if any(math.isnan(one) for one in single.values()):
         good = None if good else good
@@ -580,7 +577,7 @@ def _group_apart(run: RunFiles, kind: str, burnin: int) -> str:
         return ""
     off = groups[(groups["temperature"] == kind) & groups["verdict"].isin(("above", "below"))]
     excess = (off["mean"] / off["target"] - 1).to_numpy()
-    if not len(excess) or np.abs(excess).max() <= _MOST_OF_ONE:
+    if not len(excess) or np.abs(excess).max() <= MOST_OF_ONE:
         return ""
     worst = int(np.argmax(np.abs(excess)))
     return f"{off['group'].iloc[worst]} alone is off by {percent(excess[worst])}"

@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 
 from tati_re.analysis.format import percent
-from tati_re.analysis.heating import linear_step, relative_heating, slowest_frequency
+from tati_re.analysis.heating import (
+    MOST_OF_ONE,
+    linear_step,
+    relative_heating,
+    slowest_frequency,
+)
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Method, Wrapper
@@ -180,6 +185,36 @@ def heating_sentence(found: dict[str, Any], order: str) -> str:
         f"{percent(found['mean'])}; the configurational temperature will read {percent(found['virial'])} more. "
         f"Measured on {found['num_examples']:,} examples, at the cost of {found['steps']:,.3g} steps."
     )
+
+
+def heating_warning(found: dict[str, Any], target_bias: float, tuned: bool) -> str:
+    """What is wrong with the expected heating: its mean, or that of single directions.
+
+    Args:
+        found: What `expected_heating` returned.
+        target_bias: The largest mean that is wanted, as a relative rise of variances.
+        tuned: Whether the run has reduced the heating by its step size and friction.
+
+    Returns:
+        Sentences; empty if nothing is wrong, or if nothing was predicted.
+    """
+    problems = []
+    if found.get("mean", 0.0) > target_bias:
+        problems.append(f"The mean is above target_bias = {target_bias:g}.")
+
+    single = {name: found.get(name, 0.0) for name in ("stiffest", "slowest", "hottest")}
+    hot = {name: rise for name, rise in single.items() if rise > MOST_OF_ONE}
+    if hot:
+        worst = max(hot, key=hot.__getitem__)
+        problems.append(
+            f"The noise raises variances in the {worst} directions by {percent(hot[worst])}, "
+            f"and the certificate allows {percent(MOST_OF_ONE)} in a single direction."
+        )
+
+    if not problems:
+        return ""
+    remedy = "Larger batches" if tuned else "Larger batches, smaller steps or more friction"
+    return " ".join([*problems, f"{remedy} reduce the heating."])
 
 
 def _linear_part(request: Request, measured: Coordinates | None) -> tuple[Method, Coordinates]:

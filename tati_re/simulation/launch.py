@@ -49,6 +49,7 @@ from tati_re.simulation.heating import (
     cool_enough,
     expected_heating,
     heating_sentence,
+    heating_warning,
     settings_of,
 )
 from tati_re.simulation.loops import RunLoops
@@ -216,12 +217,15 @@ class Launch:
         if self._tunes_noise:
             found = self._heating(carry)
             stored["heating"] = stored.get("heating", {}) | {"start": found}
-            said = heating_sentence(found, self.request.options.batch_sampling)
-            if found.get("mean", 0.0) > self.request.options.target_bias:
-                said += f" That is more than target_bias = {self.request.options.target_bias:g}, and what the run may "
-                said += "tune does not bring it there: larger batches heat less."
-            self.progress.message(said)
+            self._say_heating(found)
         manifest.write(self.folder, stored)
+
+    def _say_heating(self, found: dict[str, Any]) -> None:
+        """Says what heating is expected, and warns if it is too large."""
+        options = self.request.options
+        said = heating_sentence(found, options.batch_sampling)
+        warning = heating_warning(found, options.target_bias, self._tunes_noise)
+        self.progress.message(f"{said} {warning}".rstrip())
 
     def begin(self):
         """Writes the checkpoint of step 0."""
@@ -349,9 +353,7 @@ class Launch:
         driver = self.driver
         options = self.request.options
         if self._expected and not self._tunes_noise:
-            self.progress.message(
-                heating_sentence(self._expected["heating"]["start"], options.batch_sampling)
-            )
+            self._say_heating(self._expected["heating"]["start"])
         self._tensorboard.begin(driver.step)
 
         alone = outcome is None
