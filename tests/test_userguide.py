@@ -65,6 +65,7 @@ LONG = {
         "optimizers",
         "others",
         "own_sampler",
+        "predict_table",
         "prediction",
         "priors",
         "replicas",

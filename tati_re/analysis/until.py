@@ -4,7 +4,7 @@ that they are about.
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,11 +21,11 @@ from tati_re.core.errors import InputError
 from tati_re.core.rhat import mean_size
 
 FORM = (
-    "conditions joined by commas, each rhat<A or rhat(weights)<A with A above 1, ess>N, or mcse(NAME)<X of a column "
-    "of run.csv"
+    "conditions joined by commas, each rhat<A or rhat(weights)<A with A above 1, ess>N, gain<X, or mcse(NAME)<X of a "
+    "column of run.csv"
 )
 _CONDITION = re.compile(
-    r"\s*(?:(rhat\(weights\)|rhat|ess)|mcse\((.+?)\))\s*([<>])\s*(\d*\.?\d+(?:[eE][-+]?\d+)?|\d+\.)\s*(?:,(?=.)|$)"
+    r"\s*(?:(rhat\(weights\)|rhat|ess|gain)|mcse\((.+?)\))\s*([<>])\s*(\d*\.?\d+(?:[eE][-+]?\d+)?|\d+\.)\s*(?:,(?=.)|$)"
 )
 _EXPLAINED = 3.0  # A few walkers spoil R-hat where without them it is so many times closer to 1.
 _AGREED, _OF_ONE, _SETTLED = 1.1, 1.05, 1.4
@@ -35,6 +35,10 @@ each by itself.
 _MOST_NAMED = 10  # Walkers, in one sentence.
 WEIGHTS = "rhat(weights)"
 _HATS = ("rhat", WEIGHTS)
+GAIN = "gain"
+"""Leave-one-out log density that a row of the data gained, on average, in the last doubling of the
+draws; that of few draws may be lost again.
+"""
 DEFAULTS = {"rhat": LARGEST_R_HAT, "ess": 400.0, WEIGHTS: 1.1}
 """What is asked for where nothing is said."""
 FIRST_ROWS = 250
@@ -42,7 +46,9 @@ FIRST_ROWS = 250
 
 
 class Condition(NamedTuple):
-    """`quantity` is "rhat", "ess", "rhat(weights)" or "mcse", `name` the column of the last one."""
+    """`quantity` is "rhat", "ess", "rhat(weights)", "gain" or "mcse", `name` the column of the last
+    one.
+    """
 
     quantity: str
     name: str
@@ -61,6 +67,8 @@ class Condition(NamedTuple):
     def met(self, numbers: Mapping[str, Any]) -> bool:
         """Whether it holds; not where its number is not known."""
         value = self.value(numbers)
+        if self.quantity == GAIN:  # a loss is as far from an end as a gain
+            return abs(value) < self.limit
         return value > self.limit if self.quantity == "ess" else value < self.limit
 
 
@@ -237,6 +245,20 @@ def _spoilers(draws: np.ndarray, weights: np.ndarray, hat: float) -> tuple[list[
     return [], math.nan
 
 
+def within_chains(quantities: Iterable[Quantity]) -> Iterator[Quantity]:
+    """The quantities about the mean of each walker: R-hat then compares each chain with itself, and
+    the effective sample size counts draws within chains.
+    """
+    for name, draws, weights, compared in quantities:
+        if not draws.shape[1]:
+            yield Quantity(name, draws, weights, compared)
+            continue
+        shares = np.ones(draws.shape) if weights is None else weights
+        total = np.where(shares.any(axis=1), shares.sum(axis=1), 1.0)
+        means = (shares * draws).sum(axis=1) / total
+        yield Quantity(f"{name} within chains", draws - means[:, None], weights, compared)
+
+
 def what_is_missing(conditions: Sequence[Condition], numbers: Mapping[str, Any], steps: int) -> str:
     """One sentence on conditions that do not hold `steps` steps after the burn-in, and how many
     more they take.
@@ -246,7 +268,11 @@ def what_is_missing(conditions: Sequence[Condition], numbers: Mapping[str, Any],
         value = one.value(numbers)
         if one.met(numbers):
             continue
-        if math.isnan(value):
+        if one.quantity == GAIN and not math.isnan(value):
+            parts.append(
+                f"the log density of a row changed by {value:.3g} in the last doubling of the draws"
+            )
+        elif math.isnan(value):
             parts.append(f"{one} cannot be told from so few rows or stored positions")
         elif one.quantity in _HATS:
             said = f"R-hat is {value:.3f} of {numbers[f'{one.quantity}_of']}"
@@ -289,6 +315,8 @@ def steps_left(one: Condition, numbers: Mapping[str, Any], steps: int) -> float:
     value = one.value(numbers)
     if one.met(numbers) or not value > 0:
         return 0.0 if one.met(numbers) else math.inf
+    if one.quantity == GAIN:  # the next doubling
+        return float(steps)
     if one.quantity in _HATS:
         factor = (value - 1) / (one.limit - 1) if value < _agreed(one, numbers) else math.inf
     else:

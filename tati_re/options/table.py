@@ -25,12 +25,14 @@ GROUPS = {
 }
 SAMPLE = ("data", "model", "posterior", "sampler", "walkers", "replicas", "workers", "run")
 OPTIMIZE = ("data", "model", "posterior", "training", "walkers", "run")
-NOT_OF_FITS = ("resume", "until", "stream_predictions", "num_burnin_steps")
+NOT_OF_FITS = ("resume", "goal", "candidates", "until", "stream_predictions", "num_burnin_steps")
 """Options of these groups that a fit has no use for."""
 EVIDENCE = ("data", "model", "posterior", "sampler", "walkers", "workers", "evidence", "run")
 NOT_OF_EVIDENCE = (
     *(
         "resume",
+        "goal",
+        "candidates",
         "until",
         "record_every",
         "trajectory_every",
@@ -680,11 +682,23 @@ class Options(BaseModel):
     num_steps: int = _run(
         1000, "all steps, burn-in included; with until at most, and by itself 100000", ge=1
     )
+    goal: Literal["posterior", "predict"] | None = _run(
+        None,
+        "posterior: sample the posterior of the model as given; predict: choose likelihood, hidden layers and prior "
+        "width on held-out training rows, fit 8 members, sample a chain from each, and stop when predictions no longer "
+        "improve or after max_time (60 seconds if not set); none: posterior",
+    )
+    candidates: str | list[str] | None = _run(
+        None,
+        "goal predict: what is compared, LOSS:UNITS:WIDTH each, such as gaussian:50:1 heteroscedastic_gaussian:16-16:0.5; "
+        "none: a list that follows from the labels",
+    )
     until: str | None = _run(
         None,
         "conditions at which sampling ends before num_steps, joined by commas, such as rhat<1.01, ess>400, "
         "mcse(potential)<0.1: the worst R-hat and the least effective sample size of U, predictions and coordinates, "
-        "the standard error of the mean of a column of run.csv; rhat(weights)<1.1: no walker of a network still drifts",
+        "the standard error of the mean of a column of run.csv; rhat(weights)<1.1: no walker of a network still drifts; "
+        "gain<0.005: the last doubling of the draws changed the leave-one-out log density of a row by less",
     )
     num_burnin_steps: Annotated[int, Field(ge=0)] | None = _run(
         None,

@@ -576,6 +576,10 @@ class ModelPasses:
         )
         return total / examples.count
 
+    def losses_of_test(self, position: Any, auxiliary: tuple) -> Any:
+        """Loss of each example of the test part for each walker: `(walkers, n)`, float64."""
+        return self._losses(position, self.test.x, self.test.y, auxiliary)
+
     def examples(self, position, indices, auxiliary: tuple):
         """Loss of the examples `(n,)`, or `(walkers, n)`, for each walker: `(walkers, n)`,
         float64.

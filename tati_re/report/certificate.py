@@ -29,6 +29,7 @@ from tati_re.analysis.until import (
     conditions_of,
     diagnosis,
     walker_names,
+    within_chains,
 )
 from tati_re.core.errors import InputError
 from tati_re.prediction.quantities import quantities
@@ -101,6 +102,10 @@ INSIDE = "inside"
 OUTSIDE = "outside"
 UNKNOWN = "unknown"
 TARGET_BIAS = 0.02
+OF_PREDICTIONS = {"rhat": 1.05, "ess": 100.0}
+"""Limits of a run for prediction, within each chain: an average over 100 independent draws is off by
+a tenth of the spread of the draws.
+"""
 
 
 class Row(NamedTuple):
@@ -202,7 +207,23 @@ class CertificateFacts:
     @cached_property
     def limits(self) -> dict[str, float]:
         """The limits of R-hat and effective size."""
-        return DEFAULTS | {one.quantity: one.limit for one in self.conditions}
+        usual = DEFAULTS | OF_PREDICTIONS if self.predicts else DEFAULTS
+        return usual | {one.quantity: one.limit for one in self.conditions}
+
+    @property
+    def predicts(self) -> bool:
+        """Whether the run is one for prediction, whose chains are checked one by one."""
+        return self.options.get("goal") == "predict"
+
+    @cached_property
+    def not_mixed(self) -> str:
+        """The fact that chains stay in modes of their own; empty where they agree, or are compared."""
+        between = self.number("rhat_between")
+        if not (self.predicts and between > self.limits["rhat"]):
+            return ""
+        chains = self.rows["walker"].nunique()
+        said = f"chains have not mixed across modes (R-hat {between:.3g} between them)"
+        return f"{said}: predictions are a mixture of {chains} chains"
 
     def limit_is_given(self, quantity: str) -> bool:
         """Whether the limit of a quantity stands in the option `until`."""
@@ -214,7 +235,9 @@ class CertificateFacts:
         if (noted := self.noted("convergence")) is not None:
             return noted
         try:
-            return diagnosis(quantities(self.run, burnin=self.burnin), self.limits["rhat"])
+            compared = quantities(self.run, burnin=self.burnin)
+            apart = within_chains(compared) if self.predicts else compared
+            return diagnosis(apart, self.limits["rhat"])
         except InputError:  # no rows after the burn-in
             return diagnosis([], self.limits["rhat"])
 
@@ -607,6 +630,8 @@ def _worst_r_hat(facts: CertificateFacts) -> list[Row]:
         if good is None:
             most = chance if hat >= limit else facts.by_chance_of_one
             of += f"; chance gives up to {most:.3f}, store more positions"
+        if facts.not_mixed:
+            of += f"; {facts.not_mixed}"
     return [_row("R-hat", hat, limit, good, of, facts.limit_is_given("rhat"))]
 
 

@@ -63,7 +63,8 @@ def with_tuner(sampler, options, automatic: bool):
     finds_end = automatic and sampler.adapts and options.temperature_schedule == "constant"
     config = sampler.get_config()
     asked = finds_end or "auto" in (config.get("friction"), config.get("num_leapfrog_steps"))
-    return Tuner(sampler, finds_end) if asked and not sampler.label_names else sampler
+    within = options.goal == "predict"
+    return Tuner(sampler, finds_end, within) if asked and not sampler.label_names else sampler
 
 
 FEWEST_BURNIN_STEPS = 200

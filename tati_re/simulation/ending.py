@@ -17,11 +17,13 @@ from tati_re.analysis.temperature import (
 )
 from tati_re.analysis.until import (
     DEFAULTS,
+    GAIN,
     conditions_of,
     diagnosis,
     look_after,
     steps_left,
     what_is_missing,
+    within_chains,
 )
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
@@ -36,6 +38,7 @@ from tati_re.runs.positions import Positions
 from tati_re.runs.run import RunFiles, stored_every
 from tati_re.runs.selection import burnin_of
 from tati_re.samplers.wrappers.metered import BAND, RARELY, error_of_bias
+from tati_re.simulation.loo_density import LeaveOneOutDensity
 from tati_re.simulation.request import Request
 from tati_re.simulation.walkers import Walkers
 
@@ -83,7 +86,7 @@ class Ending:
         looks = stored.get("until", {}).get("looks", [])
         look = next((look for look in looks if look["step"] == step), None)
         if look is None:
-            look = {"step": step, **self.numbers(RunFiles(self.folder))}
+            look = {"step": step, **self._with_gain(self.numbers(RunFiles(self.folder)), looks)}
             looks = [*looks, look]
         until = {
             "most": self._request.options.num_steps,
@@ -163,7 +166,11 @@ class Ending:
         """R-hat, effective sample size and errors of what is stored."""
         mcse = dict[str, float]()
         try:
-            found = diagnosis(quantities(run, self._predict, most=int(4 * self._size)), self._hat)
+            compared = quantities(run, self._predict, most=int(4 * self._size))
+            apart = self._request.options.goal == "predict"
+            found = diagnosis(within_chains(compared) if apart else compared, self._hat)
+            if apart:
+                found["rhat_between"] = diagnosis(compared, self._hat)["rhat"]
             rows = rows_at_target(run)
             if "eevpd" in rows:
                 found["eevpd"] = energy_error(rows)
@@ -173,6 +180,30 @@ class Ending:
         for name in (one.name for one in self.conditions if one.name):
             mcse[name] = float(average(chains_of(rows, name, -1), weights, sizes=False)["error"])
         return found | {"mcse": mcse}
+
+    def _with_gain(self, found: dict[str, Any], looks: list[dict[str, Any]]) -> dict[str, Any]:
+        """The numbers of a look with the log density of a row by leave-one-out, and what it gained
+        since the look before; nothing where no condition is about it.
+        """
+        if all(one.quantity != GAIN for one in self.conditions):
+            return found
+        density = self._leave_one_out()
+        before = looks[-1].get("elpd", math.nan) if looks else math.nan
+        return found | {"elpd": density, GAIN: density - before}
+
+    def _leave_one_out(self) -> float:
+        """The mean leave-one-out log density of training rows under the mixture of the chains, in
+        the units that the network sees; nan before the first draws.
+        """
+        try:
+            stored = Positions(RunFiles(self.folder)).read()
+        except InputError:  # no position is stored yet
+            return math.nan
+        return self._densities.mean(stored.values, stored.walker)
+
+    @cached_property
+    def _densities(self) -> LeaveOneOutDensity:
+        return LeaveOneOutDensity(self._request, self._walkers)
 
     def finish(self, step: int, done: bool, kept: bool) -> str | None:
         """Notes how far the run has converged at its last step; what is missing in one sentence,
@@ -190,7 +221,7 @@ class Ending:
         looks = stored.get("until", {}).get("looks", [])
         found = next((look for look in looks if look["step"] == step), None) or {
             "step": step,
-            **self.numbers(run),
+            **self._with_gain(self.numbers(run), looks),
         }
         if self.reached:
             stored["options"]["num_steps"] = step

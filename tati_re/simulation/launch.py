@@ -163,6 +163,7 @@ class Launch:
         self.walkers = walkers
         self.folder = folder
         self._brief = brief
+        self._fits = walkers.fits
         self.progress = make_progress(request.options.verbose)
         self.loops = RunLoops(request, execution, self.progress.message)
         self._starts: tuple[np.ndarray, tuple] | None = None
@@ -246,11 +247,17 @@ class Launch:
         learns = options.burnin and "num_burnin_steps" not in options.explicit and not ends
         unseen = {"burnin_open": LEARNT} if learns else {}
         manifest.write(
-            self.folder, manifest_of(self.loops) | unseen | self._expected | self._center()
+            self.folder,
+            manifest_of(self.loops) | unseen | self._expected | self._center() | self._choice(),
         )
         run_folder.settle(folder)
         self.folder = self.ending.folder = self.driver.folder = folder
         self.driver.tables.move(folder)
+
+    def _choice(self) -> dict[str, Any]:
+        """How the model was chosen, where a run for prediction begins."""
+        choice = self.walkers.choice
+        return {"choice": choice} if choice is not None and self.request.samples else {}
 
     def _center(self) -> dict[str, Any]:
         """The mean loss at the center of a tether, where it has one."""
@@ -360,6 +367,7 @@ class Launch:
         carry, outcome = self._driven(carry, temporary, outcome)
         self._arrive(carry)
         self._note_workers()
+        outcome = self._planned(carry, outcome, kept=temporary is None)
 
         stopped = outcome is not Outcome.FINISHED or bool(driver.signal)
         if self.request.samples:
@@ -377,6 +385,18 @@ class Launch:
         if driver.signal not in (0, signal.SIGINT):
             stop(driver.signal, BARE if temporary is not None and not options.verbose else "")
         return self._run_of(temporary, driver.exit_status(outcome))
+
+    def _planned(self, carry: Carry, outcome: Outcome, kept: bool) -> Outcome:
+        """The outcome of a run, finished where a run for prediction used its time as planned."""
+        request = self.request
+        planned = request.samples and request.options.goal == "predict"
+        if not planned or outcome is not Outcome.OUT_OF_TIME or self.driver.signal:
+            return outcome
+        self.guarded(lambda: self._leave_positions(carry, outcome))
+        onward = f" To go on: {manifest.going_on(self.folder)}." if kept else ""
+        step = self.driver.step
+        self.progress.message(f"max_time is used up at step {step:,}: the run ends here.{onward}")
+        return Outcome.FINISHED
 
     def _driven(
         self, carry: Carry, temporary: TemporaryFolder | None, outcome: Outcome | None
@@ -467,13 +487,17 @@ class Launch:
 
     def _leave_positions(self, carry: Carry, outcome: Outcome) -> None:
         """Stores the last position of each walker where a run ends before its first draw is stored,
-        so that it can predict, and says so; the manifest has both facts.
+        so that it can predict, and says so; the manifest has both facts. A run for prediction
+        stores its fits.
         """
         driver = self.driver
         line = self.driver.loop.timeline
         if not line.trajectory_every or _has_draws(RunFiles(self.folder)):
             return
 
+        if self._fits is not None and self.request.options.goal == "predict":
+            self._leave_fits(carry)
+            return
         step = driver.step
         walkers = len(self.walkers.position)
         driver.store_last_positions(carry)
@@ -493,6 +517,22 @@ class Launch:
         )
         said = f"{why}: predictions use {number}{start}, which are no draws from the posterior."
         self.progress.message(said)
+
+    def _leave_fits(self, carry: Carry) -> None:
+        """Stores the fits in place of draws, since chains that left them before they have settled
+        predict worse, and says so.
+        """
+        assert self._fits is not None
+        driver = self.driver
+        position = tf.constant(self._fits.positions, carry.state.position.dtype)
+        carry = carry._replace(state=carry.state._replace(position=position))
+        driver.store_last_positions(driver.loop.evaluated(carry, driver.step))
+        cut = {"step": driver.step, "by": "max_time"}
+        noted = {"last_positions": {"step": driver.step, "of": "fits"}, "burnin_cut": cut}
+        manifest.write(self.folder, manifest.read(self.folder) | noted)
+        self.progress.message(
+            f"The time was over before the first draw: predictions use the {len(position)} fits alone."
+        )
 
     def there(self, carry: Carry) -> Any:
         """Which copies are at the target."""

@@ -291,6 +291,10 @@ class Simulation(Evaluations):
         self.options = aliases.capped(options, self.system.dataset.num_examples)
         self.objects = objects | found
 
+    def take(self, system: Any) -> None:
+        """Takes another system; the walkers have to fit it."""
+        self._take(system)
+
     def _take(self, system: Any) -> None:
         self.system = system
         self._outputs: Outputs | None = None

@@ -4,6 +4,8 @@ model.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -21,10 +23,19 @@ from tati_re.runs.fits import Fits
 from tati_re.runs.lock import writing
 from tati_re.samplers.choosing import FEWEST_BURNIN_STEPS, latest_end
 from tati_re.simulation.calls import Calls
-from tati_re.simulation.checks import check_request
+from tati_re.simulation.checks import check_request, check_values
 from tati_re.simulation.finite_starts import make_finite
 from tati_re.simulation.heating import expected_heating
 from tati_re.simulation.launch import launch_finite
+from tati_re.simulation.predicting import (
+    GOAL,
+    RECORD_EVERY,
+    SECONDS_OF_XLA,
+    PredictionSetup,
+    with_goal,
+)
+from tati_re.simulation.predicting import TARGET_BIAS as BIAS_OF_PREDICTIONS
+from tati_re.simulation.predicting import UNTIL as PREDICTED
 from tati_re.simulation.request import (
     BATCH_SIZE,
     MOST_STEPS,
@@ -83,10 +94,13 @@ class Chosen(Protocol):
     """What of a Simulation a choice reads and moves."""
 
     options: Options
+    objects: dict[str, Any]
     walkers: Walkers
     system: System
     calls: Calls
     limits: Limits
+
+    def take(self, system: System) -> None: ...
 
     def num_walkers(self) -> int: ...
 
@@ -141,6 +155,9 @@ class _Choice:
     def made(self) -> Options:
         """The options with all choices."""
         sim = self.sim
+        self.options = with_goal(self.options, sim.system.has_data)
+        if self.options.goal == GOAL:
+            return self._made_for_prediction()
         asked, there = (
             options.values_of(("num_walkers", "walker_start"))
             for options in (self.options, sim.options)
@@ -172,6 +189,47 @@ class _Choice:
             self._confine()
             self._fit()
         return self.options
+
+    def _made_for_prediction(self) -> Options:
+        """The options of a run for prediction, after its members are fitted."""
+        sim = self.sim
+        progress = make_progress(self.options.verbose)
+        sim.system.check(self.options, self.objects)
+        if not (sim.walkers.placed or "starts" in self.objects):
+            self._check_values()
+            preparation = PredictionSetup(sim, self.options, self.objects, self.limits)
+            self.options, sentences = preparation.made()
+            for sentence in sentences:
+                progress.message(sentence)
+            if self.options.walker_start == "fit" and not sim.walkers.placed:
+                self._fit()
+        left = self._seconds_left()
+        if self.options.execution == AUTO and left < SECONDS_OF_XLA:
+            self._change(execution="graph")
+        open_settings = is_open(self.options, self.objects)
+        said = self._choose_method()[0] if open_settings else f"Sampler {self.options.sampler}."
+        if not open_settings and not self.options.explicit & {"until", "num_steps"}:
+            self._change(until=PREDICTED)
+        progress.message(f"{said.rstrip('.')}, a chain from each member on all training rows.")
+        latest = f" or after {self.options.max_time:g} seconds" if self.options.max_time else ""
+        progress.message(
+            f"The run stops when {self.options.until or 'all steps are done'}{latest} (until, max_time)."
+        )
+        return self.options
+
+    def _seconds_left(self) -> float:
+        """Seconds until `max_time` is over, infinite if there is none."""
+        if self.options.max_time is None or self.limits.began is None:
+            return math.inf
+        return self.options.max_time - (time.monotonic() - self.limits.began)
+
+    def _check_values(self) -> None:
+        """Refuses what the run could not start with, before the work that prepares it."""
+        names = self.options.explicit & {"until", "sampler", "prior", "optimizer"}
+        check_values(names, self.options, self.objects, self.sim.system)
+        if self.options.output is not None:
+            with writing(self.options.output):
+                run_folder.prepare(self.options.output, self.options.overwrite)
 
     def _choose_start(self) -> None:
         """Chooses walkers and start of a run that names its sampler, where they are open."""
@@ -301,6 +359,11 @@ class _Choice:
         if "until" in given.explicit and given.until is None:
             values["num_steps"] = steps
         values["until"] = UNTIL + (OF_WEIGHTS if sim.system.has_data else "")
+        if given.goal == GOAL:
+            values["until"] = PREDICTED
+            values["record_every"] = RECORD_EVERY
+            if sampler != "HMC":
+                values["target_bias"] = BIAS_OF_PREDICTIONS
 
         walled = sim.system.prior(given, self.objects).walled
         full_rank = whole and not walled and self._has_one_covariance()
@@ -310,7 +373,7 @@ class _Choice:
             values["mass"] = f"fisher:{sim.num_parameters()}" if full_rank else "fisher"
 
         if sampler == "MCLMC":
-            values["target_bias"] = TARGET_BIAS
+            values.setdefault("target_bias", TARGET_BIAS)
             if full_rank and measures_mass and "mass" not in given.explicit:
                 is_round = sim.system.is_round(sim.walkers.position[0])
                 values["integrator"] = "isotropic" if is_round else "leapfrog"

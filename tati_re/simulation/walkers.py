@@ -19,7 +19,7 @@ class Walkers:
     until they are drawn. `auxiliary` are Keras' non-trainable variables, `(walkers, ...)` each.
     `sentence` is what the start of a run says of the position; None once they have moved. `drawn`
     is a check sum of the position that nobody has given. `fits` are the fits that ended at these
-    positions, until the walkers move on.
+    positions, until the walkers move on; `choice` is how their model was chosen.
     """
 
     position: np.ndarray
@@ -28,6 +28,7 @@ class Walkers:
     momentum: np.ndarray | None = None
     drawn: int | None = None
     fits: Fits | None = None
+    choice: dict[str, Any] | None = None
 
     @property
     def placed(self) -> bool:

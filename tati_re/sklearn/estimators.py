@@ -78,6 +78,8 @@ def unpacked_model(given: Any) -> Any:
 
 
 _NEW = 0x4E45
+MEMBERS = 4
+"""Walkers where nobody says how many."""
 _SETTLED = {
     *(
         "data",
@@ -111,7 +113,7 @@ class Posterior(BaseEstimator):
         model: Any = None,
         *,
         hidden: Any = None,
-        members: int = 4,
+        members: int | None = None,
         sampler: Any = None,
         num_steps: int | None = None,
         until: str | None = None,
@@ -154,10 +156,14 @@ class Posterior(BaseEstimator):
         model, hidden, folder, members = (
             given.pop(name, None) for name in ("model", "hidden", "folder", "members")
         )
-        given = {"walker_start": "fit", "num_walkers": members} | given
+        predicts = given.get("goal") == "predict"
+        if not predicts:
+            given = {"walker_start": "fit", "num_walkers": members or MEMBERS} | given
+        elif members is not None:
+            given = {"num_walkers": members} | given
         if (state := given.pop("random_state", None)) is not None:
             given["seed"] = int(check_random_state(state).randint(2**31))
-        if model is None:
+        if model is None and not predicts:
             hidden = (32,) if hidden is None else hidden
             units = "noise_prior_scale" in given or not isinstance(
                 given.get("noise_std", "sampled"), str
@@ -238,8 +244,9 @@ class BayesianRegressor(RegressorMixin, Posterior):
         model: A Keras model, which is not changed; a function that builds one, called with those of
             `input_shape`, `num_outputs` and options that it names; or the path of a `.keras` file.
             Default: None, dense layers.
-        hidden: Units of each hidden layer. Default: None, (32,) where there is no model.
-        members: Independent walkers, at least 1. Default: 4.
+        hidden: Units of each hidden layer. Default: None, (32,) where there is no model; under goal
+            predict the run chooses.
+        members: Independent walkers, at least 1. Default: None, 4, or 8 under goal predict.
         sampler: A name, or an object. Default: None, chosen by the run.
         num_steps: The last step. Default: None, 100,000, or up to 2,000,000 where `until` takes so
             many.
@@ -344,8 +351,9 @@ class BayesianClassifier(ClassifierMixin, Posterior):
     Args:
         model: A Keras model, which is not changed; a function that builds one; or the path of a
             `.keras` file, as of `BayesianRegressor`. Default: None, dense layers.
-        hidden: Units of each hidden layer. Default: None, (32,) if there is no model.
-        members: Independent walkers, at least 1. Default: 4.
+        hidden: Units of each hidden layer. Default: None, (32,) if there is no model; under goal
+            predict the run chooses.
+        members: Independent walkers, at least 1. Default: None, 4, or 8 under goal predict.
         sampler: A name, or an object. Default: None, chosen by the run.
         num_steps: The last step. Default: None, as of `BayesianRegressor`.
         until: When to end. Default: None, as of `BayesianRegressor`.

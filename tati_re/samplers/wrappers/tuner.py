@@ -39,6 +39,10 @@ _PART = 0.4
 _PART_ON_SPHERE = 0.65
 _PART_OF_PATH = 0.25
 _MOST_RHAT = 1.1
+_MOST_WITHIN, _FEWEST_WITHIN = 1.05, 1_920.0
+"""R-hat within chains and steps after which chains from fits are in equilibrium: a drift of U is
+slow beside its fluctuations in a short window.
+"""
 _ACCEPTANCE = 0.1
 _HOT = 2.0
 _MASS_CHANGE = 0.25
@@ -75,10 +79,12 @@ class Tuner(Wrapper):
     split R-hat of U over the walkers of each rung is below 1.1, and their kinetic temperature below
     twice T. Cost: little; 256 rows in memory. Source: L = 0.4 h τ: Robnik et al., arXiv 2212.08549.
     `inner` adapts, or has `friction` or `trajectory_length` in its state; where it `finds_end`, the
-    burn-in ends by itself.
+    burn-in ends by itself. With `within_chains` R-hat compares the halves of each walker alone,
+    whose modes may differ, and the burn-in does not wait for what only costs steps: the mass and
+    the length of the memory.
     """
 
-    def __init__(self, inner=None, finds_end: bool = True) -> None:
+    def __init__(self, inner=None, finds_end: bool = True, within_chains: bool = False) -> None:
         super().__init__(inner or Metered())
         if self.groups > 1:
             raise InputError(
@@ -86,6 +92,7 @@ class Tuner(Wrapper):
                 self.name,
             )
         self.finds_end = finds_end
+        self.within_chains = within_chains
         self.adapts = True
         self.renewals = tuple(sorted({*self.inner.renewals, *map(int, SETTLED)}))
         config = self.inner.get_config()
@@ -160,7 +167,10 @@ class Tuner(Wrapper):
         changed, ratio = self._lengths(
             state, (tau, sure), float(np.median(own[..., 4])), window, stride
         )
-        rhat = float(max(split_rhat(rung[:, :, 0]) for rung in own))
+        energies = own[..., 0]
+        if self.within_chains:
+            energies = energies - energies.mean(axis=2, keepdims=True)
+        rhat = float(max(split_rhat(rung) for rung in energies))
         heat = float(own[..., 5].mean((1, 2)).max())
         draws = (
             window * own.shape[1] / (stride * max(slowest(rung[..., :1])[0] for rung in series))
@@ -173,7 +183,10 @@ class Tuner(Wrapper):
             rhat < _MOST_RHAT,
             heat < _HOT,
         )
-        over = self.finds_end and all(settled)
+        needed = (settled[0], *settled[3:]) if self.within_chains else settled
+        over = self.finds_end and all(needed)
+        if self.within_chains:
+            over = over and rhat < _MOST_WITHIN and step >= _FEWEST_WITHIN
         number = int(np.searchsorted(SETTLED, step))
         new = {
             "tuner_window": np.append(_window(number + 1), step),
@@ -245,6 +258,11 @@ class Tuner(Wrapper):
         end = float(np.asarray(state.tuner_found)[0])
         return int(end) if end > 0 else None
 
+    @property
+    def _compared(self) -> str:
+        """How R-hat compares the walkers."""
+        return "within" if self.within_chains else "over"
+
     def shortened(self, state, step: int):
         state, found = self.inner.shortened(state, step), np.array(state.tuner_found)
         found.reshape(-1, len(_FOUND))[:, 0] = step
@@ -263,7 +281,7 @@ class Tuner(Wrapper):
             name for name, settled in zip(FOR_SPEED, found, strict=False) if not (settled > 0).all()
         ]
         if not (rhat := found[3].max()) < _MOST_RHAT:
-            open_.append(f"U (R-hat {rhat:.3g} over the walkers of the last window)")
+            open_.append(f"U (R-hat {rhat:.3g} {self._compared} the walkers of the last window)")
         if not found[4].max() < _HOT:
             open_.append("the kinetic temperature")
         open_ = (
