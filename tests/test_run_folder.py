@@ -171,7 +171,7 @@ def test_manifest_round_trip(tmp_path):
         "parameters": {
             "num": np.int64(3),
             "shapes": np.array([[2, 1], [1, 1]]),
-            "names": ["dense/kernel"],
+            "names": ["dense/kernel", "dense/bias"],
         },
         "meaning": "U = L + V, with β = 1",
     }
@@ -181,7 +181,11 @@ def test_manifest_round_trip(tmp_path):
         "schema_version": 1,
         "package": "0.1.0",
         "options": {"step_size": 0.5, "hidden": [64, 32], "output": "runs/a"},
-        "parameters": {"num": 3, "shapes": [[2, 1], [1, 1]], "names": ["dense/kernel"]},
+        "parameters": {
+            "num": 3,
+            "shapes": [[2, 1], [1, 1]],
+            "names": ["dense/kernel", "dense/bias"],
+        },
         "meaning": "U = L + V, with β = 1",
     }
     assert (

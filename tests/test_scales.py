@@ -359,7 +359,9 @@ def test_runs_from_before_keep_what_they_had():
         "seed": 3,
         "num_steps": 7,
     }
-    stored = {"options": options, "given": ["seed"], "dataset": {}, "loss": {"loss": "gaussian"}}
+    stored = manifest.Manifest.of(
+        {"options": options, "given": ["seed"], "dataset": {}, "loss": {"loss": "gaussian"}}
+    )
     assert manifest.given_options(stored) == {"standardize": "none", "noise_std": 1.0, "seed": 3}
     assert manifest.given_options(
         stored | {"dataset": {"potential": True}, "loss": {"loss": "potential"}}
@@ -367,9 +369,10 @@ def test_runs_from_before_keep_what_they_had():
     assert OPTIONS["standardize"].default == "auto" and OPTIONS["noise_std"].default == "sampled"
     sampled = {"options": {"noise_std": "sampled"}, "given": [], "dataset": {}}
     sampled["loss"] = {"loss": "gaussian", "noise_std": "sampled"}
-    assert manifest.given_options(sampled) == {"noise_prior_scale": "deviation"}
+    before = manifest.Manifest.of(sampled)
+    assert manifest.given_options(before) == {"noise_prior_scale": "deviation"}
     sampled["options"]["noise_prior_scale"] = "auto"
-    assert manifest.given_options(sampled) == {}
+    assert manifest.given_options(manifest.Manifest.of(sampled)) == {}
 
 
 def test_targets_that_do_not_vary_are_found_at_any_size():

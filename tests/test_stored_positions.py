@@ -9,6 +9,7 @@ from tati_re.analysis import stored_positions
 from tati_re.core.errors import InputError
 from tati_re.runs.csv_table import CsvTable
 from tati_re.runs.h5_table import H5Table
+from tati_re.runs.manifest import Manifest
 from tati_re.runs.run import RunFiles
 
 COLUMNS = ["step", "walker", "potential", "loss", "w[0]", "w[1]", "w[2]"]
@@ -22,8 +23,8 @@ class Stored(RunFiles):
         self.given = given
 
     @property
-    def manifest(self) -> dict:
-        return self.given
+    def manifest(self) -> Manifest:
+        return Manifest.of(self.given)
 
 
 def written(folder, table, name, columns=COLUMNS):
@@ -55,7 +56,7 @@ def test_every_row_in_order(tmp_path, table, name):
 def test_the_labels_of_a_ladder_are_no_parameters(tmp_path, table, name, label):
     """The last column is a label, an integer or not: two parameters are left."""
     rows, run = written(tmp_path, table, name, [*COLUMNS[:-1], label])
-    run.manifest["parameters"] = {"num": 2}
+    run.given |= {"parameters": {"num": 2}}
     found = list(stored_positions(run))
     assert np.array_equal([one.parameters for one in found], rows[:, 4:6])
     assert [one.walker for one in found] == [int(row[1]) for row in rows]

@@ -64,7 +64,7 @@ def folder(made, tmp_path, monkeypatch):
 
 def says(folder, **options):
     """The folder's manifest, changed as its sender likes."""
-    content = manifest.read(folder)
+    content = dict(manifest.read(folder))
     content["options"] |= options
     content["given"] = [*content["given"], *options]
     (folder / "manifest.toml").write_text(tomli_w.dumps(content))

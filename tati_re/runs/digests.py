@@ -114,16 +114,16 @@ def of_whole(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[: 2 * LENGTH]
 
 
-def lasting(manifest: Mapping[str, Any]) -> dict[str, str]:
+def lasting(content: Mapping[str, Any]) -> dict[str, str]:
     """What stays in a manifest as it is, as texts by name; those of options begin with
     `options.`.
     """
     options = {
         f"options.{k}": v
-        for k, v in manifest.get("options", {}).items()
+        for k, v in content.get("options", {}).items()
         if k not in _CHANGING_OPTIONS
     }
-    if options.get(_BURNIN) and "num_burnin_steps" not in manifest.get("given", ()):
+    if options.get(_BURNIN) and "num_burnin_steps" not in content.get("given", ()):
         del options[_BURNIN]
-    kept = {k: v for k, v in manifest.items() if k not in ("options", *_CHANGES)}
+    kept = {k: v for k, v in content.items() if k not in ("options", *_CHANGES)}
     return {name: json.dumps(value, sort_keys=True) for name, value in (kept | options).items()}

@@ -25,11 +25,11 @@ def note_failed_checks(run: RunFiles) -> None:
         failed = told(FAILED, run)
     except InputError:  # it ended before its first row: nothing was checked
         failed = []
-    stored = manifest.read(run.folder)
-    others = {name: value for name, value in stored.items() if name != FAILED}
-    changed = {**others, FAILED: failed} if failed else others
-    if changed != stored:
-        manifest.write(run.folder, changed)
+    if tuple(failed) == manifest.read(run.folder).failed_checks:
+        return
+    # Out and in again: the entry is the last one of the file.
+    others = manifest.read(run.folder) | {FAILED: None}
+    manifest.write(run.folder, {**others, FAILED: failed or None})
 
 
 def _level_outside() -> int:
@@ -50,7 +50,7 @@ def warn_of_failed_checks(run: Any, ended: bool = False) -> None:
         ended: Whether the run has just ended, in a folder where another run may have been before.
             Default: no.
     """
-    failed = tuple(run.manifest.get(FAILED, ()))
+    failed = run.manifest.failed_checks
     key = str(run.folder.absolute()), failed
     if not failed or (key in _warned and not ended):
         return

@@ -1,7 +1,10 @@
 """The manifest of a run as TOML: method, data, options and versions."""
 
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +14,37 @@ import tomli_w
 from tati_re.core.errors import AnyPath, InputError, nearest, pasted
 from tati_re.core.regular import check_regular
 from tati_re.core.structured import read_toml_file
+from tati_re.core.typed_tables import (
+    Count,
+    FiniteNumber,
+    Reader,
+    WrongValue,
+    entry_of,
+    reader_of,
+    refuse_wrong_value,
+    whole_table,
+)
 from tati_re.options.make import make_options
 from tati_re.options.table import OPTIONS
 from tati_re.options.trust import asked_of
 from tati_re.runs import checkpoint
 from tati_re.runs.digests import lasting
 from tati_re.runs.files import FILES, MANIFEST, MODEL
+from tati_re.runs.manifest_entries import (
+    BurninCut,
+    CenteredEntry,
+    ConvergenceEntry,
+    DataEntry,
+    HeatingEntry,
+    LastPositions,
+    LossEntry,
+    MethodEntry,
+    OptionsEntry,
+    ParametersEntry,
+    PriorEntry,
+    UntilEntry,
+    WorkersEntry,
+)
 from tati_re.runs.storage import write_whole
 
 SCHEMA_VERSION = 1
@@ -29,12 +57,164 @@ _SETTLED = (
 _OF_DATA = ("standardize", "noise_std")
 
 
+@dataclass(frozen=True, eq=False)
+class Manifest(Mapping[str, Any]):
+    """What `manifest.toml` says: a field for each key.
+
+    It is also the mapping of the file, `run.manifest["options"]["seed"]`, with the keys of other
+    versions, which stay when the file is written again. Two are equal if their files are.
+
+    Attributes:
+        kind: `"sample"` or `"fit"`.
+        given: Names of the options that were given. None: an earlier version did not say.
+        objects: Names of what was given in Python, and is not in the folder.
+        burnin_open: What had not settled when the burn-in ended. None: an earlier version did not
+            say.
+        table: The whole file.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    kind: str = "sample"
+    tati_re: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    options: OptionsEntry = field(default_factory=OptionsEntry)
+    given: tuple[str, ...] | None = None
+    unused: tuple[str, ...] = ()
+    tables: Mapping[str, Any] = field(default_factory=dict)
+    fewest_positions: Count = 0
+    objects: tuple[str, ...] = ()
+    observables: tuple[str, ...] = ()
+    seed: Count | None = None
+    call: Count = 1
+    threads: int | None = None
+    threads_between_operations: int | None = None
+    workers: WorkersEntry | None = None
+    execution: str = "graph"
+    walker_evaluation: str = ""
+    chunk_steps: int | None = None
+    meaning: str = ""
+    temperature: FiniteNumber | None = None
+    method: MethodEntry = field(default_factory=MethodEntry)
+    first_order: bool = False
+    loss: LossEntry = field(default_factory=LossEntry)
+    prior: PriorEntry = field(default_factory=PriorEntry)
+    prior_proper: bool = True
+    prior_walled: bool | None = None
+    parameters: ParametersEntry = field(default_factory=ParametersEntry)
+    dataset: DataEntry = field(default_factory=DataEntry)
+    loss_at_center: float | None = None
+    turn: Count | None = None
+    burnin_found: str | None = None
+    burnin_open: str | None = None
+    burnin_cut: BurninCut | None = None
+    last_positions: LastPositions | None = None
+    until: UntilEntry = field(default_factory=UntilEntry)
+    convergence: ConvergenceEntry | None = None
+    centered: CenteredEntry | None = None
+    heating: HeatingEntry = field(default_factory=HeatingEntry)
+    stopped: str | None = None
+    failed_checks: tuple[str, ...] = ()
+    table: Mapping[str, Any] = whole_table()
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> "Manifest":
+        """The manifest of what a file says; `WrongValue` for a value that does not fit
+        its key.
+        """
+        found = entry_of(cls, content)
+        _check_options(found.options.table)
+        _check_parameters(found.parameters)
+        return found
+
+    def __getitem__(self, key: str) -> Any:
+        return self.table[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.table)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({dict(self.table)!r})"
+
+    def __or__(self, entries: Mapping[str, Any]) -> "Manifest":
+        """The manifest with other entries; one that is None is taken out."""
+        changed = {**self.table, **entries}
+        return Manifest.of(plain(changed, MANIFEST))
+
+    @property
+    def is_fit(self) -> bool:
+        """Whether the run looked for a minimum."""
+        return self.kind == "fit"
+
+    @property
+    def num_burnin_steps(self) -> int:
+        """Steps of the burn-in, as given or as found; 0 for a fit."""
+        return 0 if self.is_fit else self.options.num_burnin_steps or 0
+
+    @property
+    def sees_batches(self) -> bool:
+        """Whether its steps see mini-batches."""
+        options = self.options
+        size = options.batch_size
+        whole = size == self.dataset.num_examples
+        return size is not None and (not whole or options.batch_sampling == "replacement")
+
+    def was_given(self, option: str) -> bool:
+        """Whether an option was given; False if an earlier version did not say."""
+        return option in (self.given or ())
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Refuses an option of another type than the table of options says."""
+    for name, value in options.items():
+        if name in OPTIONS:
+            _reader_of_option(name)(value, f"options.{name}")
+
+
+@cache
+def _reader_of_option(name: str) -> Reader:
+    return reader_of(OPTIONS[name].annotation)
+
+
+def _check_parameters(parameters: ParametersEntry) -> None:
+    """Refuses shapes of tensors that do not fit their names, or the number of parameters."""
+    if not parameters.names and not parameters.shapes:
+        return
+    named = len(parameters.shapes) == len(parameters.names)
+    size = sum(math.prod(shape) for shape in parameters.shapes)
+    if not named or size != parameters.num:
+        received = f"{len(parameters.shapes)} shapes of {size:,} parameters"
+        expected = f"{len(parameters.names)} shapes of {parameters.num:,} parameters"
+        raise WrongValue("parameters.shapes", received, expected)
+
+
 def write(folder: AnyPath, content: Mapping[str, Any]) -> None:
     """Writes `manifest.toml` atomically, `schema_version` first. TOML has no None: such keys are
     left out.
     """
     text = tomli_w.dumps(plain({"schema_version": SCHEMA_VERSION, **content}, MANIFEST))
     write_whole(Path(folder) / MANIFEST, text.encode())
+
+
+def note(folder: AnyPath, **entries: Any) -> Manifest:
+    """Writes entries of a manifest anew, and leaves the others as they are.
+
+    Args:
+        folder: The run folder.
+        **entries: What the manifest says from now on, by key; None takes an entry out. Of
+            `options`, only those that change.
+
+    Returns:
+        The manifest as it is now.
+    """
+    stored = read(folder)
+    if "options" in entries:
+        entries["options"] = {**stored.options.table, **entries["options"]}
+    changed = stored | entries
+    write(folder, changed)
+    return changed
 
 
 _OTHER_COMMANDS = {
@@ -61,9 +241,18 @@ def _not_a_run(folder: Path) -> InputError:
     return InputError(what)
 
 
-def read(folder: AnyPath) -> dict[str, Any]:
-    """The content of `manifest.toml`; refuses one of a later version, or that lacks what the
-    checkpoint knows of it.
+def read(folder: AnyPath) -> Manifest:
+    """Reads `manifest.toml`.
+
+    Args:
+        folder: The run folder.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        InputError: The folder is not that of a run; the manifest is of a later version, has a
+            wrong value, or lacks what the checkpoint knows of it.
     """
     path = Path(folder) / MANIFEST
     try:
@@ -87,13 +276,17 @@ def read(folder: AnyPath) -> dict[str, Any]:
     if not isinstance(version, int) or not 1 <= version <= SCHEMA_VERSION:
         what = f"The file {path} was written by another version of the package."
         raise InputError(what, f"schema_version = {version}", f"schema_version = {SCHEMA_VERSION}")
+    try:
+        found = Manifest.of(content)
+    except WrongValue as error:
+        raise refuse_wrong_value(error, path) from None
     known = _known(folder)
     if lost := min(known.keys() - lasting(content) - content.keys(), default=None):
         raise InputError(
             f"The file {path} is cut: {lost.removeprefix('options.')} is missing.",
             expected=known[lost],
         )
-    return content
+    return found
 
 
 def _known(folder: AnyPath) -> dict[str, str]:
@@ -114,47 +307,47 @@ def changes(folder: AnyPath, content: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def given_options(content: Mapping[str, Any]) -> dict[str, Any]:
+def given_options(manifest: Manifest) -> dict[str, Any]:
     """The options that a run was given: more than the same values by default, for which a rule may
     have no use; and those that it had by default, or found by itself, where the default is
     another.
     """
-    options = content["options"]
+    options = manifest.options.table
     had = {
         name
-        for name, field in OPTIONS.items()
-        if name in options and options[name] != field.default
+        for name, option in OPTIONS.items()
+        if name in options and options[name] != option.default
     }
-    had -= {*_SETTLED, *(_OF_DATA if content["dataset"].get("potential") else ())}
+    had -= {*_SETTLED, *(_OF_DATA if manifest.dataset.potential else ())}
     had |= (
-        {"prior"} & {*options} if options.get("potential") == "mean_loss" else set()
+        {"prior"} & {*options} if manifest.options.potential == "mean_loss" else set()
     )  # none by default, but not once
-    had -= set() if content.get("loss", {}).get("loss") == "gaussian" else {"noise_std"}
-    given = {
-        name: value
-        for name, value in options.items()
-        if name in had or name in content.get("given", options)
-    }
-    if content.get("loss", {}).get("noise_std") == "sampled" and "noise_prior_scale" not in options:
+    had -= set() if manifest.loss.loss == "gaussian" else {"noise_std"}
+    named = options if manifest.given is None else manifest.given
+    given = {name: value for name, value in options.items() if name in had or name in named}
+    scale = manifest.options.noise_prior_scale
+    if manifest.loss.noise_std == "sampled" and scale is None:
         given["noise_prior_scale"] = "deviation"  # of runs from before it was 0.3 of it
     return given
 
 
-def counted_classes(content: Mapping[str, Any]) -> dict[str, int]:
+def counted_classes(manifest: Manifest) -> dict[str, int]:
     """The option `num_classes` with which labels are numbered as in a run whose loss was given.
 
     Such a run may be older than the names of integer labels: its classes are the numbers from 0 to
     the largest label. Without a given loss the outputs of its model say so.
 
     Args:
-        content: The manifest of the run.
+        manifest: The manifest of the run.
     """
-    data, options = content["dataset"], content["options"]
-    numbered = data.get("task") == "classification" and not {"class_names", "places"} & {*data}
-    given = "loss" in options or "loss" in content.get("objects", [])
-    if not (numbered and given) or "num_classes" in options:
+    data = manifest.dataset
+    options = manifest.options
+    named = data.class_names is not None or data.places is not None
+    given = options.loss is not None or "loss" in manifest.objects
+    counted = data.task == "classification" and not named and given
+    if not counted or options.num_classes is not None or data.num_classes is None:
         return {}
-    return {"num_classes": data["num_classes"]}
+    return {"num_classes": data.num_classes}
 
 
 def going_on(folder: Path, num_steps: int | None = None) -> str:
@@ -164,7 +357,7 @@ def going_on(folder: Path, num_steps: int | None = None) -> str:
     said = read(folder)
     kept = {"directions"} | ({"model"} if (folder / MODEL).exists() else set())
     trusts = bool(asked_of(make_options(given_options(said)), folder).keys() - kept)
-    again = [f"{name}=..." for name in sorted({*said.get("objects", [])} - kept)]
+    again = [f"{name}=..." for name in sorted({*said.objects} - kept)]
     steps = [] if num_steps is None else [str(num_steps)]
     trust = ["trust=True"] if trusts else []
     call = ", ".join([repr(os.fspath(folder)), *steps, *again, *trust])
@@ -175,14 +368,15 @@ def going_on(folder: Path, num_steps: int | None = None) -> str:
     return f"{command}Simulation.resume({call})"
 
 
-def check_data(content: Mapping[str, Any], dataset: Any, who: AnyPath) -> None:
+def check_data(manifest: Manifest, dataset: Any, who: AnyPath) -> None:
     """Refuses data that are not those of the run with this manifest; `who` is the run, or what
     needs them.
     """
-    if dataset.fingerprint() != content["dataset"]["fingerprint"]:
-        potential = content["dataset"].get("potential")
-        what = f"{os.fspath(who)}: {'the potential differs' if potential else 'the data differ'} from the run's."
-        raise InputError(what, dataset.name, f"{content['dataset']['name']}, unchanged")
+    stored = manifest.dataset
+    if dataset.fingerprint() != stored.fingerprint:
+        differ = "the potential differs" if stored.potential else "the data differ"
+        what = f"{os.fspath(who)}: {differ} from the run's."
+        raise InputError(what, dataset.name, f"{stored.name}, unchanged")
 
 
 def plain(value: Any, where: str) -> Any:
@@ -204,8 +398,6 @@ def plain(value: Any, where: str) -> Any:
     raise TypeError(f"{where} cannot hold a {type(value).__name__}")
 
 
-def sees_batches(manifest: dict[str, Any]) -> bool:
-    options = manifest.get("options", {})
-    whole = manifest.get("dataset", {}).get("num_examples")
-    size = options.get("batch_size")
-    return size is not None and (size != whole or options.get("batch_sampling") == "replacement")
+def sees_batches(manifest: Manifest) -> bool:
+    """Whether the steps of a run see mini-batches."""
+    return manifest.sees_batches

@@ -13,7 +13,7 @@ import numpy as np
 from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
 from tati_re.core.regular import check_regular
 from tati_re.core.unpacking import DAMAGED, load_arrays
-from tati_re.models.names import described_names, parameter_names
+from tati_re.models.names import parameter_names
 from tati_re.runs import checkpoint, files, manifest, reading
 from tati_re.runs.trajectory_rows import KINDS, ExpectedParameters, columns_of, csv_rows, h5_rows
 
@@ -94,13 +94,11 @@ def read_trajectory(
 
 def _folder(folder: Path, step: int | None, wanted: ExpectedParameters) -> FileParameters:
     said = manifest.read(folder)
-    stored = said.get("parameters", {})
-    places = (
-        wanted.places(folder, described_names(stored))
-        if "names" in stored
-        else list(range(len(wanted.names)))
-    )
-    walkers = said.get("options", {}).get("num_walkers", 1)
+    parameters = said.parameters
+    places = list(range(len(wanted.names)))
+    if parameters.names:
+        places = wanted.places(folder, parameters.all_names())
+    walkers = said.options.num_walkers
     if step is None:
         arrays, meta, _ = checkpoint.load(folder)
         positions = arrays.get("state/position/0")

@@ -100,18 +100,21 @@ class Positions:
         check_thin(thin)
         self.run = as_run(run)
         self.burnin = burnin_of(self.run, burnin)
-        last = self.run.manifest.get("last_positions")
+        last = self.run.manifest.last_positions
         if last is not None and self.burnin == burnin_of(self.run, None):
-            self.burnin = int(last["step"]) - 1
-        options, method = (self.run.manifest.get(name, {}) for name in ("options", "method"))
+            self.burnin = last.step - 1
+        method = self.run.manifest.method
         self._every = stored_every(self.run)
-        whole = options.get("trajectory_rungs") == "all"
-        rungs = range(
-            method.get("num_replicas", 1) if whole else len(method.get("simulated_tempering", "0"))
-        )
+        whole = self.run.manifest.options.trajectory_rungs == "all"
+        tempered = method.simulated_tempering
+        alone = 1 if tempered is None else len(tempered)
+        rungs = range(method.num_replicas if whole else alone)
         what = "The positions of this rung are not stored; trajectory_rungs says of which they are."
         refuse_if(
-            method and rung not in (None, *rungs), what, f"rung {rung}", ", ".join(map(str, rungs))
+            method.table and rung not in (None, *rungs),
+            what,
+            f"rung {rung}",
+            ", ".join(map(str, rungs)),
         )
         self.thin = thin
         self.walker = walker
@@ -305,9 +308,8 @@ class Positions:
 
 
 def stores_projections(run: RunFiles) -> bool:
-    return bool(
-        run.manifest.get("options", {}).get("directions")
-    ) or "directions" in run.manifest.get("objects", [])
+    manifest = run.manifest
+    return bool(manifest.options.directions) or "directions" in manifest.objects
 
 
 def stored_positions(run: RunFiles, block_bytes: int = BLOCK_BYTES) -> Iterator[Position]:

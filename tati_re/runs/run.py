@@ -17,6 +17,7 @@ from tati_re.core.given import said
 from tati_re.core.views import drawn
 from tati_re.runs import checkpoint, files, manifest, reading
 from tati_re.runs.checked import read_table, read_whole, whole_array
+from tati_re.runs.manifest import Manifest
 from tati_re.runs.trajectory_rows import rows_of_step, steps_between, stored_steps
 
 if TYPE_CHECKING:
@@ -140,9 +141,12 @@ class RunFiles:
         return (self.folder / name).exists()
 
     @property
-    def manifest(self) -> dict[str, Any]:
-        """Options, versions, parameters and choices of the run."""
-        return self._cached(files.MANIFEST, lambda path: manifest.read(path.parent))
+    def manifest(self) -> Manifest:
+        """Options, versions, parameters and choices of the run: `run.manifest.options.num_steps`,
+        or as in the file, `run.manifest["options"]["num_steps"]`.
+        """
+        found: Manifest = self._cached(files.MANIFEST, lambda path: manifest.read(path.parent))
+        return found
 
     @property
     def run_info(self) -> pandas.DataFrame:
@@ -225,7 +229,7 @@ class RunFiles:
         `"mean"` over the steps after burn-in, by default of all walkers, or that of a walker at a
         stored step, by default the only one's. Walkers are counted from 0.
         """
-        num_parameters = self.manifest["parameters"]["num"]
+        num_parameters = self.manifest.parameters.num
         vector = self.moments.of(walker)[0] if which == "mean" else self._stored(which, walker)
         if len(vector) != num_parameters:
             raise InputError(
@@ -233,7 +237,7 @@ class RunFiles:
                 f"{len(vector)} parameters",
                 num_parameters,
             )
-        return np.asarray(vector, dtype=self.manifest.get("options", {}).get("dtype", "float32"))
+        return np.asarray(vector, dtype=self.manifest.options.dtype)
 
     def _cached(self, name: str, read: Callable[[Path], Any]) -> Any:
         path = self.folder / name
@@ -265,11 +269,9 @@ class RunFiles:
             raise InputError(
                 f"The run {self.folder} has no averaged parameters: no step after burn-in was saved."
             )
-        options = self.manifest.get("options", {})
+        options = self.manifest.options
         # Where the positions of all rungs are stored those of the target come first.
-        target = slice(
-            options.get("num_walkers", 1) if options.get("trajectory_rungs") == "all" else None
-        )
+        target = slice(options.num_walkers if options.trajectory_rungs == "all" else None)
         counts, *sums, weights = checkpoint.moments_of(arrays)
         mean, m2 = (np.atleast_2d(each).astype(np.float64) for each in sums)
         count, squares = (
@@ -285,7 +287,7 @@ class RunFiles:
             )
         step = operator.index(which)
         path = files.trajectory_of(self.folder)
-        num_parameters = self.manifest["parameters"]["num"]
+        num_parameters = self.manifest.parameters.num
         if self.has(files.DIRECTIONS):
             raise InputError(
                 f"The run {self.folder} stored projections, not parameters.",
@@ -320,12 +322,11 @@ def stored_every(run: RunFiles) -> int:
     """Steps between the positions of a walker that count, those between the last ones; 0: none is
     stored.
     """
-    if "last_positions" in run.manifest:
+    if run.manifest.last_positions is not None:
         return 1
-    options = run.manifest.get("options", {})
-    fewest = run.manifest.get("fewest_positions", 0)
-    drawn = last_step(run, options.get("num_steps", 0)) - (options.get("num_burnin_steps") or 0)
-    return int(steps_between(options.get("trajectory_every", 0), fewest, drawn))
+    options = run.manifest.options
+    drawn = last_step(run, options.num_steps or 0) - (options.num_burnin_steps or 0)
+    return int(steps_between(options.trajectory_every, run.manifest.fewest_positions, drawn))
 
 
 def last_step(run: RunFiles, default: int) -> int:

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.runs.manifest import Manifest
 from tati_re.runs.run import AnyRun, RunFiles
 
 
@@ -19,8 +20,7 @@ def as_run(run: Any) -> RunFiles:
 def burnin_of(run: RunFiles, burnin: int | None) -> int:
     """Returns the steps to drop: the given number, else the run's burn-in (none for a fit)."""
     if burnin is None:
-        options = run.manifest.get("options", {})
-        return 0 if run.manifest.get("kind") == "fit" else int(options.get("num_burnin_steps") or 0)
+        return run.manifest.num_burnin_steps
     refuse_if(burnin < 0, "burnin is a number of steps.", burnin, "0 or more")
     return int(burnin)
 
@@ -104,11 +104,11 @@ def leaves(rows: pd.DataFrame) -> bool:
     return "weight" in rows and not rows["weight"].all()
 
 
-def is_optimization(manifest: dict[str, Any], rows: pd.DataFrame) -> bool:
+def is_optimization(manifest: Manifest, rows: pd.DataFrame) -> bool:
     """Returns whether a run is an optimization, by its manifest, or by rows without a
     temperature.
     """
-    if manifest.get("kind") == "fit":
+    if manifest.is_fit:
         return True
     values = (
         rows["temperature"].to_numpy(dtype=np.float64)

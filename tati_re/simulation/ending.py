@@ -34,6 +34,8 @@ from tati_re.posterior.outputs import Outputs
 from tati_re.posterior.target import TargetPotential
 from tati_re.prediction.quantities import INPUTS, Predict, quantities
 from tati_re.runs import files, manifest
+from tati_re.runs.manifest import Manifest
+from tati_re.runs.manifest_entries import ConvergenceEntry
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import RunFiles, stored_every
 from tati_re.runs.selection import burnin_of
@@ -56,6 +58,11 @@ _LONGER, _LONGER_UNTOLD = 20, 4
 """How many times its first bound a run may have whose length nobody gave, told that it takes so
 many, and not.
 """
+
+
+def _is_fixed(stored: Manifest) -> bool:
+    """Whether the number of steps was given, at the start or to a resume."""
+    return stored.was_given("num_steps") or stored.until.given
 
 
 class Ending:
@@ -83,42 +90,42 @@ class Ending:
         clock; notes it.
         """
         stored = manifest.read(self.folder)
-        looks = stored.get("until", {}).get("looks", [])
-        look = next((look for look in looks if look["step"] == step), None)
+        until = stored.until
+        looks = [look.table for look in until.looks]
+        look = until.look_at(step)
         if look is None:
-            look = {"step": step, **self._with_gain(self.numbers(RunFiles(self.folder)), looks)}
-            looks = [*looks, look]
-        until = {
-            "most": self._request.options.num_steps,
-            "every": self.trajectory_every,
-            **stored.get("until", {}),
+            numbers = self._with_gain(self.numbers(RunFiles(self.folder)), looks)
+            look = ConvergenceEntry.of(manifest.plain({"step": step, **numbers}, "until"))
+            looks = [*looks, look.table]
+
+        most = self._request.options.num_steps if until.most is None else until.most
+        every = self.trajectory_every if until.every is None else until.every
+        self.begins_anew = self._is_biased(look, most, left, _is_fixed(stored))
+        met = all(one.met(look.table) for one in self.conditions)
+        self.reached = met and not self.begins_anew
+        planned = {"most": most, "every": every, **until.table}
+        seen = {
+            "reached": self.reached,
+            "conditions": list(map(str, self.conditions)),
+            "looks": looks,
         }
-        self.begins_anew = self._is_biased(
-            look, until, left, "num_steps" in stored["given"] or "given" in until
-        )
-        until["reached"] = self.reached = (
-            all(one.met(look) for one in self.conditions) and not self.begins_anew
-        )
-        until |= {"conditions": list(map(str, self.conditions)), "looks": looks}
-        manifest.write(self.folder, stored | {"until": until})
+        manifest.note(self.folder, until=planned | seen)
         return self.reached
 
-    def _is_biased(
-        self, look: dict[str, Any], until: dict[str, Any], left: float, fixed: bool
-    ) -> bool:
+    def _is_biased(self, look: ConvergenceEntry, most: int, left: float, fixed: bool) -> bool:
         """Whether the steps that the burn-in has found have more bias by now than was asked for, by
         the mean of enough energy errors, and steps are left to draw as much with shorter ones;
         `fixed`: the bound will be no later one.
         """
         request = self._request
         method = self._request.method
-        step = look["step"]
+        step = look.step
         drawn = step - burnin_of(RunFiles(self.folder), None)
         seen = drawn * request.options.num_walkers / (1 if method.meters else RARELY)
         enough = seen >= _FEWEST_ERRORS and drawn <= min(
-            (1 if fixed else _LONGER) * until["most"] - step, left
+            (1 if fixed else _LONGER) * most - step, left
         )
-        biased = look.get("eevpd", 0.0) > BAND * error_of_bias(request.options.target_bias)
+        biased = (look.eevpd or 0.0) > BAND * error_of_bias(request.options.target_bias)
         return biased and enough and method.finds_end and method.copies == 1
 
     def bound(self, step: int) -> int:
@@ -131,11 +138,12 @@ class Ending:
         if self.is_reached(step):
             return step
         stored = manifest.read(self.folder)
-        until = stored["until"]
+        until = stored.until
         drawn = step - burnin_of(RunFiles(self.folder), None)
         if drawn <= 0:  # still in the burn-in
             return step
-        left = {str(one): steps_left(one, until["looks"][-1], drawn) for one in self.conditions}
+        last = until.looks[-1].table
+        left = {str(one): steps_left(one, last, drawn) for one in self.conditions}
         if any(text.startswith("ess") for text in left):
             left |= {
                 text: drawn for text in left if text.startswith("rhat") and left[text] == math.inf
@@ -143,23 +151,20 @@ class Ending:
         more = max(drawn / 4, *left.values())
         if self.begins_anew:  # at the next look
             more = self.next_look(step, step - drawn) - step
-        told = step + more <= _LONGER * until["most"]
-        untold = (
-            step + drawn <= _LONGER_UNTOLD * until["most"]
-            or self._request.options.max_time is not None
-        )
-        if "num_steps" in stored["given"] or "given" in until or not (told or untold):
+        most = self._request.options.num_steps if until.most is None else until.most
+        told = step + more <= _LONGER * most
+        untold = step + drawn <= _LONGER_UNTOLD * most or self._request.options.max_time is not None
+        if _is_fixed(stored) or not (told or untold):
             return step
         more = more if told else drawn
         bound = step + -(-int(more) // self._turn) * self._turn
-        if (
-            "trajectory_every" not in stored["given"]
-        ):  # about twice as many positions as before the bound at most
-            self.trajectory_every = until["every"] * 2 ** max(
-                0, math.ceil(math.log2(bound / until["most"] / 2))
-            )
-        new = {"num_steps": bound, "trajectory_every": self.trajectory_every}
-        manifest.write(self.folder, stored | {"options": stored["options"] | new})
+        if not stored.was_given("trajectory_every"):
+            # About twice as many positions as before the bound at most.
+            every = self.trajectory_every if until.every is None else until.every
+            self.trajectory_every = every * 2 ** max(0, math.ceil(math.log2(bound / most / 2)))
+        manifest.note(
+            self.folder, options={"num_steps": bound, "trajectory_every": self.trajectory_every}
+        )
         return bound
 
     def numbers(self, run: RunFiles) -> dict[str, Any]:
@@ -218,20 +223,21 @@ class Ending:
         positions = steps // (stored_every(run) or steps + 1) * self._walkers.position.shape[0]
         if not self.conditions and positions < self._size:
             return None
-        looks = stored.get("until", {}).get("looks", [])
-        found = next((look for look in looks if look["step"] == step), None) or {
-            "step": step,
-            **self._with_gain(self.numbers(run), looks),
-        }
+        look = stored.until.look_at(step)
+        looks = [before.table for before in stored.until.looks]
+        found = {} if look is None else dict(look.table)
+        if look is None:
+            found = {"step": step, **self._with_gain(self.numbers(run), looks)}
+        entries: dict[str, Any] = {}
         if self.reached:
-            stored["options"]["num_steps"] = step
+            entries["options"] = {"num_steps": step}
         centered = self._centered(run, step, steps)
         share = self._unexplained(run, steps)
         found = found | ({"unexplained": share} if share else {})
-        manifest.write(
-            self.folder,
-            stored | {"convergence": found, **({"centered": centered} if centered else {})},
-        )
+        entries["convergence"] = found
+        if centered:
+            entries["centered"] = centered
+        manifest.note(self.folder, **entries)
         if not self.conditions:
             return None
         if self.reached:
@@ -281,7 +287,7 @@ class Ending:
         ):
             return {}
         if (
-            has_no_target(run.manifest) or "turn" in run.manifest
+            has_no_target(run.manifest) or run.manifest.turn is not None
         ):  # in a game U is another one at each round
             return {}
         rows = rows_at_target(run)
@@ -337,7 +343,7 @@ class Ending:
         request = self._request
         potential = self._request.potential
         most = min(_LINES, steps // 100)
-        apart = "turn" in run.manifest or request.directions is not None
+        apart = run.manifest.turn is not None or request.directions is not None
         if request.method.metropolis or apart or not isinstance(potential, TargetPotential):
             return 0.0
         thin = max(

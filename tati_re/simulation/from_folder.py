@@ -53,14 +53,13 @@ def from_folder(kind: Any, folder: AnyPath, trust: bool, given: dict[str, Any]) 
     if not _OF_DATA & {*objects, *changed}:
         manifest.check_data(run.manifest, dataset := sim.system.dataset, who)
         # Of a data set that was replaced the run kept the standards of the first one.
-        said = run.manifest["dataset"].get("preparation")
-        if said and dataset.preparation is not None and said != dataset.preparation.get_config():
-            sim._take(
-                sim.system.of(standardized_as(dataset, said, dataset.preparation.standardize))
-            )
+        said = run.manifest.dataset.preparation
+        now = dataset.preparation
+        if said is not None and now is not None and said.table != now.get_config():
+            sim._take(sim.system.of(standardized_as(dataset, said.table, now.standardize)))
     # It repeats the run, or goes on where a run arrived.
-    call = run.manifest.get("call", 1) - ("parameters" not in changed)
-    sim.calls.count(run.manifest["kind"], run.manifest["seed"], call)
+    call = run.manifest.call - ("parameters" not in changed)
+    sim.calls.count(run.manifest.kind, run.manifest.seed or 0, call)
     return sim
 
 
@@ -70,9 +69,9 @@ def objects_of(
     """The objects of a run: those given again, and the model of its folder. Where that cannot be
     loaded, and the folder is one to `trust`, it is left to the code that the folder names.
     """
-    kept = {*run.manifest["objects"]} & {*needed} - {"model"}
+    kept = {*run.manifest.objects} & {*needed} - {"model"}
     given = {**{name: value for name, value in run.objects.items() if name in kept}, **given}
-    missing = (set(run.manifest["objects"]) & set(needed)) - {*given, "directions"}
+    missing = (set(run.manifest.objects) & set(needed)) - {*given, "directions"}
     for name in sorted(missing):
         if name != "model" or not (run.has(files.MODEL) or "model" in run.objects):
             what = f"{who}: the run was started with {name} given in Python."
@@ -86,7 +85,7 @@ def objects_of(
     try:
         return {**given, "model": model_of(run)}
     except InputError as error:
-        if is_code(code := run.manifest["options"].get("model")):
+        if (code := run.manifest.options.model) is not None and is_code(code):
             if not trust:
                 refuse_untrusted({"model": code}, run.folder, who)
             return given
@@ -99,7 +98,7 @@ def check_model(system: "System", run: RunFiles, who: str) -> None:
     """Refuses a model whose parameters have other names than those of the run, or which is another
     one.
     """
-    names = run.manifest["parameters"]["names"]
+    names = list(run.manifest.parameters.names)
     now = system.flat.tensor_names
     refuse_if(
         now != names, f"{who}: the model differs from the run's.", ", ".join(now), ", ".join(names)

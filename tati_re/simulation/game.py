@@ -180,7 +180,7 @@ class Game:
                 failing.callback(
                     run_folder.clear, where
                 )  # of a game whose other players do not start
-                manifest.write(where, manifest.read(where) | {"turn": turns[name]})
+                manifest.note(where, turn=turns[name])
             failing.pop_all()
             return self._played(launched, num_rounds)
 
@@ -190,7 +190,7 @@ class Game:
         """
         _check(folder, num_rounds)
         where = {name: Path(folder) / name for name in self.players}
-        turns = {name: manifest.read(at).get("turn", 0) for name, at in where.items()}
+        turns = {name: manifest.read(at).turn or 0 for name, at in where.items()}
         refuse_if(
             not all(turns.values()),
             "resume: no game.",

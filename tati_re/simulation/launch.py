@@ -207,19 +207,21 @@ class Launch:
         """
         if self.driver.burnin_cut is not None:
             cut = {"step": self.driver.burnin_cut, "by": "max_time"}
-            manifest.write(self.folder, manifest.read(self.folder) | {"burnin_cut": cut})
+            manifest.note(self.folder, burnin_cut=cut)
         if not tuned:
             return
         self.progress.message(f"Burn-in of {last:,} steps: {tuned}.")
-        stored = manifest.read(self.folder) | {"burnin_found": tuned}
-        if stored["options"].get("num_burnin_steps") != last:
-            stored["options"] = stored["options"] | {"num_burnin_steps": last}
-        stored["burnin_open"] = tuned.partition(NOT_SETTLED)[2] or stored.get("burnin_open", "")
+        stored = manifest.read(self.folder)
+        entries: dict[str, Any] = {
+            "burnin_found": tuned,
+            "options": {"num_burnin_steps": last},
+            "burnin_open": tuned.partition(NOT_SETTLED)[2] or stored.burnin_open or "",
+        }
         if self._tunes_noise:
             found = self._heating(carry)
-            stored["heating"] = stored.get("heating", {}) | {"start": found}
+            entries["heating"] = {**stored.heating.table, "start": found}
             self._say_heating(found)
-        manifest.write(self.folder, stored)
+        manifest.note(self.folder, **entries)
 
     def _say_heating(self, found: dict[str, Any]) -> None:
         """Says what heating is expected, and warns if it is too large."""
@@ -419,8 +421,7 @@ class Launch:
         """Writes which workers took part, if there were any."""
         workers = self.loops.workers
         if workers is not None and workers.team.workers:
-            stored = manifest.read(self.folder) | {"workers": workers.described()}
-            manifest.write(self.folder, stored)
+            manifest.note(self.folder, workers=workers.described())
 
     def _end_sampling(
         self, carry: Carry, temporary: TemporaryFolder | None, outcome: Outcome, stopped: bool
@@ -437,9 +438,8 @@ class Launch:
         if outcome is Outcome.FINISHED:
             self.guarded(lambda: self._test_noise(carry))
             if self._has_noise:
-                stored = manifest.read(self.folder)
-                stored["heating"] = stored.get("heating", {}) | {"end": self._heating(carry)}
-                manifest.write(self.folder, stored)
+                before = manifest.read(self.folder).heating.table
+                manifest.note(self.folder, heating={**before, "end": self._heating(carry)})
 
         if not driver.signal:
             self.guarded(lambda: note_failed_checks(RunFiles(self.folder)))
@@ -501,13 +501,13 @@ class Launch:
         step = driver.step
         walkers = len(self.walkers.position)
         driver.store_last_positions(carry)
-        stored = manifest.read(self.folder) | {"last_positions": {"step": step}}
+        entries: dict[str, Any] = {"last_positions": {"step": step}}
         why = f"No position is stored by step {step:,}"
         if step <= line.num_burnin_steps:
             by = "a signal" if driver.signal or outcome is Outcome.INTERRUPTED else "max_time"
-            stored["burnin_cut"] = {"step": step, "by": by}
+            entries["burnin_cut"] = {"step": step, "by": by}
             why = f"The burn-in was cut off at step {step:,} by {by}"
-        manifest.write(self.folder, stored)
+        manifest.note(self.folder, **entries)
 
         number = (
             "the last position" if walkers == 1 else f"the last positions of the {walkers} walkers"
@@ -590,7 +590,7 @@ class Launch:
             kept = self.request.options.output is not None and error.step
             said = f"{error} {divergence_advice(error, self.request, self.loops.potential, *self._start_values())}"
             if kept:
-                manifest.write(self.folder, manifest.read(self.folder) | {"stopped": said})
+                manifest.note(self.folder, stopped=said)
                 said += f" What came before is in {self.folder}."
             raise SamplingError(said, error.step, error.walker) from None
         except tf.errors.OpError:

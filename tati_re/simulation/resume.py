@@ -19,6 +19,7 @@ from tati_re.options.stages import extended
 from tati_re.options.trust import CODE, WRITTEN, options_of_folder
 from tati_re.runs import checkpoint, files, manifest, run_folder
 from tati_re.runs.lock import writing
+from tati_re.runs.manifest import Manifest
 from tati_re.runs.run import RunFiles
 from tati_re.simulation.checks import check_single_files
 from tati_re.simulation.from_folder import BUILT, check_model, objects_of
@@ -55,7 +56,7 @@ class Resume:
 
     folder: str
     run_files: RunFiles
-    manifest: dict[str, Any]
+    manifest: Manifest
     num_steps: int | None
     trust: bool
     again: dict[str, Any]
@@ -103,15 +104,15 @@ def reopened(
     # Loading the model makes TensorFlow settle its threads.
     set_threads(options.threads)
     said = asked.manifest
-    if "workers" in said:
-        options = options.settled(threads=said["workers"]["threads"])
+    if said.workers is not None:
+        options = options.settled(threads=said.workers.threads)
 
     start, request = _request_of(asked, options, limits)
     for check_of_request in CHECKS_OF_REQUEST:
         check_of_request(asked, request)
 
     walkers = starting_walkers(start, request.system.flat)
-    run = Launch(request, walkers, run_files.folder, said["execution"])
+    run = Launch(request, walkers, run_files.folder, said.execution)
     _check_observables(asked, run)
     _say_changes(asked, run)
     carry = _continued(asked, run, options)
@@ -122,7 +123,7 @@ def reopened(
 def _check_turn(asked: Resume, turn: int | None) -> None:
     """Refuses a player of a game outside its game, and the other way around."""
     refuse_if(
-        asked.manifest.get("turn") != turn,
+        asked.manifest.turn != turn,
         "resume: this run is a player of a game.",
         asked.folder,
         "Game.resume",
@@ -165,7 +166,7 @@ def _resume_of(
 def _check_blocks(asked: Resume) -> None:
     """Refuses workers for a run that has one loop for all walkers."""
     refuse_if(
-        "workers" in asked.overrides and "workers" not in asked.manifest,
+        "workers" in asked.overrides and asked.manifest.workers is None,
         "resume: this run has one loop for all walkers, and no blocks.",
         asked.overrides.get("workers"),
         "no workers",
@@ -183,10 +184,10 @@ def _check_names(asked: Resume) -> None:
 
 def _check_named_again(asked: Resume) -> None:
     """Refuses options that were named again but are not as they were."""
-    stored = asked.manifest["options"]
+    stored = asked.manifest.options.table
     for name in dict.fromkeys((*CODE, *_ALIKE)):
         value = (asked.again | asked.objects).get(name)
-        was = "an object" if name in asked.manifest["objects"] else stored.get(name, "none")
+        was = "an object" if name in asked.manifest.objects else stored.get(name, "none")
         other = name in asked.again and value != was
         now_an_object = name in _ALIKE and name in asked.objects and was != "an object"
         if other or now_an_object:
@@ -200,13 +201,13 @@ CHECKS: tuple[Callable[[Resume], None], ...] = (_check_blocks, _check_names, _ch
 def _options_of(asked: Resume) -> Options:
     """The options of the run, with those that were changed."""
     said = asked.manifest
-    stored = said["options"]
+    stored = said.options.table
     values = {
         **manifest.given_options(said),
         **asked.again,
         **dict.fromkeys(("max_time", "cluster", "worker_gpus")),
     }
-    if "num_burnin_steps" not in said.get("given", ("num_burnin_steps",)):
+    if said.given is not None and not said.was_given("num_burnin_steps"):
         values.pop("num_burnin_steps", None)  # where it is not over, its end is still to be found
 
     # The model of the folder is used where there is one, not the code that made it.
@@ -214,15 +215,15 @@ def _options_of(asked: Resume) -> Options:
     if asked.run_files.has(files.MODEL):
         known.add("model")
 
-    steps = stored.get("num_steps") if asked.num_steps is None else asked.num_steps
-    overrides = asked.overrides | {"num_steps": steps, "threads": said["threads"]}
+    steps = said.options.num_steps if asked.num_steps is None else asked.num_steps
+    overrides = asked.overrides | {"num_steps": steps, "threads": said.threads}
     options = options_of_folder(values, asked.folder, "resume", asked.trust, known, **overrides)
 
     every = {name: stored[name] for name in AS_IT_WAS if name in stored}
-    if said.get("until", {}).get("reached"):
+    if said.until.reached:
         every["until"] = None  # a longer run: its end was reached before
-    order = stored.get("batch_sampling", "auto")
-    return options.settled(batch_sampling=order, execution=said["execution"], **every)
+    order = said.options.batch_sampling or "auto"
+    return options.settled(batch_sampling=order, execution=said.execution, **every)
 
 
 def _request_of(asked: Resume, options: Options, limits: Limits) -> tuple[Options, Request]:
@@ -231,7 +232,7 @@ def _request_of(asked: Resume, options: Options, limits: Limits) -> tuple[Option
     run_files = asked.run_files
     trusted = asked.trust or "model" in asked.again
     read = objects_of(run_files, asked.objects, "resume", trusted)
-    objects = said.get("tables", {}) | read
+    objects = {**said.tables, **read}
 
     # Where it started is in the checkpoint; the file that said so may be gone.
     built = BUILT if "model" in objects else {}
@@ -243,8 +244,8 @@ def _request_of(asked: Resume, options: Options, limits: Limits) -> tuple[Option
 
     if run_files.has(files.DIRECTIONS):
         objects = {**objects, "directions": run_files.directions}
-    request = make_request(said["kind"], options, objects, system, limits)
-    return start, replace(request, fewest_positions=said.get("fewest_positions", 0))
+    request = make_request(said.kind, options, objects, system, limits)
+    return start, replace(request, fewest_positions=said.fewest_positions)
 
 
 def _check_files(asked: Resume, request: Request) -> None:
@@ -263,7 +264,7 @@ def _check_sampler(asked: Resume, request: Request) -> None:
 
     config = request.method.get_config()
     now = {name: value for name, value in config.items() if value is not None}
-    then = asked.manifest["method"]
+    then = asked.manifest.method.table
     changed = json.loads(json.dumps(now)) != then
     refuse_if(changed, "resume: the sampler differs from the run's.", now, then)
 
@@ -271,9 +272,12 @@ def _check_sampler(asked: Resume, request: Request) -> None:
 def _check_prior_and_loss(asked: Resume, request: Request) -> None:
     """Refuses objects whose configuration is another one than that of the run."""
     potential = request.potential
-    for name, made in (("prior", potential.prior), ("loss", potential.loss)):
+    stored = asked.manifest
+    for name, made, then in (
+        ("prior", potential.prior, stored.prior.table),
+        ("loss", potential.loss, stored.loss.table),
+    ):
         now = manifest.plain(made.get_config(), name)
-        then = asked.manifest.get(name, {})
         given = name in request.objects
         changed = given and any(now[key] != then[key] for key in {*now} & {*then})
         refuse_if(changed, f"resume: the {name} differs from the run's.", now, then)
@@ -290,7 +294,7 @@ CHECKS_OF_REQUEST: tuple[Callable[[Resume, Request], None], ...] = (
 
 def _check_observables(asked: Resume, run: Launch) -> None:
     now = sorted(run.loops.observables.extra)
-    then = asked.manifest["observables"]
+    then = list(asked.manifest.observables)
     if now != sorted(then):
         raise InputError("resume: the observables differ from the run's.", now, then)
 
@@ -299,7 +303,7 @@ def _say_changes(asked: Resume, run: Launch) -> None:
     """Says what is not as it was: the manifest, or the versions of packages."""
     for sentence in manifest.changes(asked.run_files.folder, asked.manifest):
         run.progress.message(f"{sentence} The run goes on with what it says.")
-    if asked.manifest["versions"] != versions():
+    if asked.manifest.versions != versions():
         run.progress.message(
             "The versions differ from those at the start of the run: it continues with the same distribution, not byte "
             "for byte."
@@ -308,10 +312,7 @@ def _say_changes(asked: Resume, run: Launch) -> None:
 
 def _continued(asked: Resume, run: Launch, options: Options) -> Carry:
     """The state at the checkpoint, and a sentence if the run had stopped or is over."""
-    stopped = asked.manifest.pop("stopped", None)
-    if asked.manifest.pop("last_positions", None) is not None:
-        # The burn-in goes on; the resume cuts these positions off.
-        asked.manifest.pop("burnin_cut", None)
+    stopped = asked.manifest.stopped
     try:
         carry = run.go_on()
     except KeyError as error:
@@ -333,18 +334,23 @@ def _continued(asked: Resume, run: Launch, options: Options) -> Carry:
 
 
 def _note_in_manifest(asked: Resume, run: Launch, options: Options) -> None:
-    """Writes the last step, and the stages of a longer fit."""
+    """Writes the last step, and the stages of a longer fit; that the run stopped is no longer
+    true.
+    """
     said = asked.manifest
-    stored = dict(said["options"])
     steps = max(options.num_steps, run.driver.step)
 
     changed: dict[str, Any] = {"num_steps": steps}
     if options.stages and not run.request.samples:
-        changed["stages"] = extended(stored.get("stages", []), steps)
-    if asked.num_steps is not None and stored.get("until"):
-        said["until"] = {**said.get("until", {}), "given": True}
+        changed["stages"] = extended([stage.table for stage in said.options.stages], steps)
+    entries: dict[str, Any] = {"options": {**said.options.table, **changed}, "stopped": None}
+    if said.last_positions is not None:
+        # The burn-in goes on; the resume cuts these positions off.
+        entries |= {"last_positions": None, "burnin_cut": None}
+    if asked.num_steps is not None and said.options.until:
+        entries["until"] = {**said.until.table, "given": True}
 
-    manifest.write(asked.run_files.folder, said | {"options": stored | changed})
+    manifest.write(asked.run_files.folder, said | entries)
 
 
 def _as_it_was(folder: AnyPath) -> str:

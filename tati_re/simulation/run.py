@@ -40,7 +40,7 @@ def load(path: AnyPath, **objects: Any) -> "Run":
         ['step', 'walker', 'temperature']
     """
     run = Run.open(path)
-    given = {*run.manifest.get("objects", ()), "model"}
+    given = {*run.manifest.objects, "model"}
     if unknown := sorted(set(objects) - given):
         what = f"{run.folder}: the run was given no {unknown[0]} in Python."
         raise InputError(what, expected=", ".join(sorted(given)))
@@ -119,10 +119,10 @@ class Run(RunFiles):
         # Moving statistics are each walker's own; those of a mean over walkers are walker 0's.
         statistics, _, _ = checkpoint.load(self.folder)
         row = 0 if which == "mean" else walker
-        said = self.manifest.get("dataset", {}).get("preparation")
-        preparation = None if said is None else Preparation.from_config(said)
+        said = self.manifest.dataset.preparation
+        preparation = None if said is None else Preparation.from_config(said.table)
         own = tuple(statistics[f"auxiliary/{k}"][row][None] for k in range(len(flat.auxiliary)))
-        predicts_noise = self.manifest.get("loss", {}).get("loss") == HETEROSCEDASTIC
+        predicts_noise = self.manifest.loss.loss == HETEROSCEDASTIC
         with storing(path):
             written = save_model(
                 flat, Walkers(vector[None], own), path, preparation, predicts_noise

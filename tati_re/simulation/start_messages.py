@@ -280,8 +280,8 @@ def of_repeated_noise(facts: StartFacts) -> Iterator[str]:
 
     call = options.call or 1
     known = manifest.read(folder)
-    numbers = known.get("seed"), known.get("call", 1)
-    if known.get("kind") == "sample" and numbers == (options.seed, call):
+    repeated = known.seed == options.seed and known.call == call
+    if not known.is_fit and repeated:
         yield f"The noise is that of the run {folder} once more: call {call + 1} or another seed has its own."
 
 

@@ -84,13 +84,14 @@ def as_trained(
     before = options.parameters or ""
     before = before if os.path.isdir(before) else os.path.dirname(before)
     if before and os.path.isfile(os.path.join(before, MANIFEST)):
-        mode = (found := manifest.read(before))["options"].get("standardize", "none")
-        read = (
-            standardized_as(read, found["dataset"].get("preparation", {}), mode)
-            if mode != "none"
-            else read
-        )
-        return read, () if mode == "none" else (f"standardize {mode}, as in the run {before}.",)
+        stored = manifest.read(before)
+        mode = stored.options.standardize
+        if mode == "none":
+            return read, ()
+        standards = stored.dataset.preparation
+        config = {} if standards is None else dict(standards.table)
+        sentence = f"standardize {mode}, as in the run {before}."
+        return standardized_as(read, config, mode), (sentence,)
     units = [
         name for name in sorted(options.explicit) if name in ("noise_std", "noise_prior_scale")
     ]
