@@ -198,6 +198,97 @@ def nested_conditionals(tree: ast.AST) -> list[ast.IfExp]:
     ]
 
 
+def manifest_string_reads(tree: ast.AST) -> list[ast.AST]:
+    """Reads of a run's manifest by a string key, whose entries have attributes: `run.manifest["seed"]`,
+    `manifest.get("kind")`, `"turn" in run.manifest`, `manifest.options.table["seed"]`.
+    """
+    reads = manifest_reads_of(own_nodes(tree), set())
+    for function in functions_in(tree):
+        reads += manifest_reads_of(own_nodes(function), names_of_manifests(function))
+    return list(dict.fromkeys(reads))
+
+
+def names_of_manifests(function: Function) -> set[str]:
+    """Names in a function that hold a manifest or a part of it."""
+    names = {
+        argument.arg
+        for argument in arguments_of(function)
+        if argument.arg == "manifest" or is_manifest_type(argument.annotation)
+    }
+    assigned = [
+        (target, node.value)
+        for node in own_nodes(function)
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Name)
+    ]
+    for _ in assigned:  # a name may be made of a later one in a loop
+        names |= {target.id for target, value in assigned if is_of_manifest(value, names)}
+    return names
+
+
+def is_manifest_type(annotation: ast.expr | None) -> bool:
+    """Whether the type of an argument is a manifest."""
+    return annotation is not None and "Manifest" in ast.unparse(annotation)
+
+
+def manifest_reads_of(nodes: Iterable[ast.AST], names: set[str]) -> list[ast.AST]:
+    """The reads by a string key among some nodes; `names` hold manifests."""
+    reads: list[ast.AST] = []
+    for node in nodes:
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            source, key = node.value, node.slice
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+            source, key = node.func.value, node.args[0]
+            if node.func.attr not in ("get", "pop", "setdefault"):
+                continue
+        elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+            source, key = node.comparators[0], node.left
+            if not is_whole_manifest(source):
+                continue
+        else:
+            continue
+        if is_text(key) and is_of_manifest(source, names):
+            reads.append(node)
+    return reads
+
+
+def is_whole_manifest(node: ast.AST) -> bool:
+    """Whether an expression is called a manifest."""
+    name = node.attr if isinstance(node, ast.Attribute) else None
+    return (node.id if isinstance(node, ast.Name) else name) == "manifest"
+
+
+def is_text(node: ast.AST) -> bool:
+    """Whether a node is a constant text."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def is_of_manifest(node: ast.AST, names: set[str]) -> bool:
+    """Whether an expression is a manifest, or a table of one.
+
+    Args:
+        node: The expression.
+        names: Names that hold manifests, or parts of them.
+    """
+    if isinstance(node, ast.Name):
+        return node.id in names
+    if isinstance(node, ast.Attribute):
+        return node.attr == "manifest" or is_of_manifest(node.value, names)
+    if isinstance(node, ast.Subscript):
+        return is_of_manifest(node.value, names)
+    if isinstance(node, ast.BoolOp):
+        return any(is_of_manifest(value, names) for value in node.values)
+    if isinstance(node, ast.BinOp):
+        return is_of_manifest(node.left, names)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        made_of = node.func.value
+        if isinstance(made_of, ast.Name) and made_of.id == "manifest":
+            return node.func.attr in ("read", "note")
+        return node.func.attr == "get" and is_of_manifest(made_of, names)
+    return False
+
+
 def conditional_products(tree: ast.AST) -> list[ast.BinOp]:
     """Lists, tuples and texts that are multiplied by a condition: `[x] * (x is not None)`."""
     return [
@@ -427,6 +518,7 @@ class Density:
             ),
             "packed calls": counts["packed calls"],
             "nested conditional expressions": counts["nested conditionals"],
+            "string reads of manifests": counts["manifest reads"],
             "products with conditions": counts["products"],
             "functions with over 15 branches": len(self.branched),
             "functions with over 15 branches, %": _ratio(
@@ -471,6 +563,7 @@ def density_of(text: str, name: str) -> Density:
     counts["tuple assignments"] = len(tuple_assignments(tree))
     counts["packed calls"] = len(packed_calls(tree))
     counts["nested conditionals"] = len(nested_conditionals(tree))
+    counts["manifest reads"] = len(manifest_string_reads(tree))
     counts["products"] = len(conditional_products(tree))
 
     density = Density(counts)
@@ -607,6 +700,7 @@ def sites(package: Path) -> Iterable[str]:
     kinds = {
         "packed call": packed_calls,
         "nested conditional": nested_conditionals,
+        "string read of a manifest": manifest_string_reads,
         "product with a condition": conditional_products,
         "tuple = tuple": tuple_assignments,
     }

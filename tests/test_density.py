@@ -42,6 +42,12 @@ def test_conditional_expressions_are_not_nested(trees):
     assert len(nested) <= KNOWN["nested_conditional_expressions"], nested
 
 
+def test_manifests_are_read_by_attributes(trees):
+    """What a manifest says is declared in `runs/manifest_entries.py`, with its type."""
+    reads = places(trees, density.manifest_string_reads)
+    assert len(reads) <= KNOWN["manifest_string_reads"], reads
+
+
 def test_unannotated_arguments_only_fall(trees):
     functions = [function for tree in trees.values() for function in density.functions_in(tree)]
     number = sum(
@@ -90,6 +96,24 @@ def test_packed_calls_are_found(code, number):
 )
 def test_nested_conditional_expressions_are_found(code, number):
     assert len(density.nested_conditionals(ast.parse(code))) == number
+
+
+@pytest.mark.parametrize(
+    ("code", "number"),
+    [
+        ('def f(run):\n    return run.manifest["seed"]', 1),
+        ('def f(run):\n    return run.manifest.get("options", {}).get("seed", 0)', 2),
+        ('def f(run):\n    told = run.manifest\n    part = told["a"]\n    return part["b"]', 2),
+        ('def f(manifest):\n    return "turn" in manifest', 1),
+        ('def f(said: Manifest):\n    return said.options.table["seed"]', 1),
+        ('def f(folder):\n    return manifest.read(folder).get("seed")', 1),
+        ("def f(run):\n    return run.manifest.options.seed + run.manifest.options.table[name]", 0),
+        ('def f(run):\n    return "data" in run.manifest.objects', 0),
+        ('def f(meta):\n    return meta["manifest"]', 0),
+    ],
+)
+def test_string_reads_of_manifests_are_found(code, number):
+    assert len(density.manifest_string_reads(ast.parse(code))) == number
 
 
 def test_all_kinds_of_branches_count():

@@ -21,6 +21,7 @@ from tati_re.evidence import (
 )
 from tati_re.evidence.energies import Energies
 from tati_re.evidence.grids import gauss_legendre
+from tati_re.runs.manifest import Manifest
 from tests import regression as known
 
 Z = 5.5
@@ -357,7 +358,7 @@ def test_runs_with_statistics_of_batches_are_refused():
         {"step": [1], "rung": [0], "walker": [0], "loss": [0.0], "temperature": [1.0]}
     )
     run = SimpleNamespace(
-        manifest=said | {"prior_proper": True, "dataset": {}}, folder="run", ladder=None
+        manifest=Manifest.of(said | {"prior_proper": True}), folder="run", ladder=None
     )
     run.run_info = rows
     with pytest.raises(InputError, match="statistics that changed"):

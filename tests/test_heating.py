@@ -29,6 +29,7 @@ from tati_re.engine.limits import Limits
 from tati_re.posterior.noise_spectrum import noise_spectrum
 from tati_re.report.certificate import heating_lines, why_hot
 from tati_re.report.summary import summarize
+from tati_re.runs.manifest import Manifest
 from tati_re.samplers import (
     SGHMC,
     SGLD,
@@ -436,7 +437,7 @@ def test_causes_follow_from_the_facts(tmp_path):
     assert "noise" not in summarize(run) and "burn-in, or reduce step_size" in " ".join(
         summarize(run).split()
     )
-    run.manifest["options"]["batch_size"] = 10
+    run.manifest |= {"options": run.manifest["options"] | {"batch_size": 10}}
     assert "was not predicted" in " ".join(summarize(run).split())
     found = {
         "slowest": 0.001,
@@ -445,20 +446,21 @@ def test_causes_follow_from_the_facts(tmp_path):
         "virial": 0.05,
         "kinetic": float("nan"),
     }
-    run.manifest["heating"] = {"start": found, "end": found | {"virial": 0.06, "mean": 0.055}}
+    end = found | {"virial": 0.06, "mean": 0.055}
+    run.manifest |= {"heating": {"start": found, "end": end}}
     text = " ".join(summarize(run).split())
     assert "mini-batch noise was expected to raise it by 6 %; reduce it by smaller steps" in text
     assert (
         "0.1 % in the slowest directions, 20 % in the stiffest, 5.5 % in all" in text
         and "kinetic +" not in text
     )
-    run.manifest["heating"]["end"]["virial"] = 0.002
+    run.manifest |= {"heating": {"start": found, "end": end | {"virial": 0.002}}}
     assert "raise it by 0.2 % only; not in equilibrium yet, or the steps are large" in " ".join(
         summarize(run).split()
     )
-    run.manifest["heating"]["end"] |= {"virial": 0.3, "mean": 0.02}
+    run.manifest |= {"heating": {"start": found, "end": end | {"virial": 0.3, "mean": 0.02}}}
     assert "that of the positions by 2 %" in why_hot(run.manifest, "configurational", 0.25)
-    assert heating_lines({}) == []
+    assert heating_lines(Manifest()) == []
 
 
 def compared(num_parameters: int, count: int, **options) -> list[tuple[float, float, float]]:

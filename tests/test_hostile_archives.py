@@ -21,6 +21,7 @@ from tati_re.prediction.inputs import read_inputs as inputs_of
 from tati_re.runs import checkpoint, manifest
 from tati_re.runs.checkpoint import _digest
 from tati_re.runs.h5_table import H5Table
+from tati_re.runs.manifest import Manifest
 from tati_re.runs.parameters import read_parameters
 from tati_re.runs.reading import open_h5
 from tati_re.runs.storage import StorageError
@@ -77,7 +78,7 @@ READERS = {
     "directions": lambda folder: read_directions(str(npz(folder / "a.npz", ["d"])), 3),
     "inputs": lambda folder: (
         (folder / "a.npy").write_bytes(npy())
-        and inputs_of(str(folder / "a.npy"), SimpleNamespace(manifest={}))
+        and inputs_of(str(folder / "a.npy"), SimpleNamespace(manifest=Manifest()))
     ),
     "evidence": lambda folder: (
         npz(folder / "part.npz", ["seconds", "chains"]) and PartFiles(folder).load("part")

@@ -33,6 +33,7 @@ from tati_re.prediction.inputs import read_inputs
 from tati_re.prediction.predict import streamed_prediction
 from tati_re.prediction.temperature_study import temperature_curve
 from tati_re.report.parts import differences, parameters_section
+from tati_re.runs.manifest import Manifest
 from tati_re.runs.run import Moments
 from tati_re.runs.selection import keep, spacing
 from tati_re.samplers import TactHMC
@@ -799,7 +800,7 @@ def test_a_study_of_temperatures_goes_by_names_and_by_one_loss():
 
 def test_a_built_in_set_is_parted_as_the_run_parted_it():
     given = {"seed": 3, "test_fraction": 0.05, "shuffle": False}
-    run = SimpleNamespace(manifest={"options": {**given, "data": "digits"}, "dataset": {}})
+    run = SimpleNamespace(manifest=Manifest.of({"options": {**given, "data": "digits"}}))
     np.testing.assert_array_equal(
         read_inputs("digits", run)[0], load_data("digits", **given).test_inputs
     )

@@ -25,6 +25,7 @@ from tati_re.plotting import plot_traces
 from tati_re.report import page as page_of_runs
 from tati_re.report import write_report
 from tati_re.report.description import step_size_text
+from tati_re.runs.manifest import Manifest
 from tati_re.samplers.skeleton import Skeleton
 from tests.made_runs import made_run
 
@@ -401,7 +402,7 @@ def step_sizes(values, start=0.001, burnin=0, tuned=False, kind="sample"):
     rows = pd.DataFrame({"step": step, "walker": np.tile(np.arange(values.shape[1]), len(values))})
     options = {"num_burnin_steps": burnin, "step_size": start}
     method = {"sampler": "HMC", "target_acceptance": 0.8} if tuned else {}
-    manifest = {"kind": kind, "options": options, "method": method}
+    manifest = Manifest.of({"kind": kind, "options": options, "method": method})
     return step_size_text(manifest, rows.assign(step_size=values.ravel()), None)
 
 

@@ -12,6 +12,7 @@ import tati_re
 from tati_re import InputError, Simulation
 from tati_re.cli.predict import main as tati_predict
 from tati_re.prediction.ranges import outside_ranges
+from tati_re.runs.manifest_entries import DataEntry
 
 RANDOM = np.random.default_rng(0)
 FRAME = pd.DataFrame(RANDOM.uniform(size=(40, 3)), columns=["a", "b", "c"])
@@ -119,11 +120,11 @@ def test_inputs_inside_are_not(made):
     ranges = run.manifest["dataset"]["input_ranges"]
     np.testing.assert_allclose(ranges["low"], FRAME[["a", "b", "c"]].min(), rtol=1e-12)
     np.testing.assert_allclose(ranges["high"], FRAME[["a", "b", "c"]].max(), rtol=1e-12)
-    data = run.manifest["dataset"]
+    data = run.manifest.dataset
     ends = FRAME[["a", "b", "c"]].agg(["min", "max"]).to_numpy()
     for inputs in (ends, ends.astype(np.float32), FRAME[["a", "b", "c"]].to_numpy()):
         assert outside_ranges(data, inputs) == ""
-    assert outside_ranges({}, ends + 100) == "", "runs from before"
+    assert outside_ranges(DataEntry(), ends + 100) == "", "runs from before"
     assert outside_ranges(data, ends[:, :2]) == ""
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from tati_re.analysis.format import table, with_error
 from tati_re.report.summary import summarize
+from tati_re.runs.manifest import Manifest
 
 WALKERS, ROWS, PARAMETERS = 4, 500, 40
 
@@ -43,7 +44,7 @@ def fake_run(
         rows[name] = change(rows) if callable(change) else change
     return SimpleNamespace(
         folder=folder,
-        manifest=manifest,
+        manifest=Manifest.of(manifest),
         run_info=rows,
         has=lambda name: (folder / name).exists(),
         moments=SimpleNamespace(variance=np.ones((WALKERS, PARAMETERS))),
@@ -79,7 +80,8 @@ def test_a_good_run_has_no_warnings(tmp_path):
 def test_a_run_that_is_still_in_its_burnin_says_so(tmp_path):
     """It said "120 of 100,000, the first 30,720 left out as burn-in"."""
     run = fake_run(tmp_path)
-    run.manifest["options"] |= {"num_steps": 50_000, "num_burnin_steps": 20_000}
+    options = run.manifest["options"] | {"num_steps": 50_000, "num_burnin_steps": 20_000}
+    run.manifest |= {"options": options}
     assert " 5,000 of 50,000, burn-in up to 20,000\n" in summarize(run)
 
 

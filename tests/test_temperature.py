@@ -16,6 +16,7 @@ from tati_re.analysis import (
 from tati_re.analysis.temperature import measured_temperature
 from tati_re.core.errors import InputError
 from tati_re.report.summary import temperature_note, temperature_text
+from tati_re.runs.manifest import Manifest
 from tests.test_convergence import autoregression
 
 WALKERS, ROWS, PARAMETERS, TARGET = 4, 1000, 50, 0.5
@@ -119,7 +120,7 @@ def test_a_run_that_is_too_short_has_no_verdict():
         )
         assert (
             "no verdict: the run is too short" in temperature_text(found)
-            and temperature_note(found, {}) is None
+            and temperature_note(found, Manifest()) is None
         )
     # Some 20 effective rows: the band would be -3 to 5, and no mean lies below it; one above it is
     # still found.
@@ -134,7 +135,7 @@ def test_a_run_that_is_too_short_has_no_verdict():
     still = measured_temperature(np.ones(40), "kinetic", 1, 1.0)
     assert (
         still.verdict == "never changes"
-        and temperature_note(still, {}) is None
+        and temperature_note(still, Manifest()) is None
         and temperature_text(still)
     )
 

@@ -10,7 +10,6 @@ import pandas as pd
 
 from tati_re.analysis import convergence
 from tati_re.core.errors import InputError, nearest, refuse_if
-from tati_re.models.names import described_names
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import AnyRun
 from tati_re.runs.selection import as_run, burnin_of, keep, select_rows, spacing
@@ -224,7 +223,7 @@ def parameter_averages(
                 "The run stored projections, not parameters.", expected="neither burnin nor thin"
             )
         mean, variance, _ = positions.moments()
-    names = described_names(run.manifest["parameters"])
+    names = run.manifest.parameters.all_names()
     return pd.DataFrame({"parameter": names, "mean": mean, "std": np.sqrt(variance)})
 
 

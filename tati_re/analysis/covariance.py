@@ -192,7 +192,7 @@ def covariance_table(
     times, notes = _times_along(Positions(run, burnin, thin, walker), eigenpairs)
     values = eigenpairs.values
     mean = eigenpairs.total_variance / len(eigenpairs.mean)
-    temperature = float(run.manifest.get("temperature", np.nan))
+    temperature = np.nan if run.manifest.temperature is None else run.manifest.temperature
     with np.errstate(divide="ignore"):
         curvature = temperature / np.where(values > 0, values, np.nan)
     columns: dict[str, Any] = {"number": np.arange(1, len(values) + 1), "eigenvalue": values}

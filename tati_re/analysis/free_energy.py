@@ -99,13 +99,9 @@ def diffusion_map_of(
     """
     run = as_run(run)
     count = sum(len(block.step) for block in Positions(run, burnin, thin).blocks())
-    more = -(
-        -count // max(num_points, 1, int(run.manifest.get("options", {}).get("num_walkers", 1)))
-    )
+    more = -(-count // max(num_points, 1, run.manifest.options.num_walkers))
     block = Positions(run, burnin, thin * max(1, more)).read()
-    log_target = (
-        -block.potential / float(run.manifest.get("temperature", 1.0)) if target_measure else None
-    )
+    log_target = -block.potential / (run.manifest.temperature or 1.0) if target_measure else None
     return diffusion_map(block.values, num_eigenvectors, bandwidth, alpha, log_target), block
 
 

@@ -49,14 +49,14 @@ def learning_coefficient(
     run = as_run(run)
     rows = exact_rows(run, select_rows(run, burnin, thin, rung=None), "learning_coefficient")
     sampled = sampled_energies(run, rows)
-    examples = int(run.manifest.get("dataset", {}).get("num_examples", 1))
-    scale = examples if run.manifest.get("options", {}).get("potential") != "mean_loss" else 1
-    lowest_loss = run.manifest.get("loss_at_center") if lowest_loss is None else lowest_loss
+    examples = run.manifest.dataset.num_examples or 1
+    scale = examples if run.manifest.options.potential != "mean_loss" else 1
+    lowest_loss = run.manifest.loss_at_center if lowest_loss is None else lowest_loss
     if lowest_loss is None:
         expected = "a run with a tether (option tether, prior Tether), or lowest_loss, the mean loss at the minimum"
         raise InputError(
             "The loss of the minimum is not known.",
-            run.manifest.get("prior", {}).get("prior"),
+            run.manifest.prior.prior,
             expected,
         )
     lowest = scale * lowest_loss

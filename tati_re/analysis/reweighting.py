@@ -14,7 +14,6 @@ from scipy.special import logsumexp
 from tati_re.analysis.convergence import chains_of, is_short
 from tati_re.analysis.temperature import target_temperature
 from tati_re.core.errors import InputError, nearest, refuse_if
-from tati_re.runs.manifest import sees_batches
 from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.selection import as_run, select_rows
 
@@ -242,8 +241,8 @@ def exact_rows(run: RunFiles, rows: pd.DataFrame, of: str = "reweighting") -> pd
     what = (
         f"{of} needs energies of all data: the noise of mini-batches enters weights exponentially."
     )
-    batch = f"batch_size {run.manifest.get('options', {}).get('batch_size')}"
-    refuse_if(sees_batches(run.manifest), what, batch, "a run on all data, or with full_every")
+    batch = f"batch_size {run.manifest.options.batch_size}"
+    refuse_if(run.manifest.sees_batches, what, batch, "a run on all data, or with full_every")
     return rows
 
 

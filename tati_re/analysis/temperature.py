@@ -15,7 +15,8 @@ from tati_re.analysis.convergence import (
 )
 from tati_re.analysis.until import weighted
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.runs.run import AnyRun, RunFiles
+from tati_re.runs.manifest import Manifest
+from tati_re.runs.run import AnyRun
 from tati_re.runs.selection import as_run, at_target, select_rows
 
 LEVEL = 1e-4
@@ -330,7 +331,7 @@ def group_temperatures(
     )
     run = as_run(run)
     rows = at_target(select_rows(run, burnin, thin))
-    sizes = _sizes(run)
+    sizes = run.manifest.parameters.sizes()
     recorded = [match for match in map(_COLUMN.match, rows.columns) if match and match[2] in sizes]
     what = "The run recorded no temperatures of groups."
     refuse_if(not recorded, what, expected="a run with group_temperatures (--group-temperatures)")
@@ -392,19 +393,14 @@ def group_sentences(table: pd.DataFrame, mini_batches: bool) -> list[str]:
     return sentences
 
 
-def _sizes(run: RunFiles) -> dict[str, int]:
-    described = run.manifest.get("parameters", {})
-    tensors = zip(described.get("names", []), described.get("shapes", []), strict=True)
-    return {name: int(np.prod(shape, dtype=np.int64)) for name, shape in tensors}
-
-
-def nothing_confines(said: dict[str, Any]) -> bool:
+def nothing_confines(manifest: Manifest) -> bool:
     """Whether U has flat directions, in which there is no equilibrium."""
-    return not said.get("prior_proper", True) and "regularis" not in str(said.get("meaning", ""))
+    return not manifest.prior_proper and "regularis" not in manifest.meaning
 
 
-def has_no_target(said: dict[str, Any]) -> bool:
+def has_no_target(manifest: Manifest) -> bool:
     """Whether the configurational temperature has no target: flat directions, or walls."""
-    return nothing_confines(said) or bool(
-        said.get("prior_walled", said.get("prior", {}).get("prior") == "box")
-    )
+    walled = manifest.prior_walled
+    if walled is None:  # an earlier version
+        walled = manifest.prior.prior == "box"
+    return nothing_confines(manifest) or walled

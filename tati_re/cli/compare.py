@@ -163,10 +163,7 @@ def _elpd(paths: list[str], quiet: bool) -> int:
     from tati_re.simulation.run import load
 
     runs = [load(path) for path in paths]
-    prints = [
-        (run.manifest["dataset"]["fingerprint"], run.manifest["dataset"]["num_examples"])
-        for run in runs
-    ]
+    prints = [(run.manifest.dataset.fingerprint, run.manifest.dataset.num_examples) for run in runs]
     # The same labels may be predicted from other columns, or from standardized ones.
     same = prints[0] == prints[1]
     if not same and not np.array_equal(dataset_of(runs[0]).targets, dataset_of(runs[1]).targets):

@@ -86,8 +86,8 @@ def _predict(typed: dict[str, Any], folder: Path) -> None:
         from tati_re.models.names import parameter_names
         from tati_re.runs.parameters import read_parameters
 
-        stored = run.manifest["parameters"]
-        names = parameter_names(stored["names"], stored["shapes"])
+        stored = run.manifest.parameters
+        names = parameter_names(stored.names, stored.shapes)
         parameters = read_parameters(
             typed["parameters"], integer_of(typed, "parameters_step"), names=names
         ).positions

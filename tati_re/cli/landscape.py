@@ -613,7 +613,6 @@ def _progress(done: int, total: int) -> None:
 def _trajectory(typed: dict[str, Any], sim: Any, walker: int | None) -> list[Any]:
     """Stored positions of the run; none if it has none and they were not asked for."""
     from tati_re.landscape import path_of
-    from tati_re.models.names import described_names
     from tati_re.runs.positions import stored_positions
     from tati_re.simulation.run import load
 
@@ -622,7 +621,7 @@ def _trajectory(typed: dict[str, Any], sim: Any, walker: int | None) -> list[Any
     if named == "none" or (typed.get("grid") and "trajectory" not in typed) or typed.get("hessian"):
         return []
     run = load(named)
-    other = described_names(run.manifest["parameters"]) != list(sim.parameter_names())
+    other = run.manifest.parameters.all_names() != list(sim.parameter_names())
     refuse_if(
         other,
         "--trajectory is a run of another model.",

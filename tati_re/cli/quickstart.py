@@ -67,7 +67,7 @@ def run_quickstart(folder: Path, num_steps: int | None, seed: int, verbose: int)
     if verbose:
         print("Predicting with the stored positions ...\n", flush=True)
     predictions = report_predictions([run], folder / files.PREDICTIONS, {"optimum": optimum.folder})
-    burnin = run.manifest["options"]["num_burnin_steps"]
+    burnin = run.manifest.num_burnin_steps
     plot_traces(run.run_info, sim.num_parameters(), burnin, folder / "traces.png")
     print(run.summary(), predictions, f"time: {time.monotonic() - began:.0f} s", sep="\n\n")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -141,7 +142,7 @@ class Preparation:
         return config
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Preparation:
+    def from_config(cls, config: Mapping[str, Any]) -> Preparation:
         said = config.get("columns")
         columns = (
             None

@@ -1,7 +1,7 @@
 """Which preparation a data set gets: what `standardize` asks for, and what "auto" finds."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -65,7 +65,7 @@ def standardized(dataset: Dataset, standardize: str) -> Dataset:
     return dataset if preparation is None else replace(dataset, preparation=preparation)
 
 
-def standardized_as(dataset: Dataset, said: dict[str, Any], standardize: str) -> Dataset:
+def standardized_as(dataset: Dataset, said: Mapping[str, Any], standardize: str) -> Dataset:
     """The same by the numbers that a run's manifest says (`get_config`), whatever data they were
     measured on.
     """

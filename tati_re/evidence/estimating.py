@@ -136,23 +136,22 @@ def energies_of_run(run: Run) -> Energies:
         True
     """
     manifest = run.manifest
-    options = manifest["options"]
-    method = manifest["method"]
-    loss = manifest["loss"]
-    weights = method.get("likelihood_weights", [1.0])
+    options = manifest.options
+    loss = manifest.loss
+    weights = manifest.method.likelihood_weights
     if weights[0] != 1.0 or weights[-1] != 0.0:
         raise InputError(
             "The run has no ladder from the posterior to the prior.",
             run.folder,
             "tempering likelihood",
         )
-    if options.get("potential", "posterior") != "posterior" or not manifest["prior_proper"]:
+    if (options.potential or "posterior") != "posterior" or not manifest.prior_proper:
         raise InputError(
             "The run's potential has no normalization.",
             run.folder,
             "potential posterior, a proper prior",
         )
-    if "likelihood" not in loss and loss["loss"] not in (
+    if loss.likelihood is None and loss.loss not in (
         *CLASSIFICATION,
         "gaussian",
         HETEROSCEDASTIC,
@@ -160,28 +159,25 @@ def energies_of_run(run: Run) -> Energies:
     ):
         expected = "gaussian with noise_std"
         raise InputError(
-            "The run's loss is not a likelihood with its constant.", loss["loss"], expected
+            "The run's loss is not a likelihood with its constant.", loss.loss, expected
         )
-    words = str(manifest.get("meaning", ""))
+    words = manifest.meaning
     ladder = run.ladder
     rows = run.run_info
     what = "The run's potential has weights of examples or weight regularizers, which have no normalization."
     refuse_if("its weight" in words or "regularis" in words, what, run.folder, "a run without them")
-    rows = rows[rows["step"] > max(options.get("num_burnin_steps", 0), 0)].sort_values(
+    rows = rows[rows["step"] > (options.num_burnin_steps or 0)].sort_values(
         ["rung", "walker", "step"]
     )
-    count = manifest["dataset"].get("num_examples", 1)
-    if (
-        options.get("batch_size") not in (None, count)
-        or (np.abs(rows["temperature"] - 1.0) > 1e-9).any()
-    ):
+    count = manifest.dataset.num_examples or 1
+    if options.batch_size not in (None, count) or (np.abs(rows["temperature"] - 1.0) > 1e-9).any():
         raise InputError(
             "The run's energies are not those of all data at T = 1.",
             run.folder,
             "no batch_size, T = 1",
         )
     what = "The run's energies have statistics that changed from step to step."
-    refuse_if(options.get("batch_norm") == "batch", what, "batch_norm batch", "batch_norm frozen")
+    refuse_if(options.batch_norm == "batch", what, "batch_norm batch", "batch_norm frozen")
     energies = count * rows["loss"].to_numpy(np.float64).reshape(
         len(ladder), rows["walker"].nunique(), -1
     )

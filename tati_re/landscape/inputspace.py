@@ -24,6 +24,7 @@ from tati_re.prediction.inputs import read_inputs as to_predict
 from tati_re.prediction.network import Network, dataset_of, has_its_data, model_of
 from tati_re.prediction.predict import average
 from tati_re.prediction.results import ClassPrediction, LabelPrediction, Prediction
+from tati_re.runs.manifest_entries import PreparationEntry
 from tati_re.simulation.run import load
 from tati_re.simulation.saved_model import read_rows
 
@@ -141,7 +142,7 @@ def input_space(
         names = numbered(flat.shape[1])
     if parameters is not None:
         source: Any = (Network(run, model), Members(np.asarray(parameters)))
-    elif isinstance(which, str) and which == "all" and run.manifest.get("kind") != "fit":
+    elif isinstance(which, str) and which == "all" and not run.manifest.is_fit:
         source = (Network(run, model), Draws(run, thin=thin, walker=walker))
     else:
         vectors = _chosen(run, which, walker)
@@ -157,7 +158,7 @@ def _chosen(run: Any, which: str | Sequence[int], walker: int | None) -> np.ndar
     if not isinstance(which, str):
         return np.stack([run.parameters(int(step), walker) for step in which])
     refuse_if(which not in ("all", "mean", "last"), "which is not known.", which, WHICH)
-    which = "last" if run.manifest.get("kind") == "fit" else which
+    which = "last" if run.manifest.is_fit else which
     return centre_of(run.folder, which, walker)[0][None]
 
 
@@ -177,7 +178,7 @@ def _num_inputs(run: Any, examples: Any, model: Any) -> int:
         return examples[0].shape[1]
     if (means := _standard_means(run)) is not None:
         return len(means)
-    if derived_from := _preparation(run).get("names"):
+    if derived_from := _preparation(run).names:
         return len(derived_from)
     shape = input_shape_of(model_of(run) if model is None else model)[1:]
     if len(shape) != 1 or shape[0] is None:
@@ -265,13 +266,15 @@ def _held(
 def _standard_means(run: Any) -> list[float] | None:
     """The training means by which the run standardizes its inputs, where it does."""
     preparation = _preparation(run)
-    found = preparation.get("input", {}).get("mean")
+    standard = preparation.input
     # Those of derived columns are not the means of the columns that they are made from.
-    return found if isinstance(found, list) and "columns" not in preparation else None
+    if standard is None or preparation.columns is not None:
+        return None
+    return list(standard.mean) if isinstance(standard.mean, tuple) else None
 
 
-def _preparation(run: Any) -> dict[str, Any]:
-    return run.manifest.get("dataset", {}).get("preparation", {})
+def _preparation(run: Any) -> PreparationEntry:
+    return run.manifest.dataset.preparation or PreparationEntry()
 
 
 def _grid(axes: tuple[Axis, ...], varied: tuple[int, ...], held: np.ndarray) -> np.ndarray:
@@ -296,7 +299,7 @@ def read_inputs(path: AnyPath, run: Any) -> np.ndarray:
             if line.strip() and line[0] != "#"
         )
         header = [name.strip('" ') for name in re.split("[,;\t]", next(lines, ""))]
-        if is_header(header) and {*header} & {*run.manifest["dataset"].get("feature_names", ())}:
+        if is_header(header) and {*header} & {*run.manifest.dataset.feature_names}:
             return to_predict(str(path), run)[0]
     rows = read_rows("inputs", path, "inputs")
     return rows if rows.ndim > 1 else rows[:, None]

@@ -17,7 +17,6 @@ from tati_re.landscape.directions import (
 )
 from tati_re.landscape.grid import Axis, parse_axis
 from tati_re.landscape.hessian import hessian_directions
-from tati_re.models.names import described_names
 from tati_re.options.make import OPTIONS, options_of
 from tati_re.options.trust import WRITTEN
 from tati_re.runs.parameters import read_parameters
@@ -43,7 +42,7 @@ def simulation_of(folder: AnyPath, **overrides: Any):
         **dict.fromkeys(("batch_size", "preset", *WRITTEN)),
     }
     left_out |= {name: field.default for name, field in options_of(("replicas",)).items()}
-    if temperatures := load(folder).manifest.get("options", {}).get("temperatures"):
+    if temperatures := load(folder).manifest.options.temperatures:
         left_out["temperature"] = float(temperatures[0])
     return Simulation.from_folder(
         folder, **{"num_walkers": 1, "verbose": 0, **left_out, **overrides}
@@ -71,11 +70,11 @@ def centre_of(
     run = load(folder)
     folder = os.fspath(folder)
     if which == "auto":
-        which = "last" if run.manifest.get("kind") == "fit" else "mean"
+        which = "last" if run.manifest.is_fit else "mean"
     if which == "mean":
         return run.parameters("mean", walker).astype(np.float64), f"mean of {folder}"
     if which == "last":
-        found = read_parameters(folder, names=described_names(run.manifest["parameters"]))
+        found = read_parameters(folder, names=run.manifest.parameters.all_names())
         row = 0 if walker is None else walker
         if not 0 <= row < len(found.positions):
             raise InputError(

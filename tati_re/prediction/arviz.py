@@ -80,12 +80,9 @@ def to_arviz(
     chains, coordinates, cut = _chains(rows["step"].to_numpy(), rows["walker"].to_numpy())
     attributes = {
         "inference_library": "tati_re",
-        "inference_library_version": str(run.manifest.get("tati_re", "")),
-        "sampler": str(
-            run.manifest.get("method", {}).get("sampler")
-            or run.manifest["options"].get("sampler", "")
-        ),
-        "meaning": str(run.manifest.get("meaning", "")),
+        "inference_library_version": run.manifest.tati_re,
+        "sampler": str(run.manifest.method.sampler or run.manifest.options.sampler or ""),
+        "meaning": run.manifest.meaning,
     }
     groups = {"sample_stats": xarray.Dataset(_statistics(rows, chains), coordinates, cut)}
     if files.trajectory_in(run.folder) is not None:
@@ -186,9 +183,7 @@ def _of_examples(
     """The groups with one number an example."""
     data, network = likelihood_of(run, data, model)
     predictive = network.predictive
-    random = np.random.default_rng(
-        [*(int(run.manifest.get(*key)) for key in (("seed", 0), ("call", 1))), _PURPOSE]
-    )
+    random = np.random.default_rng([run.manifest.seed or 0, run.manifest.call, _PURPOSE])
     logs = []
     again = []
     for log_likelihoods, outputs, noise in likelihood_blocks(
@@ -240,12 +235,12 @@ def _chains(
 
 
 def _tensors(run: RunFiles, positions: Positions, values: np.ndarray) -> dict[str, Any]:
-    described = run.manifest.get("parameters", {})
-    if positions.projected or positions.num_parameters != described.get("num"):
+    described = run.manifest.parameters
+    if positions.projected or positions.num_parameters != described.num:
         return {"projection": (("chain", "draw", "direction"), values)}
     tensors = {}
     first = 0
-    for name, shape in zip(described["names"], described["shapes"], strict=True):
+    for name, shape in zip(described.names, described.shapes, strict=True):
         size = int(np.prod(shape, dtype=np.int64))
         part = values[..., first : first + size].reshape(*values.shape[:2], *shape)
         name = name.replace("/", ".")  # a slash would make a group of a NetCDF file

@@ -30,7 +30,7 @@ class Draws:
         thin: int = 1,
         walker: int | None = None,
     ) -> None:
-        if run.manifest.get("kind") == "fit":
+        if run.manifest.is_fit:
             raise InputError(
                 f"{run.folder} is the run of an optimizer.", expected="a run that sampled"
             )

@@ -33,13 +33,13 @@ def read_inputs(
     text is by default that of the run.
     """
     path = Path(source).expanduser()
-    options = run.manifest.get("options", {})
+    options = run.manifest.options
     suffix = suffix_of(path)
     if not path.is_dir():
         check_regular(path, "inputs")
     table = table_reader_of(path)
     if table is not None and path.is_file():
-        known = encoding or (options.get("encoding") if table.takes_encoding else None)
+        known = encoding or (options.encoding if table.takes_encoding else None)
         return _from_table(path, run, table, known)
     reader = reader_of(path)
     is_text = reader is not None and reader.takes_encoding
@@ -61,16 +61,16 @@ def read_inputs(
             ) from None
     if not path.exists() and not path.suffix:
         how = {
-            name: options[name]
+            name: options.table[name]
             for name in ("test_fraction", "shuffle")
-            if options.get(name) is not None
+            if options.table.get(name) is not None
         }
-        dataset = load_data(source, seed=options.get("seed", 0), **how)
+        dataset = load_data(source, seed=options.seed, **how)
         if dataset.test_inputs is None:
             return dataset.inputs, dataset.targets
         return dataset.test_inputs, dataset.test_targets
-    known = encoding or (options.get("encoding") if is_text else None)
-    reading = ReadOptions(data_keys=options.get("data_keys") or None, encoding=known)
+    known = encoding or (options.encoding if is_text else None)
+    reading = ReadOptions(data_keys=list(options.data_keys) or None, encoding=known)
     contents = read_source(source, reading)[0]
     if not contents.test:
         return contents.inputs, contents.targets
@@ -106,8 +106,8 @@ def _from_table(
 ) -> tuple[np.ndarray, np.ndarray | None]:
     with readable(path, reader):
         names = list(reader.column_names(path, ReadRequest(encoding=encoding)))
-    weights = run.manifest["options"].get("sample_weights")
-    wanted = run.manifest["dataset"].get("feature_names")
+    weights = run.manifest.options.sample_weights
+    wanted = list(run.manifest.dataset.feature_names)
     if not wanted:
         from tati_re.models.inspect import input_shape_of
 
@@ -120,7 +120,7 @@ def _from_table(
             name,
         )
     rest = [name for name in names if name not in (*wanted, weights)]
-    if labels := run.manifest["dataset"].get("label_names"):
+    if labels := list(run.manifest.dataset.label_names):
         labels = labels if {*labels} <= {*rest} else []
     else:
         labels = label_names(rest) or (rest if len(rest) == 1 else [])
@@ -130,7 +130,7 @@ def _from_table(
     request = ReadRequest(
         inputs=tuple(wanted),
         labels=tuple(labels),
-        named="class_names" in run.manifest["dataset"],
+        named=run.manifest.dataset.class_names is not None,
         encoding=encoding,
     )
     with readable(path, reader):

@@ -126,10 +126,11 @@ def leave_one_out(
     """
     run = as_run(run)
     warn_of_failed_checks(run)
-    if run.manifest["temperature"] != 1:
+    temperature = run.manifest.temperature
+    if temperature != 1:
         raise InputError(
             "elpd: leaving out needs the posterior.",
-            f"T = {run.manifest['temperature']:g}",
+            "no temperature" if temperature is None else f"T = {temperature:g}",
             "T = 1",
         )
     data, network = likelihood_of(run, data, model)
@@ -195,7 +196,7 @@ def stored_leave_one_out(run: RunFiles) -> LeaveOneOut | None:
         return None
     example, elpd, k = (table[name].to_numpy() for name in _COLUMNS)
     return LeaveOneOut(
-        example, elpd, k, run.manifest["dataset"]["num_examples"], int(table["num_draws"].max())
+        example, elpd, k, run.manifest.dataset.num_examples or 0, int(table["num_draws"].max())
     )
 
 

@@ -28,7 +28,8 @@ from tati_re.runs.positions import Block, stores_projections
 if TYPE_CHECKING:
     from tati_re.data import Dataset
     from tati_re.models.flat import FlatModel
-    from tati_re.runs.run import RunFiles
+    from tati_re.runs.manifest_entries import LossEntry
+from tati_re.runs.run import RunFiles
 
 _OF_DATA = ("data", "test_data", "sample_weights")
 
@@ -53,7 +54,7 @@ def model_of(run: RunFiles) -> Any:
 def check_model(run: RunFiles) -> None:
     what = f"The run {run.folder} sampled a potential given as a function: it has no model and no data."
     refuse_if(
-        run.manifest.get("dataset", {}).get("potential"),
+        run.manifest.dataset.potential,
         what,
         expected="run.trajectory, run.averages",
     )
@@ -68,15 +69,13 @@ def flat_model_of(run: RunFiles, model: Any = None) -> FlatModel:
     from tati_re.models.precision import in_precision
     from tati_re.posterior.noise_level import with_noise
 
-    options = run.manifest["options"]
+    options = run.manifest.options
     if model is None:
         model = model_of(run)
     what = "model is not a model of Keras."
     refuse_if(not isinstance(model, keras.Model), what, type(model).__name__, "a keras.Model")
-    model = in_precision(model, options.get("dtype", "float32"))
-    return with_noise(
-        FlatModel(model, options.get("fix_parameters")), options.get("noise_std", 1.0)
-    )
+    model = in_precision(model, options.dtype)
+    return with_noise(FlatModel(model, options.fix_parameters), options.noise_std)
 
 
 def has_its_data(run: RunFiles) -> bool:
@@ -87,7 +86,7 @@ def has_its_data(run: RunFiles) -> bool:
 
 
 def _missing_data(run: RunFiles) -> list[str]:
-    return sorted((set(_OF_DATA) & set(run.manifest.get("objects", []))) - {*run.objects})
+    return sorted((set(_OF_DATA) & set(run.manifest.objects)) - {*run.objects})
 
 
 def dataset_of(run: RunFiles) -> Dataset:
@@ -101,20 +100,16 @@ def dataset_of(run: RunFiles) -> Dataset:
         raise InputError(
             f"The run's {' and '.join(missing)} were given in Python.", expected=expected
         )
-    labels = "binary_crossentropy" if run.manifest["dataset"].get("task") == "multi_label" else None
+    stored = run.manifest.dataset
+    labels = "binary_crossentropy" if stored.task == "multi_label" else None
     options = {**manifest.given_options(run.manifest), "verbose": 0} | (
         {"loss": labels} if labels else {}
     )
-    if run.manifest["dataset"].get("task") in ("regression", "classification"):
-        options["num_classes"] = (
-            run.manifest["dataset"].get("num_classes") or 0
-        )  # a model may have said so
-    places = tuple(run.manifest["dataset"].get("places", ()))
+    if stored.task in ("regression", "classification"):
+        options["num_classes"] = stored.num_classes or 0  # a model may have said so
+    places = stored.places or ()
     dataset = dataset_from_options(make_options(options), *given, places=places)
-    if (
-        dataset.preparation is None
-        and dataset.fingerprint() != run.manifest["dataset"]["fingerprint"]
-    ):
+    if dataset.preparation is None and dataset.fingerprint() != stored.fingerprint:
         dataset = fitted_shape(dataset, model_of(run))
     manifest.check_data(run.manifest, dataset, run.folder)
     run.data = dataset
@@ -161,7 +156,8 @@ class Network:
         forks.refuse()
         manifest = run.manifest
         check_model(run)
-        if "task" not in manifest["dataset"]:
+        data = manifest.dataset
+        if data.task is None:
             raise InputError(
                 f"The manifest of {run.folder} does not say what its data are.",
                 expected="a newer run",
@@ -169,35 +165,30 @@ class Network:
         self._run = run
         self.flat = flat_model_of(run, model)
         self.num_parameters = self.flat.num_parameters
-        if self.num_parameters != manifest["parameters"]["num"]:
-            expected = f"{manifest['parameters']['num']} parameters"
+        if self.num_parameters != manifest.parameters.num:
+            expected = f"{manifest.parameters.num} parameters"
             raise InputError(
                 "The model differs from the run's.", f"{self.num_parameters} parameters", expected
             )
         self._outputs = Outputs(self.flat)
-        data = manifest["dataset"]
-        self._scale = float(data.get("input_scale", 1.0))
-        self._scales = tuple(data.get("layout_scales", (self._scale,)))
-        self.preparation = (
-            Preparation.from_config(data["preparation"]) if "preparation" in data else None
-        )
+        self._scale = float(data.input_scale)
+        self._scales = data.layout_scales or (self._scale,)
+        stored = data.preparation
+        self.preparation = None if stored is None else Preparation.from_config(stored.table)
         standard = None if self.preparation is None else self.preparation.target_standard
         deviation, mean = (1.0, 0.0) if standard is None else (standard.deviation, standard.mean)
-        self._layout = tuple(
-            (part["name"], tuple(part["shape"])) for part in data.get("layout", ())
-        )
-        self.class_names, self._names = (
-            tuple(data.get(key, ())) for key in ("class_names", "feature_names")
-        )
-        loss = manifest["loss"]
+        self._layout = tuple((part.name, part.shape) for part in data.layout)
+        self.class_names = data.class_names or ()
+        self._names = data.feature_names
+        loss = manifest.loss
         outputs = self._outputs
         per_example, own = None, False
-        if "likelihood" not in loss:
+        if loss.likelihood is None:
             per_example, own = _loss_by_example(loss, run.objects.get("loss"), self.flat)
         self.predictive = predictive_of(
-            loss,
-            data["task"],
-            data.get("num_classes"),
+            loss.table,
+            data.task,
+            data.num_classes,
             outputs.num_outputs,
             deviation=deviation,
             mean=mean,
@@ -206,7 +197,7 @@ class Network:
             places=outputs.places,
             own_loss=own,
         )
-        weights = tuple(data.get("class_weights", ()))
+        weights = data.class_weights
         if weights and self.predictive.kind == CLASSES:
             self.predictive.class_weights = weights
             self.predictive.notes += (said_of_class_weights(weights),)
@@ -225,12 +216,12 @@ class Network:
         from tati_re.posterior.own_statistics import OwnStatistics
 
         run = self._run
-        options = self._run.manifest["options"]
-        if run.manifest["kind"] != "sample" or options.get("batch_norm") != "batch":
+        options = self._run.manifest.options
+        if run.manifest.is_fit or options.batch_norm != "batch":
             return None
         if has_its_data(run):
             return OwnStatistics(
-                self.flat, dataset_of(run).inputs, options.get("batch_size"), self.prepared
+                self.flat, dataset_of(run).inputs, options.batch_size, self.prepared
             )
         what = "The statistics of batch normalization are those of the end of the run for all draws"
         warnings.warn(
@@ -299,9 +290,7 @@ class Network:
         )
 
 
-def _loss_by_example(
-    loss: dict[str, Any], given: Any, flat: FlatModel
-) -> tuple[Callable | None, bool]:
+def _loss_by_example(loss: LossEntry, given: Any, flat: FlatModel) -> tuple[Callable | None, bool]:
     """The loss of each example as a function of arrays, for losses that NumPy does not compute.
 
     Args:
@@ -323,18 +312,18 @@ def _loss_by_example(
         function_of_object,
     )
 
-    name = loss["loss"]
+    name = loss.loss or ""
     own = False
     if name in (*CLASSIFICATION, *REGRESSION):
         return None, False
     try:
-        function = function_of_keras(name, loss["from_logits"])
+        function = function_of_keras(name, loss.from_logits)
     except ValueError:
         function = None
         own = not name.startswith("keras.losses.")
     if given is not None:
         is_object = isinstance(given, keras.losses.Loss)
-        function = function_of_object(given, loss["from_logits"]) if is_object else given
+        function = function_of_object(given, loss.from_logits) if is_object else given
     if function is None:
         return None, own
     one = Loss(name, function=function)
@@ -355,11 +344,7 @@ def likelihood_of(run: RunFiles, data: Any = None, model: Any = None) -> tuple[A
     """The data of a run and its network, of a loss that is a likelihood; `InputError` of others."""
     check_model(run)
     said = run.manifest
-    if (
-        stores_projections(run)
-        or said.get("kind") == "fit"
-        or "task" not in said.get("dataset", {})
-    ):
+    if stores_projections(run) or said.is_fit or said.dataset.task is None:
         raise InputError(
             "The run has no draws of its parameters, or does not say what its data are."
         )
@@ -378,7 +363,7 @@ def likelihood_of(run: RunFiles, data: Any = None, model: Any = None) -> tuple[A
     refuse_if(shares, f"{several} are no draws of a likelihood.", expected="one class an example")
     what = "The run sampled exp(-mean loss), no posterior."
     refuse_if(
-        said["options"].get("potential") == "mean_loss",
+        said.options.potential == "mean_loss",
         what,
         "potential mean_loss",
         "potential posterior",

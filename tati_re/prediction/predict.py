@@ -124,13 +124,9 @@ def predict(
         warn_of_failed_checks(run)
     if inputs is None:
         refuse_if(labels is not None, "labels without inputs.", expected="predict(inputs, labels)")
-        kept = (
-            len(runs) == 1
-            and parameters is None
-            and runs[0].manifest["options"].get("stream_predictions")
-        )
+        kept = len(runs) == 1 and parameters is None and runs[0].manifest.options.stream_predictions
         kept = kept and (rung, burnin, thin) == (0, None, None)
-        in_python = {"data", "test_data"} & {*runs[0].manifest.get("objects", [])}
+        in_python = {"data", "test_data"} & {*runs[0].manifest.objects}
         if kept and (in_python or not files.trajectory_in(runs[0].folder)):
             return streamed_prediction(runs[0], interval)
         inputs, labels = test_part(runs[0])
@@ -145,7 +141,7 @@ def predict(
             labels,
             interval,
         )
-        if any(run.manifest.get("kind") != "fit" for run in runs):
+        if any(not run.manifest.is_fit for run in runs):
             warn_of_few_draws(found, 6)
         return with_training(found, runs[0])
     if len(runs) > 1 or (rung, burnin, thin) != (0, None, None):
@@ -200,12 +196,12 @@ def checked_rows(run: RunFiles, inputs: Any, stacklevel: int) -> Any:
         inputs: Inputs as `predict` takes them.
         stacklevel: Of the warning, for the caller.
     """
-    data = run.manifest["dataset"]
-    names = data.get("feature_names", ())
-    if data.get("layout"):
+    data = run.manifest.dataset
+    names = data.feature_names
+    if data.layout:
         return inputs
     inputs = rows_by_name(inputs, names, "inputs")
-    if "input_ranges" in data:
+    if data.input_ranges is not None:
         warn_of_ranges(data, as_packed(inputs, (), names), stacklevel + 1)
     return inputs
 
@@ -214,7 +210,7 @@ def labels_by_name(runs: Sequence[RunFiles], inputs: Any, labels: Any) -> Any:
     """Labels in the order of all runs; where none are given those among the inputs, if none of them
     is missing.
     """
-    names, *others = (run.manifest["dataset"].get("label_names", []) for run in runs)
+    names, *others = (list(run.manifest.dataset.label_names) for run in runs)
     for other in others:
         received = f"{', '.join(names)} and {', '.join(other)}"
         refuse_if(
@@ -270,15 +266,15 @@ def source_of(
         The network and the parameters.
     """
     network = Network(run, model)
-    options = run.manifest["options"]
-    if run.manifest.get("kind") == "fit":
+    options = run.manifest.options
+    if run.manifest.is_fit:
         positions = np.asarray(checkpoint.load(run.folder)[0]["state/position/0"])
         return network, Members(positions, np.arange(len(positions)))
     if thin is None:
         first = burnin_of(run, burnin)
         steps = (last_step(run, first) - first) // (stored_every(run) or 1)
         most = max(FEWEST_DRAWS, MOST_PREDICTIONS // max(1, len(network.packed(inputs))))
-        thin = max(1, steps * options["num_walkers"] // most)
+        thin = max(1, steps * options.num_walkers // most)
     return network, Draws(run, rung, burnin, thin)
 
 
@@ -295,7 +291,7 @@ def test_part(run: RunFiles) -> tuple[np.ndarray, np.ndarray | None]:
 
 def with_names(run: RunFiles, inputs: np.ndarray) -> Any:
     """Inputs as of a run's data with the names of its columns, by which other runs find theirs."""
-    names = run.manifest["dataset"].get("feature_names", ())
+    names = run.manifest.dataset.feature_names
     named = inputs.ndim == 2 and inputs.dtype.kind == "f" and len(names) == inputs.shape[1]
     return pandas.DataFrame(inputs, columns=list(names)) if named else inputs
 
@@ -656,9 +652,10 @@ def streamed_prediction(
                 **shared, labels=targets.astype(np.int64), log_density=density
             )
         labels = class_labels(targets.reshape(len(mean), -1), mean.shape[1])
-        data = run.manifest["dataset"]
-        classes = results.class_values(data["task"], mean.shape[1], data.get("class_names", ()))
-        if weights := tuple(data.get("class_weights", ())):
+        data = run.manifest.dataset
+        names = data.class_names or ()
+        classes = results.class_values(data.task or "", mean.shape[1], names)
+        if weights := data.class_weights:
             shared |= {"class_weights": weights, "notes": (said_of_class_weights(weights),)}
         return results.ClassPrediction(
             **shared, labels=labels, class_values=classes, places=len(mean) // len(targets)
@@ -677,9 +674,11 @@ def streamed_prediction(
         shared |= {"log_density": density, "crps": normal_crps(y, mean, total)}
         shared["pit"] = ndtr((y - mean) / total)
     else:
-        shared["notes"] = (without_noise(run.manifest["loss"]["loss"]),)
-    standard = run.manifest["dataset"].get("preparation", {}).get("target", {"deviation": 1.0})
-    shared |= {"noise_std": noise, "targets": y, "scale": np.asarray(standard["deviation"])}
+        shared["notes"] = (without_noise(run.manifest.loss.loss or "loss"),)
+    preparation = run.manifest.dataset.preparation
+    standard = None if preparation is None else preparation.target
+    scale = 1.0 if standard is None else standard.deviation
+    shared |= {"noise_std": noise, "targets": y, "scale": np.asarray(scale)}
     return results.RegressionPrediction(**shared, mean=mean, parameter_std=std)
 
 

@@ -11,7 +11,6 @@ from tati_re.analysis.convergence import chains_of, rows_that_count
 from tati_re.analysis.until import Quantity
 from tati_re.core.errors import InputError
 from tati_re.runs import files
-from tati_re.runs.manifest import sees_batches
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import RunFiles, stored_every
 from tati_re.runs.selection import burnin_of
@@ -41,13 +40,13 @@ def quantities(
     burnin = burnin_of(run, burnin)
     whole = "full_potential" in rows and bool(rows["full_potential"].notna().all())
     column = "full_potential" if whole else "potential"
-    noisy = sees_batches(run.manifest) and not whole
+    noisy = run.manifest.sees_batches and not whole
     weights = chains_of(rows, "weight", -1) if "weight" in rows else None
     found = [Quantity("U of mini-batches" if noisy else "U", chains_of(rows, column, -1), weights)]
     path = files.trajectory_in(run.folder)
     if path is None or (not most and path.stat().st_size > _MOST_BYTES):
         return found
-    every = stored_every(run) or run.manifest["options"].get("record_every") or 1
+    every = stored_every(run) or run.manifest.options.record_every or 1
     walkers = rows["walker"].nunique()
     stored = (int(rows["step"].max()) - burnin) // every * walkers
     try:
@@ -58,7 +57,7 @@ def quantities(
     except InputError:  # no position is stored yet
         return [*found, Quantity("stored positions", np.zeros((1, 0)))]
     chosen, weight = rows_that_count(steps, walkers, weight)
-    of_weights = run.manifest.get("dataset", {}).get("potential") is None
+    of_weights = not run.manifest.dataset.potential
     return found + [
         Quantity(name, column[chosen], weight, not (of_weights and own))
         for (name, own), column in zip(names, columns.T, strict=True)

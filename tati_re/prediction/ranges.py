@@ -1,30 +1,29 @@
 """Inputs outside the ranges that a run was trained on."""
 
 import warnings
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from tati_re.data.columns import numbered
+from tati_re.runs.manifest_entries import DataEntry
 
 _MOST_NAMED = 5
 _ROUNDING = 1e-6
 """Part of a range, or of the value, up to which rounding to float32 may exceed it."""
 
 
-def outside_ranges(dataset: Mapping[str, Any], inputs: np.ndarray) -> str:
+def outside_ranges(dataset: DataEntry, inputs: np.ndarray) -> str:
     """One sentence on rows outside the training range, or an empty text.
 
     Args:
         dataset: The entry of a run's manifest on its data.
         inputs: Inputs in the units of the data, shape `(n, columns)`.
     """
-    ranges = dataset.get("input_ranges")
-    if ranges is None or inputs.ndim != 2 or inputs.shape[1] != len(ranges["low"]):
+    ranges = dataset.input_ranges
+    if ranges is None or inputs.ndim != 2 or inputs.shape[1] != len(ranges.low):
         return ""
-    low = np.asarray(ranges["low"], np.float64)
-    high = np.asarray(ranges["high"], np.float64)
+    low = np.asarray(ranges.low, np.float64)
+    high = np.asarray(ranges.high, np.float64)
     values = np.asarray(inputs, np.float64)
     margin = _ROUNDING * np.maximum(high - low, np.maximum(np.abs(low), np.abs(high)))
     outside = (values < low - margin) | (values > high + margin)
@@ -32,7 +31,7 @@ def outside_ranges(dataset: Mapping[str, Any], inputs: np.ndarray) -> str:
     if not rows:
         return ""
     columns = np.flatnonzero(outside.any(axis=0))
-    names = list(dataset.get("feature_names") or numbered(len(low)))
+    names = list(dataset.feature_names or numbered(len(low)))
     listed = [
         f"{names[k]} ({_farthest(values[:, k], low[k], high[k]):g}, trained on {low[k]:g} to {high[k]:g})"
         for k in columns[:_MOST_NAMED]
@@ -45,7 +44,7 @@ def outside_ranges(dataset: Mapping[str, Any], inputs: np.ndarray) -> str:
     return f"{which} outside the training range in {counted}: {', '.join(listed)}{more}."
 
 
-def warn_of_ranges(dataset: Mapping[str, Any], inputs: np.ndarray, stacklevel: int) -> None:
+def warn_of_ranges(dataset: DataEntry, inputs: np.ndarray, stacklevel: int) -> None:
     """Warns in that sentence, if there is one."""
     if sentence := outside_ranges(dataset, inputs):
         warnings.warn(sentence, stacklevel=stacklevel)

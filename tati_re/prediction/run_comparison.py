@@ -184,7 +184,7 @@ def _check_comparable(first: RunFiles, second: RunFiles) -> None:
                 "A fit has no averages to compare.", run.folder, "two runs that sampled"
             )
     systems = [
-        (said.get("dataset", {}).get("fingerprint"), said.get("parameters", {}).get("num"))
+        (said.dataset.fingerprint, said.parameters.num)
         for said in (first.manifest, second.manifest)
     ]
     what = "The runs sampled different systems: their data, potentials or parameters differ."
@@ -200,7 +200,7 @@ def _quantities(
     run: RunFiles, burnin: int | None, notes: list[str]
 ) -> dict[tuple[str, str], Quantity]:
     """The quantities of a run by group and name."""
-    of_network = run.manifest.get("dataset", {}).get("potential") is None
+    of_network = not run.manifest.dataset.potential
     predict = _predictions(run, notes) if of_network else None
     found = {}
     for one in quantities(run, predict, burnin):
@@ -247,9 +247,9 @@ def _predictions(run: RunFiles, notes: list[str]) -> Predict | None:
 
 def _tensors(run: RunFiles, burnin: int | None) -> dict[tuple[str, str], Quantity]:
     """The squared length of each tensor, which no permutation of hidden units changes."""
-    described = run.manifest["parameters"]
-    names = [f"|{name}|²" for name in described["names"]]
-    sizes = [int(np.prod(shape, dtype=np.int64)) for shape in described["shapes"]]
+    described = run.manifest.parameters
+    names = [f"|{name}|²" for name in described.names]
+    sizes = [int(np.prod(shape, dtype=np.int64)) for shape in described.shapes]
     ends = np.cumsum([0, *sizes])[:-1]
 
     def lengths(values: np.ndarray, _: np.ndarray) -> np.ndarray:

@@ -188,7 +188,7 @@ def temperature_curve(
         if ladder is None:
             draws = Draws(run, 0, burnin, thin)
             rows.append(
-                _row(float(run.manifest["temperature"]), draws, network, run.at_rung(0), parts)
+                _row(float(run.manifest.temperature or 1.0), draws, network, run.at_rung(0), parts)
             )
         elif ladder["temperature"].nunique() == 1:
             raise InputError("The ladder weakens the likelihood: its rungs have one temperature.")

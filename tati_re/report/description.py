@@ -1,11 +1,12 @@
 """Description of a run, in sentences."""
 
 from itertools import takewhile
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from tati_re.runs.manifest import Manifest
+from tati_re.runs.manifest_entries import MethodEntry, StageEntry, WorkersEntry
 from tati_re.runs.selection import at_target
 
 _LADDERS = ("num_replicas", "simulated_tempering")
@@ -21,52 +22,51 @@ _ORDERS = {
 
 
 def what_was_sampled(
-    manifest: dict[str, Any], rows: pd.DataFrame, burnin: int | None = None
+    manifest: Manifest, rows: pd.DataFrame, burnin: int | None = None
 ) -> list[str]:
     """Sentences on the system, the method and the length of a run, from its manifest and the rows
     of run.csv.
     """
-    options = manifest.get("options", {})
-    parameters = manifest.get("parameters", {})
-    data = manifest.get("dataset", {})
+    options = manifest.options
+    parameters = manifest.parameters
+    data = manifest.dataset
     sentences = []
-    if meaning := manifest.get("meaning"):
-        sentences.append(f"{meaning}.")
-    if number := parameters.get("num"):
+    if manifest.meaning:
+        sentences.append(f"{manifest.meaning}.")
+    if number := parameters.num:
         tensors = ", ".join(
             f"{name} {'×'.join(map(str, shape))}"
-            for name, shape in list(
-                zip(parameters.get("names", []), parameters.get("shapes", []), strict=False)
-            )[:8]
+            for name, shape in list(zip(parameters.names, parameters.shapes, strict=True))[:8]
         )
-        more = ", ..." if len(parameters.get("names", [])) > 8 else ""
+        more = ", ..." if len(parameters.names) > 8 else ""
         sentences.append(f"The system has {number:,} parameters: {tensors}{more}.")
-    if data and not data.get("potential"):
-        stages = options.get("stages") if manifest.get("kind") == "fit" else None
-        sizes = [stage.get("batch_size") or options.get("batch_size") for stage in stages or [{}]]
-        sizes = [data.get("num_examples") if size in (None, "all") else size for size in sizes]
-        order = options.get("batch_sampling", "")
+    if data.table and not data.potential:
+        stages = options.stages if manifest.is_fit else ()
+        sizes = [stage.batch_size or options.batch_size for stage in stages or [StageEntry()]]
+        count = data.num_examples or 0
+        sizes = [count if size in (None, "all") else size for size in sizes]
+        order = options.batch_sampling or ""
         drawn = f"in mini-batches of {', then '.join(f'{size:,}' for size in sizes)}{_ORDERS.get(order, '')}"
-        whole = set(sizes) == {data.get("num_examples")} and order != "replacement"
+        whole = set(sizes) == {count} and order != "replacement"
         drawn = "all at every step" if whole else drawn
-        count = data.get("num_examples", 0)
-        sentences.append(f"The data are {data.get('name', 'given')}, {count:,} examples, {drawn}.")
-    sentences.append(_method(manifest, options, rows, burnin))
-    walkers = options.get("num_walkers", 1)
-    steps = f"{options['num_steps']:,} steps" if "num_steps" in options else "steps"
-    burnin = options.get("num_burnin_steps") if burnin is None else burnin
+        sentences.append(f"The data are {data.name}, {count:,} examples, {drawn}.")
+    sentences.append(_method(manifest, rows, burnin))
+    walkers = options.num_walkers
+    steps = "steps" if options.num_steps is None else f"{options.num_steps:,} steps"
+    burnin = options.num_burnin_steps if burnin is None else burnin
+    seed = options.seed if manifest.seed is None else manifest.seed
     sentences.append(
         f"{walkers} walker{'s' if walkers != 1 else ''} for {steps}"
         + (f", the first {burnin:,} left out as burn-in" if burnin else "")
-        + f"; seed {manifest.get('seed', options.get('seed', 0))}"
-        + (f", call {call}." if (call := manifest.get("call", 1)) > 1 else ".")
+        + f"; seed {seed}"
+        + (f", call {manifest.call}." if manifest.call > 1 else ".")
     )
-    if workers := manifest.get("workers"):
-        sentences.append(_where(workers))
+    if manifest.workers is not None:
+        sentences.append(_where(manifest.workers))
     return sentences
 
 
-def _where(workers: dict[str, Any]) -> str:
+def _where(workers: WorkersEntry) -> str:
     """Who made the steps: the workers of a run, their blocks and machines."""
 
     def counted(number: int, what: str) -> str:
@@ -74,32 +74,32 @@ def _where(workers: dict[str, Any]) -> str:
 
     machines = [
         f"{counted(number, 'worker')} on {name}"
-        for name, number in workers.get("machines", {}).items()
+        for name, number in (workers.machines or {}).items()
     ]
-    held = f"{counted(workers['blocks'], 'block')} of {counted(workers['block_size'], 'walker')}"
-    made = (
-        f"{counted(workers['number'], 'worker')}, with {counted(workers['threads'], 'thread')} each"
-    )
-    device = f", on {name}s" if (name := workers.get("worker", {}).get("device")) else ""
-    differ = f". They differ in {', '.join(workers['differ'])}" if "differ" in workers else ""
+    held = f"{counted(workers.blocks, 'block')} of {counted(workers.block_size, 'walker')}"
+    made = f"{counted(workers.number, 'worker')}, with {counted(workers.threads, 'thread')} each"
+    one = workers.worker
+    device = f", on {one.device}s" if one is not None and one.device else ""
+    differ = f". They differ in {', '.join(workers.differ)}" if workers.differ else ""
     return f"Its {held} were stepped by {made}{device}{': ' if machines else ''}{', '.join(machines)}{differ}."
 
 
-def name_of_method(manifest: dict[str, Any]) -> str:
+def name_of_method(manifest: Manifest) -> str:
     """The sampler or optimizer that ran; a sampler object has a name that no option knows."""
-    kind = "optimizer" if manifest.get("kind") == "fit" else "sampler"
-    return str(
-        manifest.get("method", {}).get(kind) or manifest.get("options", {}).get(kind, "not named")
-    )
+    method = manifest.method
+    options = manifest.options
+    if manifest.is_fit:
+        return method.optimizer or options.optimizer or "not named"
+    return method.sampler or options.sampler or "not named"
 
 
-def step_size_text(manifest: dict[str, Any], rows: pd.DataFrame, burnin: int | None = None) -> str:
+def step_size_text(manifest: Manifest, rows: pd.DataFrame, burnin: int | None = None) -> str:
     """The step sizes, of a fit the rates, at the target as run.csv has them: `0.0186, tuned from
     0.001`; or empty.
     """
-    options = manifest.get("options", {})
-    tuned = {"target_acceptance", "target_bias"} & {*manifest.get("method", {})}
-    learnt = int(options.get("num_burnin_steps", 0)) if tuned else 0
+    options = manifest.options
+    tuned = {"target_acceptance", "target_bias"} & {*manifest.method.table}
+    learnt = options.num_burnin_steps or 0 if tuned else 0
     rows = rows.dropna(subset="step_size") if "step_size" in rows else rows[:0]
     target = at_target(rows)
     kept = target[target["step"] > max(learnt, burnin or 0)]
@@ -107,7 +107,7 @@ def step_size_text(manifest: dict[str, Any], rows: pd.DataFrame, burnin: int | N
     text = _range_over_steps(last if kept.empty else kept)
     if not tuned or not text:
         return text
-    first = options.get("step_size", 1.0)
+    first = 1.0 if options.step_size is None else options.step_size
     origin = "" if isinstance(first, str) else f" from {first:g}"
     return f"{text}, still being tuned" if kept.empty else f"{text}, tuned{origin}"
 
@@ -126,14 +126,14 @@ def _range_over_steps(rows: pd.DataFrame) -> str:
     return f"{both}, not the same at every step"
 
 
-def _settings(manifest: dict[str, Any]) -> str:
+def _settings(manifest: Manifest) -> str:
     """The parameters that a sampler has, and no others: `friction 1, thermal mass 40`."""
     found = []
     for name, value in takewhile(
-        lambda item: item[0] not in _LADDERS, manifest.get("method", {}).items()
+        lambda item: item[0] not in _LADDERS, manifest.method.table.items()
     ):
         unused = name == "sampler" or value is False or isinstance(value, list | dict)
-        if unused or (name == "walls" and not manifest.get("prior_walled")):
+        if unused or (name == "walls" and not manifest.prior_walled):
             continue
         text = name.removeprefix("num_").replace("_", " ")
         if value is not True:
@@ -142,36 +142,39 @@ def _settings(manifest: dict[str, Any]) -> str:
     return ", ".join(found)
 
 
-def _method(
-    manifest: dict[str, Any], options: dict[str, Any], rows: pd.DataFrame, burnin: int | None
-) -> str:
+def _method(manifest: Manifest, rows: pd.DataFrame, burnin: int | None) -> str:
+    options = manifest.options
     size = step_size_text(manifest, rows, burnin)
-    if manifest.get("kind") == "fit":
+    if manifest.is_fit:
         return f"It was fitted by {name_of_method(manifest)}{size and f' with learning rate {size}'}, not sampled."
-    temperature = manifest.get("temperature", 1.0)
+    temperature = 1.0 if manifest.temperature is None else manifest.temperature
     said = [f"step size {size}" if size else "", _settings(manifest)]
     text = f"The sampler is {name_of_method(manifest)}"
     text += f" with {'; '.join(filter(None, said))}" if any(said) else ""
     text += f"; the target is exp(-U/T) at T = {temperature:g}"
-    if manifest.get("potential", options.get("potential")) != "mean_loss" and temperature == 1:
+    if options.potential != "mean_loss" and temperature == 1:
         text += ", the Bayesian posterior"
-    method = manifest.get("method", {})
-    if method.get("num_replicas", 1) > 1:
+    method = manifest.method
+    if method.num_replicas > 1:
         text += f". It stands at the foot of a ladder of {_ladder(method)}"
-        if method.get("exchange") != "none":
-            text += f", between which replicas are exchanged ({method.get('swap_rule', 'infinite swapping')})"
-    elif "simulated_tempering" in method:
-        text += f". It moves along a ladder of {len(method['simulated_tempering'])} rungs by simulated tempering"
-    if options.get("bias") not in (None, "none"):
-        text += f". A {options['bias'].replace('_', '-')} bias acts on the energies, and rows have weights"
+        if method.exchange != "none":
+            rule = method.swap_rule or "infinite swapping"
+            text += f", between which replicas are exchanged ({rule})"
+    elif method.simulated_tempering is not None:
+        count = len(method.simulated_tempering)
+        text += f". It moves along a ladder of {count} rungs by simulated tempering"
+    if options.bias not in (None, "none"):
+        text += (
+            f". A {options.bias.replace('_', '-')} bias acts on the energies, and rows have weights"
+        )
     return text + "."
 
 
-def _ladder(method: dict[str, Any]) -> str:
-    temperatures = method["temperatures"]
-    weights = method["likelihood_weights"]
+def _ladder(method: MethodEntry) -> str:
+    temperatures = method.temperatures
+    weights = method.likelihood_weights
     name, ends = (
         ("likelihood weights", weights) if len(set(weights)) > 1 else ("temperatures", temperatures)
     )
-    start = " at the start" if method.get("adapt_ladder") else ""
-    return f"{method['num_replicas']} rungs at {name} {ends[0]:g} to {ends[-1]:g}{start}"
+    start = " at the start" if method.adapt_ladder else ""
+    return f"{method.num_replicas} rungs at {name} {ends[0]:g} to {ends[-1]:g}{start}"

@@ -29,7 +29,6 @@ from tati_re.core.views import html_table
 from tati_re.prediction.network import model_of
 from tati_re.runs import files
 from tati_re.runs.lock import writing
-from tati_re.runs.manifest import sees_batches
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.selection import is_optimization, leaves, select_rows, spacing
@@ -129,7 +128,7 @@ def _parameters(run: RunFiles, choices: Choices) -> Result:
     thin = choices.thin if choices.thin > 1 else None
     if choices.by != "walker":
         return Result(parameter_averages(run, choices.burnin, thin))
-    walkers = range(int(run.manifest["options"]["num_walkers"]))
+    walkers = range(run.manifest.options.num_walkers)
     tables = [
         parameter_averages(run, choices.burnin, thin, walker).assign(walker=walker)
         for walker in walkers
@@ -181,7 +180,7 @@ def _covariance(run: RunFiles, choices: Choices) -> Result:
 def _temperatures(run: RunFiles, choices: Choices) -> Result:
     table = group_temperatures(run, choices.groups, choices.burnin, choices.thin)
     figures = {"temperatures": lambda path: plotting.plot_group_temperatures(table, path)}
-    sentences = group_sentences(table, sees_batches(run.manifest))
+    sentences = group_sentences(table, run.manifest.sees_batches)
     return Result(table, sentences or ["All groups lie within their bands."], figures)
 
 
@@ -218,7 +217,7 @@ def _diffusion_map(run: RunFiles, choices: Choices) -> Result:
 def _free_energy(run: RunFiles, choices: Choices) -> Result:
     options = choices.diffusion if choices.along.startswith("diffusion:") else {}
     found = coordinate_of(run, choices.along, choices.burnin, choices.thin, **options)
-    temperature = float(run.manifest.get("temperature", 1.0))
+    temperature = 1.0 if run.manifest.temperature is None else run.manifest.temperature
     table = free_energy(found.values, temperature, choices.method, choices.num_bins, found.weights)
     how = f"by {choices.method}, at temperature {temperature:g}; errors are one standard error."
     sentences = [f"Along {choices.along}, {how}"]
@@ -243,7 +242,7 @@ def _alignment(run: RunFiles, choices: Choices) -> Result:
     refuse_if(
         positions.projected, "alignment: the run stored projections, not parameters.", run.folder
     )
-    fixed = run.manifest["options"].get("fix_parameters")
+    fixed = run.manifest.options.fix_parameters
     refuse_if(
         fixed,
         "alignment: units whose weights are fixed cannot change places.",
@@ -284,7 +283,7 @@ def _learning_coefficient(run: RunFiles, choices: Choices) -> Result:
     table = learning_coefficient(run, choices.lowest_loss, choices.burnin, choices.thin)
     sentences = []
     curve = None
-    size = int(run.manifest["parameters"]["num"])
+    size = run.manifest.parameters.num
     if len(table) > 3:
         curve = learning_curve(table, min(4, size))
         best = curve.iloc[0]

@@ -29,7 +29,6 @@ from tati_re.report.parts import (
 )
 from tati_re.report.summary import summary_lines
 from tati_re.runs import files
-from tati_re.runs.manifest import sees_batches
 from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.selection import (
     as_run,
@@ -199,18 +198,16 @@ def _about(run: RunFiles, name: str, number: int, several: bool, part: "Part") -
         sections.append(_ladder(run, rows))
     if run.has(files.BIAS):
         sections.append(_bias(run))
-    if run.manifest.get("kind") != "fit" and files.trajectory_in(run.folder):
+    if not run.manifest.is_fit and files.trajectory_in(run.folder):
         sections.append(parameters_section(run, part.burnin, part.thin))
         if found := predictions_section(run, part.burnin, part.thin):
             sections.append(found)
     if found := _others(run):
         sections.append(found)
-    options = run.manifest.get("options", {})
-    unused = dict.fromkeys(
-        run.manifest.get("unused", []), f" (not used by {name_of_method(run.manifest)})"
-    )
-    given = [key for key in run.manifest.get("given", options) if key in options]
-    given = [(key, f"{options[key]}{unused.get(key, '')}") for key in given]
+    options = run.manifest.options.table
+    unused = dict.fromkeys(run.manifest.unused, f" (not used by {name_of_method(run.manifest)})")
+    named = options if run.manifest.given is None else run.manifest.given
+    given = [(key, f"{options[key]}{unused.get(key, '')}") for key in named if key in options]
     sections.append(
         html.Section(
             "Options", "options", [html.fold("options that were given", html.pairs(given))]
@@ -263,7 +260,7 @@ class Part(NamedTuple):
         """The part of a run after a number of steps, by default its burn-in."""
         check_thin(thin)
         rows = run.run_info
-        if run.manifest.get("kind") == "fit" or (len(rows) and is_optimization(run.manifest, rows)):
+        if run.manifest.is_fit or (len(rows) and is_optimization(run.manifest, rows)):
             return cls(0, thin, None)
         target = rows[rows["rung"] == 0] if "rung" in rows else rows
         steps = burnin_of(run, burnin)
@@ -285,9 +282,7 @@ def _traces(run: RunFiles, rows: pd.DataFrame, part: Part) -> html.Section:
         rows = pd.concat(
             [keep(each, -1, part.thin) for each in (rows[~late], rows[late]) if len(each)]
         )
-    drawn = plot_traces(
-        rows, max(1, int(run.manifest.get("parameters", {}).get("num", 0))), part.burnin
-    )
+    drawn = plot_traces(rows, max(1, run.manifest.parameters.num), part.burnin)
     narrow(drawn)
     said = "Potential of each walker; gray: burn-in, left out of averages."
     if len(drawn.axes) > 1:
@@ -362,7 +357,7 @@ def _groups(run: RunFiles, part: Part) -> tuple[html.Section, list[str]]:
         html.figure(plot_group_temperatures(table), said),
         html.fold("the numbers", html.html_table(table)),
     ]
-    notes = group_sentences(table, sees_batches(run.manifest))
+    notes = group_sentences(table, run.manifest.sees_batches)
     return html.Section("Temperatures of the tensors", "groups", parts), notes
 
 

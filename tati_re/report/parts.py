@@ -205,7 +205,7 @@ def differences(
                 pd.DataFrame(lines, columns=["average", *names, "standard errors apart"])
             )
         )
-    options: list[dict[str, Any]] = [run.manifest.get("options", {}) for run in runs]
+    options = [run.manifest.options.table for run in runs]
     names_of_both = dict.fromkeys([*options[0], *options[1]])
     unlike = [
         name

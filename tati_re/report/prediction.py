@@ -47,7 +47,7 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
     `burnin`, `thin` and `seed`.
     """
     for run in runs:
-        if run.manifest.get("kind") == "fit":
+        if run.manifest.is_fit:
             alone = f"tati_re.load({str(run.folder)!r}).predict()"
             expected = f"RUN of tati-sample with --optimum {pasted(run.folder)}; alone, {alone}"
             raise InputError(f"{run.folder} did not sample.", "a run of tati-optimize", expected)
@@ -59,7 +59,7 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
     if "ensemble" in typed:
         groups[ENSEMBLE] = [load(name) for name in typed["ensemble"]]
     for run in [run for group in groups.values() for run in group]:
-        if run.manifest.get("kind") != "fit":
+        if not run.manifest.is_fit:
             raise InputError(
                 f"{run.folder} is not a run of an optimizer.", expected="a folder of tati-optimize"
             )
@@ -98,7 +98,7 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
     text = _written(folder, predictions, outside, np.asarray(inputs))
     told = ""
     if "data" in typed:
-        told = outside_ranges(runs[0].manifest["dataset"], np.asarray(inputs))
+        told = outside_ranges(runs[0].manifest.dataset, np.asarray(inputs))
     return f"{text}\n{told}" if told else text
 
 

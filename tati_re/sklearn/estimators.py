@@ -333,7 +333,7 @@ class BayesianRegressor(RegressorMixin, Posterior):
         predictive, outputs, own = self._drawn(X)
         if noise and not predictive.has_noise:
             raise InputError("noise: the loss says nothing of it.", predictive.name, "gaussian")
-        random = np.random.default_rng([self.run_.manifest["seed"], _NEW])
+        random = np.random.default_rng([self.run_.manifest.seed or 0, _NEW])
         return self._shaped(
             predictive.drawn(outputs, own, random) if noise else predictive.restored(outputs)
         )
