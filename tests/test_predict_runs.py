@@ -19,6 +19,7 @@ from tati_re.prediction.draws import Draws, independent_draws
 from tati_re.prediction.predict import predict, streamed_prediction
 from tati_re.runs.csv_table import CsvTable
 from tati_re.runs.h5_table import H5Table
+from tati_re.runs.manifest import Manifest
 
 SHORT = {"verbose": 0, "execution": "graph", "record_every": 5}
 
@@ -286,9 +287,8 @@ def test_draws_of_a_rung_with_their_weights(tmp_path, table, name):
     file.flush()
     (tmp_path / "run.csv").write_text("step,walker,loss,rung,weight\n")
     run = tati_re.runs.run.RunFiles(tmp_path)
-    run._read = {
-        "manifest.toml": ((-1, -1), {"kind": "sample", "options": {}, "parameters": {"num": 2}})
-    }
+    stored = Manifest.of({"kind": "sample", "options": {}, "parameters": {"num": 2}})
+    run._read = {"manifest.toml": ((-1, -1), stored)}
     for rung in (0, 1):
         chosen = rows[(rows[:, 6] == rung) & (rows[:, 7] > 0)]
         draws = Draws(run, rung)
