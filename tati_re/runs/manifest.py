@@ -33,6 +33,7 @@ from tati_re.runs.files import FILES, MANIFEST, MODEL
 from tati_re.runs.manifest_entries import (
     BurninCut,
     CenteredEntry,
+    ChoiceEntry,
     ConvergenceEntry,
     DataEntry,
     HeatingEntry,
@@ -103,6 +104,7 @@ class Manifest(Mapping[str, Any]):
     parameters: ParametersEntry = field(default_factory=ParametersEntry)
     dataset: DataEntry = field(default_factory=DataEntry)
     loss_at_center: float | None = None
+    choice: ChoiceEntry | None = None
     turn: Count | None = None
     burnin_found: str | None = None
     burnin_open: str | None = None

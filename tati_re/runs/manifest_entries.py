@@ -233,8 +233,11 @@ class ConvergenceEntry:
     rhat_by_chance_of_one: float | None = None
     spoiled_by: tuple[Count, ...] = ()
     rhat_without: float = math.nan
+    rhat_between: float | None = None
     eevpd: float | None = None
     mcse: Mapping[str, float] | None = None
+    elpd: float = math.nan
+    gain: float = math.nan
     unexplained: FiniteNumber = 0.0
     table: Mapping[str, Any] = whole_table()
 
@@ -311,6 +314,20 @@ class BurninCut:
 
 @dataclass(frozen=True)
 class LastPositions:
-    """The step of the last positions, stored because no draw was."""
+    """The step of the last positions, stored because no draw was; `of` says if they are fits."""
 
     step: Count
+    of: str | None = None
+
+
+@dataclass(frozen=True)
+class ChoiceEntry:
+    """How the model of a run for prediction was chosen: by the mean held-out log density of a row
+    for each candidate.
+    """
+
+    chosen: str = ""
+    held_out: Count = 0
+    candidates: tuple[str, ...] = ()
+    densities: tuple[float, ...] = ()
+    table: Mapping[str, Any] = whole_table()

@@ -1,6 +1,7 @@
 """Where a run ends by itself (`until`), and how far it has converged at its end."""
 
 import math
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,7 @@ class Ending:
         looks = [look.table for look in until.looks]
         look = until.look_at(step)
         if look is None:
-            numbers = self._with_gain(self.numbers(RunFiles(self.folder)), looks)
+            numbers = self._with_gain(self.numbers(RunFiles(self.folder)), until.looks)
             look = ConvergenceEntry.of(manifest.plain({"step": step, **numbers}, "until"))
             looks = [*looks, look.table]
 
@@ -186,14 +187,16 @@ class Ending:
             mcse[name] = float(average(chains_of(rows, name, -1), weights, sizes=False)["error"])
         return found | {"mcse": mcse}
 
-    def _with_gain(self, found: dict[str, Any], looks: list[dict[str, Any]]) -> dict[str, Any]:
+    def _with_gain(
+        self, found: dict[str, Any], looks: Sequence[ConvergenceEntry]
+    ) -> dict[str, Any]:
         """The numbers of a look with the log density of a row by leave-one-out, and what it gained
         since the look before; nothing where no condition is about it.
         """
         if all(one.quantity != GAIN for one in self.conditions):
             return found
         density = self._leave_one_out()
-        before = looks[-1].get("elpd", math.nan) if looks else math.nan
+        before = looks[-1].elpd if looks else math.nan
         return found | {"elpd": density, GAIN: density - before}
 
     def _leave_one_out(self) -> float:
@@ -224,10 +227,9 @@ class Ending:
         if not self.conditions and positions < self._size:
             return None
         look = stored.until.look_at(step)
-        looks = [before.table for before in stored.until.looks]
         found = {} if look is None else dict(look.table)
         if look is None:
-            found = {"step": step, **self._with_gain(self.numbers(run), looks)}
+            found = {"step": step, **self._with_gain(self.numbers(run), stored.until.looks)}
         entries: dict[str, Any] = {}
         if self.reached:
             entries["options"] = {"num_steps": step}

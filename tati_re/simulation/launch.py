@@ -529,7 +529,7 @@ class Launch:
         driver.store_last_positions(driver.loop.evaluated(carry, driver.step))
         cut = {"step": driver.step, "by": "max_time"}
         noted = {"last_positions": {"step": driver.step, "of": "fits"}, "burnin_cut": cut}
-        manifest.write(self.folder, manifest.read(self.folder) | noted)
+        manifest.note(self.folder, **noted)
         self.progress.message(
             f"The time was over before the first draw: predictions use the {len(position)} fits alone."
         )
