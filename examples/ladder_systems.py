@@ -64,7 +64,7 @@ def run_ladder(
     values = (
         of.inverse_temperature[0],
         of.likelihood_weight[0],
-        np.asarray(method.ladder.step_size)[0],
+        np.asarray(method.rungs.step_size)[0],
     )
     rung = Rung(
         *(tf.fill([method.num_replicas], tf.constant(value, tf.float64)) for value in values)

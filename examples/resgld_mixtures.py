@@ -273,7 +273,8 @@ def sample(
     ladder = explicit(TEMPERATURES, step_size=step_size)
     method = ReplicaExchange(SGLD(), ladder, swap_rule, schedule, 1, num_pairs, VARIANCE_SAMPLES)
     # A row for every attempt of every pair would be gigabytes.
-    method.event_columns, method.event_every = (), 0
+    method.ladder.event_columns = ()
+    method.ladder.event_every = 0
     potential = MixturePotential(mixture, variance_every, rule != "noise-free")
     values = (1 / TEMPERATURES[0], 1.0, step_size)
     rung = Rung(*(tf.fill([2 * num_pairs], tf.constant(value, tf.float64)) for value in values))

@@ -289,6 +289,92 @@ def is_of_manifest(node: ast.AST, names: set[str]) -> bool:
     return False
 
 
+CONFIGURED = ("loss", "prior", "likelihood", "dataset", "preparation", "correction", "made")
+"""Whose configuration is no method's; `made` is a prior or a loss."""
+
+ROOMS_OF_METHODS = {"samplers", "exchange", "optimizers"}
+"""Rooms of which each knows the kinds of its own methods, and those of core."""
+
+
+def decisions_by_configuration(tree: ast.AST) -> list[ast.AST]:
+    """Places that ask for one name of what a method's `get_config` gives.
+
+    Behavior belongs to answers of the method; its configuration is for the manifest. The whole of
+    it may be stored, or compared.
+    """
+    return [place for scope in [tree, *functions_in(tree)] for place in _decisions_in(scope)]
+
+
+def _decisions_in(scope: ast.AST) -> Iterator[ast.AST]:
+    names = {
+        name
+        for node in own_nodes(scope)
+        for name, value in bindings(node)
+        if any(is_configuration(part) for part in ast.walk(value))
+    }
+
+    def is_it(value: ast.expr) -> bool:
+        return is_configuration(value) or is_name_in(value, names)
+
+    for node in own_nodes(scope):
+        if isinstance(node, ast.Subscript) and is_read(node) and is_it(node.value):
+            yield node
+        if isinstance(node, ast.Attribute) and node.attr in {"get", "keys"} and is_it(node.value):
+            yield node
+        if isinstance(node, ast.Compare) and any(
+            isinstance(sign, ast.In | ast.NotIn) and is_it(value)
+            for sign, value in zip(node.ops, node.comparators, strict=True)
+        ):
+            yield node
+
+
+def is_configuration(value: ast.expr) -> bool:
+    """Whether an expression is the call `get_config()` of a method."""
+    if not (isinstance(value, ast.Call) and name_called(value) == "get_config"):
+        return False
+    asked = value.func.value if isinstance(value.func, ast.Attribute) else value.func
+    return not any(name in ast.unparse(asked) for name in CONFIGURED)
+
+
+def method_classes() -> dict[str, str]:
+    """The rooms of all classes of methods, by name."""
+    bases: dict[str, list[str]] = {}
+    rooms: dict[str, str] = {}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                bases[node.name] = [ast.unparse(base).split(".")[-1] for base in node.bases]
+                rooms[node.name] = path.relative_to(PACKAGE).parts[0]
+
+    found = {"Method"}
+    while True:
+        more = {name for name, above in bases.items() if found & {*above}} - found
+        if not more:
+            return {name: rooms[name] for name in found}
+        found |= more
+
+
+def questions_of_kind(tree: ast.AST, room: str, classes: dict[str, str]) -> list[ast.Call]:
+    """Calls of `isinstance` with a class of methods of another room.
+
+    Args:
+        tree: A file.
+        room: Its room.
+        classes: The rooms of the classes, by name.
+    """
+    known = {room, "core"} if room in ROOMS_OF_METHODS else {room}
+    return [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and name_called(node) == "isinstance"
+        and any(
+            isinstance(part, ast.Name) and classes.get(part.id, room) not in known
+            for part in ast.walk(node.args[1])
+        )
+    ]
+
+
 def conditional_products(tree: ast.AST) -> list[ast.BinOp]:
     """Lists, tuples and texts that are multiplied by a condition: `[x] * (x is not None)`."""
     return [

@@ -58,6 +58,55 @@ def test_unannotated_arguments_only_fall(trees):
     assert number <= KNOWN["unannotated_arguments"]
 
 
+def test_no_behavior_depends_on_the_configuration_of_a_method(trees):
+    """What a method does is one of its answers; files of the manifest are read elsewhere."""
+    rooms = {"optimizers", "posterior", "data", "likelihoods", "models", "testing"}
+    asked = {path: tree for path, tree in trees.items() if path.split("/")[1] not in rooms}
+    found = places(asked, density.decisions_by_configuration)
+    assert len(found) <= KNOWN["decisions_by_configuration"], found
+
+
+def test_no_other_room_asks_for_the_class_of_a_method(trees):
+    classes = density.method_classes()
+    assert {"Splitting", "Massive", "ReplicaExchange", "Apart", "Fire"} <= classes.keys()
+    found = [
+        f"{path}:{node.lineno}"
+        for path, tree in trees.items()
+        for node in density.questions_of_kind(tree, path.split("/")[1], classes)
+    ]
+    assert len(found) <= KNOWN["questions_of_kind"], found
+
+
+@pytest.mark.parametrize(
+    ("code", "number"),
+    [
+        ("def f(m):\n    return m.get_config()['mass']", 1),
+        ("def f(m):\n    return m.get_config().get('mass')", 1),
+        ("def f(m):\n    said = m.get_config()\n    return 'mass' in said, said['mass']", 2),
+        ("def f(m):\n    said = {'a': 1} | m.get_config()\n    return said.get('a')", 1),
+        ("def f(m):\n    return {'method': m.get_config()}", 0),
+        ("def f(m, then):\n    return m.get_config() == then", 0),
+        ("def f(loss):\n    return loss.get_config()['name']", 0),
+    ],
+)
+def test_decisions_by_configuration_are_found(code, number):
+    assert len(density.decisions_by_configuration(ast.parse(code))) == number
+
+
+@pytest.mark.parametrize(
+    ("code", "room", "number"),
+    [
+        ("isinstance(method, Splitting)", "simulation", 1),
+        ("isinstance(method, int | Splitting)", "simulation", 1),
+        ("isinstance(method, Splitting)", "samplers", 0),
+        ("isinstance(method, dict)", "simulation", 0),
+    ],
+)
+def test_questions_of_kind_are_found(code, room, number):
+    found = density.questions_of_kind(ast.parse(code), room, {"Splitting": "samplers"})
+    assert len(found) == number
+
+
 def test_public_functions_describe_each_argument():
     """Those of userguide/api.md, and the constructors of its classes."""
     missing = {

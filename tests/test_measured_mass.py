@@ -207,8 +207,8 @@ def after_the_burnin(
                 position=state.position, momentum=state.momentum, gradient=state.gradient
             )
         state = new
-        if step in sampler.renewals:
-            state = sampler.renewed(state)
+        if step in sampler.burnin.renewals:
+            state = sampler.burnin.renewed(state)
     return state
 
 

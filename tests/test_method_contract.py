@@ -15,6 +15,15 @@ import pandas as pd
 import pytest
 
 import tati_re
+from tati_re.core.facets import (
+    BurninTuning,
+    Dynamics,
+    Temperatures,
+    Turns,
+    temperatures_of,
+    tuning_of,
+    turns_of,
+)
 from tati_re.core.method import REQUIRED, Method, Optimizer, Wrapper, as_method, missing
 from tati_re.exchange.apart import Apart
 from tati_re.exchange.ladder import make_ladder
@@ -27,8 +36,8 @@ from tati_re.samplers.wrappers.coordinates import extend, inner_of
 from tati_re.samplers.wrappers.eqn import EnsembleQuasiNewton
 from tati_re.samplers.wrappers.mass import Massive
 
-MOVES = {"init", "step", "begin_turn", "move", "end_turn"}
-"""What a wrapper does itself."""
+ITS_OWN = {"used_options", "linear_part", "at_friction"}
+"""What a wrapper answers by itself."""
 DATA = sorted(Method.__annotations__)
 FUNCTIONS = sorted(
     name for name, value in vars(Method).items() if inspect.isfunction(value) and name[0] != "_"
@@ -84,19 +93,32 @@ def test_every_answer_is_there_with_its_type(cls):
             assert isinstance(value, tuple) and all(isinstance(each, str) for each in value), name
         elif kind is not typing.Any:
             assert isinstance(value, kind), f"{name} is {value!r}"
-    assert method.name and (method.event_every == 0 or method.event_columns)
+    ladder = temperatures_of(method)
+    assert method.name and (ladder.event_every == 0 or ladder.event_columns)
     for name in FUNCTIONS:
         own = list(inspect.signature(getattr(method, name)).parameters)
         assert own == list(inspect.signature(getattr(Method(), name)).parameters), name
 
 
 def test_every_answer_has_a_sentence():
-    described = inspect.getdoc(Method)
-    assert [name for name in DATA if f"\n    {name}: " not in described] == []
-    assert [name for name in FUNCTIONS if not inspect.getdoc(vars(Method)[name])] == []
+    for kind in (Method, BurninTuning, Dynamics, Temperatures):
+        described = inspect.getdoc(kind)
+        lacking = [name for name in kind.__annotations__ if f"\n    {name}: " not in described]
+        assert lacking == [], kind
+    for kind in (Method, BurninTuning, Temperatures, Turns):
+        functions = [value for value in vars(kind).values() if inspect.isfunction(value)]
+        named = [value for value in functions if not value.__name__.startswith("_")]
+        assert [value for value in named if not inspect.getdoc(value)] == []
 
 
-@pytest.mark.parametrize("name", DATA)
+def test_a_method_has_few_answers():
+    """What only some methods have belongs to a facet."""
+    facets = {"turns", "burnin", "ladder", "dynamics"}
+    assert facets < set(DATA)
+    assert len(set(DATA) - facets) <= 13
+
+
+@pytest.mark.parametrize("name", sorted({*DATA} - {"turns"}))
 def test_a_wrapper_gives_the_answer_of_the_method_inside(name):
     answer = object()
     inside = type("Inside", (Method,), {name: answer})()
@@ -106,7 +128,7 @@ def test_a_wrapper_gives_the_answer_of_the_method_inside(name):
     assert getattr(Wrapper(inside), name) is answer
 
 
-@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - MOVES))
+@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - ITS_OWN))
 def test_a_wrapper_asks_the_method_inside(name):
     seen = []
     inside = type("Inside", (Method,), {name: lambda self, *given: (seen.append(given), name)[1]})()
@@ -122,14 +144,97 @@ def test_a_turn_of_a_wrapper_is_around_its_own_steps():
         def step(self, state, evaluate, noise):
             return ("counted", state), None
 
-    wrapped = Counts(EnsembleQuasiNewton(Splitting("BAOAB")))
-    assert (wrapped.groups, wrapped.group_steps) == (2, 100)
-    assert wrapped.end_turn(
-        "before", wrapped.move(wrapped.begin_turn("state", None), None, None)[0], None
-    ) == (
-        "counted",
-        "state",
+    turns = Counts(EnsembleQuasiNewton(Splitting("BAOAB"))).turns
+    assert (turns.groups, turns.steps) == (2, 100)
+    turn, _ = turns.move(turns.begin("state", None), None, None)
+    assert turns.end("before", turn, None) == ("counted", "state")
+
+
+class Flat(Method):
+    """Answers by itself what belongs to facets, as methods did before there were facets."""
+
+    name, groups, group_steps, renewals, finds_end = "Flat", 2, 5, (7,), True
+    copies, by_rung, event_columns, event_every = 3, True, ("step",), 4
+    isokinetic, acceptance, timed = True, 0.3, True
+
+    def init(self, position, evaluate, noise):
+        return position
+
+    def step(self, state, evaluate, noise):
+        return ("step", state), None
+
+    def begin_turn(self, state, evaluate):
+        return ("begin", state)
+
+    def end_turn(self, state, turn, evaluate):
+        return ("end", turn)
+
+    def renewed(self, state):
+        return ("renewed", state)
+
+    def burnin_end(self, state):
+        return 11
+
+    def tuned(self, state):
+        return "tuned"
+
+    def order(self, state):
+        return ("order", state)
+
+    def tables(self, state):
+        return {"ladder": {"a": [1]}}
+
+
+class FlatWithout:
+    """The same without the base class."""
+
+    has_momentum, metropolis, full_batch, current, gradients_per_step = (
+        *(False, False, False, True),
+        1.0,
     )
+
+    def get_config(self):
+        return {"sampler": "Flat", "friction": 1.0}
+
+
+for _name, _value in vars(Flat).items():
+    if not _name.startswith("_"):
+        setattr(FlatWithout, _name, _value)
+
+
+@pytest.mark.parametrize("own", [Flat, FlatWithout])
+def test_answers_without_facets_become_facets(own):
+    """Samplers of others go on working."""
+    method = as_method(own())
+    assert isinstance(method, Method) and as_method(method) is method
+    turns = turns_of(method)
+    assert (turns.groups, turns.steps) == (2, 5)
+    assert turns.begin("s", None) == ("begin", "s") and turns.end("s", "t", None) == ("end", "t")
+    assert turns.move("t", None, None) == (("step", "t"), None)
+    burnin = tuning_of(method)
+    assert (burnin.renewals, burnin.finds_end, burnin.end("s")) == ((7,), True, 11)
+    assert burnin.renewed("s") == ("renewed", "s") and burnin.tuned("s") == "tuned"
+    assert burnin.shortened("s", 3) == "s"
+    ladder = temperatures_of(method)
+    assert (ladder.copies, ladder.by_rung, ladder.event_every) == (3, True, 4)
+    assert ladder.order("s") == ("order", "s") and ladder.tables("s") == {"ladder": {"a": [1]}}
+    dynamics = method.dynamics
+    assert (dynamics.isokinetic, dynamics.acceptance, dynamics.timed) == (True, 0.3, True)
+    assert tuning_of(Wrapper(own())).end("s") == 11
+
+
+def test_columns_of_rungs_become_a_ladder():
+    columns = ([1.0, 0.5], [1.0, 1.0], [0.1, 0.1])
+    own = type("Own", (Flat,), {"ladder": columns})()
+    assert temperatures_of(as_method(own)).rungs == columns
+
+
+@pytest.mark.parametrize("own", [MALA(), KerasOptimizer("adam", 0.01, [(2,)], 1), Method()])
+def test_a_method_without_facets_has_none(own):
+    assert as_method(own) is own and own.turns is own.burnin is own.ladder is None
+    assert (turns_of(own).groups, turns_of(own).steps) == (1, 1)
+    assert tuning_of(own).renewals == () and tuning_of(own).end(None) is None
+    assert temperatures_of(own).rungs is None and temperatures_of(own).copies == 1
 
 
 # ---------------------------------------------------------------------------------------- samplers
@@ -174,12 +279,9 @@ def test_a_sampler_without_a_base_class_gets_the_defaults_and_keeps_its_answers(
     plain = Plain()
     method = checked(plain)
     assert isinstance(method, Method) and (method.name, method.shown) == ("Plain", ("twice",))
-    assert (
-        method.groups == 1
-        and method.tables(None) == {}
-        and method.get_config() == plain.get_config()
-    )
-    assert method.move.__func__ is Method.move and method.step == plain.step
+    assert method.turns is None and temperatures_of(method).tables(None) == {}
+    assert method.get_config() == plain.get_config() and method.used_options() == {"sampler"}
+    assert method.step == plain.step
     assert as_method(method) is method and checked(Inheriting()).get_config() == plain.get_config()
 
 
@@ -247,6 +349,6 @@ def test_each_wrapper_keeps_what_a_sampler_shows():
     assert (
         "step_factor" in ladder.of_rung
         and ladder.adapts
-        and (ladder.copies, ladder.by_rung) == (2, True)
+        and (ladder.ladder.copies, ladder.ladder.by_rung) == (2, True)
     )
     assert pd.unique(pd.Series(ladder.label_names)).tolist() == ["rung", "replica"]

@@ -89,7 +89,7 @@ def test_rows_come_rung_by_rung_with_one_walker_for_each(recorded):
     assert run.rows.shape[:3] == (STEPS, RUNGS, LADDERS)
     assert (run.column("rung") == np.arange(RUNGS)[:, None]).all()
     assert (np.sort(run.column("replica"), axis=1) == np.arange(RUNGS)[:, None]).all()
-    np.testing.assert_allclose(run.column("temperature") / method.ladder.temperature[:, None], 1)
+    np.testing.assert_allclose(run.column("temperature") / method.rungs.temperature[:, None], 1)
     assert run.columns[-2:] == ["rung", "replica"]
     assert set(run.rows[-1, :, 0, -1]) == set(range(RUNGS))
 
@@ -101,7 +101,7 @@ def test_a_row_and_a_position_are_of_the_same_walker(recorded):
     rows = run.column("loss")[BURNIN:]
     np.testing.assert_allclose(rows, loss, rtol=1e-10)
     penalty = -run.column("log_prior")[BURNIN:]
-    weight = method.ladder.likelihood_weight[:, None]
+    weight = method.rungs.likelihood_weight[:, None]
     np.testing.assert_allclose(
         run.column("potential")[BURNIN:], weight * loss + penalty, rtol=1e-10
     )
@@ -134,7 +134,7 @@ def test_swaps_are_written_as_they_were_made(recorded):
     loss, penalty = run.column("loss"), -run.column("log_prior")
     by_replica = np.argsort(replica, axis=1)
     loss, penalty = (np.take_along_axis(values, by_replica, 1) for values in (loss, penalty))
-    beta, weight = method.ladder.inverse_temperature, method.ladder.likelihood_weight
+    beta, weight = method.rungs.inverse_temperature, method.rungs.likelihood_weight
 
     def gap(values):
         first, second = (
@@ -159,7 +159,7 @@ def test_swaps_are_written_as_they_were_made(recorded):
 def test_the_two_tables_agree(recorded):
     """ladder.csv counts what exchange.csv and run.csv hold after the burn-in."""
     method, run = recorded
-    table = method.tables(run.state)["ladder"]
+    table = method.ladder.tables(run.state)["ladder"]
     events = run.events[run.events[:, 0] > BURNIN]
     for pair in range(RUNGS - 1):
         mine = events[events[:, 1] == pair]
@@ -181,8 +181,8 @@ def test_the_two_tables_agree(recorded):
     # The energy counted is that of the replica at the rung before the swap: the sum over all rungs
     # is the same.
     assert table["mean_potential"].sum() == pytest.approx(energy.mean((0, 2)).sum(), rel=1e-9)
-    np.testing.assert_allclose(table["temperature"], method.ladder.temperature)
-    np.testing.assert_allclose(table["likelihood_weight"], method.ladder.likelihood_weight)
+    np.testing.assert_allclose(table["temperature"], method.rungs.temperature)
+    np.testing.assert_allclose(table["likelihood_weight"], method.rungs.likelihood_weight)
     assert [len(column) for column in table.values()] == [RUNGS] * 12
     trips, restarts = table["round_trips"][0], table["restarts"][0]
     assert 0 < trips <= restarts
@@ -337,7 +337,7 @@ def test_without_exchange_every_replica_stays_at_its_rung():
     )
     assert (run.column("replica") == np.arange(RUNGS)[:, None]).all() and not len(run.events)
     assert method.get_config()["exchange"] == "none"
-    table = method.tables(run.state)["ladder"]
+    table = method.ladder.tables(run.state)["ladder"]
     assert np.isnan(table["acceptance"]).all() and (table["round_trips"] == 0).all()
 
 
@@ -500,7 +500,7 @@ def test_a_ladder_of_weights_adapts_too():
     run = run_ladder(method, potential, 0.2 * start_of(8, 20, 20), 900, 100, 600)
     weight = run.state.rungs.table.likelihood_weight.numpy()
     assert weight[0] == 1 and weight[-1] == 0
-    table = method.tables(run.state)["ladder"]
+    table = method.ladder.tables(run.state)["ladder"]
     rejection = 1 - table["expected_acceptance"][:-1]
     print(np.round(rejection, 3))
     assert np.ptp(rejection) < 0.08
@@ -621,4 +621,4 @@ def test_a_ladder_of_ones_own_in_a_run_of_a_simulation():
         with pytest.raises(InputError, match=r"ladder begins at .*Expected: \(1, 0\.001\)"):
             sim.sample(sampler=own, **given | wrong)
     with pytest.raises(InputError, match=r"num_walkers: the sampler has ladders of its own"):
-        sim.sample(sampler=ReplicaExchange(Splitting(), own.ladder, Metropolis()), **given)
+        sim.sample(sampler=ReplicaExchange(Splitting(), own.rungs, Metropolis()), **given)

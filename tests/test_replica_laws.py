@@ -81,7 +81,7 @@ def harmonic_ladder(
         kind=kind,
         batch_size=16,
     )
-    temperature = method.ladder.temperature
+    temperature = method.rungs.temperature
     start = np.repeat(np.sqrt(temperature), ladders)[:, None]
     start = start * np.random.default_rng(d).normal(size=(rungs * ladders, d))
     run = run_ladder(method, potential or FunctionPotential(harmonic, d), start, num_steps, 4)

@@ -335,7 +335,7 @@ def test_a_move_scales_momenta_exactly_and_lets_positions_be():
         np.testing.assert_allclose(after.position, wanted.position, rtol=0, atol=1e-12)
         np.testing.assert_allclose(after.momentum, wanted.momentum * factor, rtol=0, atol=1e-12)
         np.testing.assert_allclose(after.temperature, 1 / betas[after.rung_index], rtol=1e-12)
-        bound = sampler.bound(after, NumpyEvaluate(rung_of(np.full(8, 0.1), numpy=True)))
+        bound = sampler.ladder.bound(after, NumpyEvaluate(rung_of(np.full(8, 0.1), numpy=True)))
         np.testing.assert_allclose(bound.rung.temperature, after.temperature, rtol=1e-12)
         np.testing.assert_array_equal(after.weight, after.rung_index == 0)
         moved += (before.rung_index != after.rung_index).sum()

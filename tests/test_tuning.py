@@ -79,9 +79,9 @@ def sampled(
     for step in range(1, num_steps + 1):
         evaluate.clock = Clock(np.int64(step), np.bool_(step <= num_burnin_steps), np.int32(0))
         state, _ = sampler.step(state, evaluate, noise)
-        if step in sampler.renewals and step <= num_burnin_steps:
-            state = sampler.renewed(state)
-            num_burnin_steps = sampler.burnin_end(state) or num_burnin_steps
+        if step in sampler.burnin.renewals and step <= num_burnin_steps:
+            state = sampler.burnin.renewed(state)
+            num_burnin_steps = sampler.burnin.end(state) or num_burnin_steps
         steps.append(0.001 * state.step_factor[0])
         positions.append(state.position)
     return state, np.array(steps), np.array(positions), num_burnin_steps
@@ -371,9 +371,9 @@ def test_the_friction_is_that_of_the_slowest_direction(sampler):
     for stiffness in (np.ones(20), np.geomspace(1, 100, 20)):
         state, _, _, end = sampled(Tuner(Metered(sampler)), stiffness, 2_000, 1_999)
         assert 1 / 4 < state.friction[0] < 4 and end in (240, 480, 960, 1920)
-        assert "not settled" not in Tuner(Metered(sampler)).tuned(state)
+        assert "not settled" not in Tuner(Metered(sampler)).burnin.tuned(state)
     early = sampled(Tuner(Metered(sampler)), np.ones(20), 20, 19)[0]
-    said = Tuner(Metered(sampler)).tuned(early)
+    said = Tuner(Metered(sampler)).burnin.tuned(early)
     assert said.endswith("not settled: all of it, since no window of steps was complete")
 
 
@@ -464,7 +464,7 @@ def test_a_chain_that_drifts_does_not_end_its_burnin():
     """
     sampler = Tuner(Metered(Splitting("BAOAB", 0.01)))
     state, _, _, end = sampled(sampler, np.ones(10), 130, 130, start=np.full((8, 10), 400.0))
-    assert end == 130 and "the kinetic temperature" in sampler.tuned(state)
+    assert end == 130 and "the kinetic temperature" in sampler.burnin.tuned(state)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -584,7 +584,7 @@ def test_a_burnin_in_which_the_temperature_changes_does_not_end_by_itself(given)
         potential=lambda x: 0.5 * tf.reduce_sum(x * x, -1), dimension=3, verbose=0, num_steps=1_000
     )
     request = make_request("sample", *sim._for_call(given), sim.system)
-    assert request.method.finds_end == (not given)
+    assert request.method.burnin.finds_end == (not given)
 
 
 def test_the_first_step_is_that_of_the_mass_that_was_given():

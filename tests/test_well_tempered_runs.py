@@ -226,7 +226,7 @@ def test_the_bias_is_frozen_to_the_bit_after_the_burn_in():
         run = run_ladder(
             method, FunctionPotential(harmonic, 2), start, steps, 1, 20, execution="graph"
         )
-        return run.state.rungs.bias, method.tables(run.state)["bias"]
+        return run.state.rungs.bias, method.ladder.tables(run.state)["bias"]
 
     first, table = final(20)
     later, _ = final(60)

@@ -1,14 +1,17 @@
 """The contract between the engine and a method: a sampler, an optimizer, an ensemble, or replica
 exchange. `Method` has a default for each answer, so that whoever asks needs no question whether
-there is one. A sampler without the base class becomes a method where it enters, by `as_method`.
+there is one. A sampler without the base class becomes a method where it enters, by `as_method`. What
+only some methods have are facets (`tati_re.core.facets`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import wraps
 from operator import methodcaller
 from types import FunctionType
 from typing import Any, Protocol, runtime_checkable
 
+from tati_re.core.facets import BurninTuning, Dynamics, Temperatures, Turns
 from tati_re.core.protocol import Evaluate, Noise, attributes_of
 
 
@@ -60,43 +63,13 @@ class Method:
         subtracts_noise: It takes out the heat that mini-batches would bring if their noise were new
             in every step: mini-batches are then drawn with replacement, and others are refused.
             Default: no.
-        mixes_parameters: A step moves parameters along full matrices: walls cannot reflect them
-            singly. Default: no.
-        groups: How many groups of neighboring walkers move in turn, one while the others rest.
-            Default: 1.
-        group_steps: How many steps one group makes before the next one does. Default: 1.
-        event_columns: Columns of the rows of exchange.csv, which `events` gives. Default: none.
-        event_every: Steps between two such rows; 0: there are none. Default: 0.
-        copies: Replicas of each walker that a run asks for, one at each temperature of a ladder.
-            Default: 1.
-        by_rung: Rows are written temperature by temperature, in the order that `order` gives.
-            Default: no.
-        ladder: β, λ and step size of the copies' rungs, the target first, in place of the options'.
-            Default: none.
-        reevaluates: After a swap, potential and loss belong to the position although `current` says
-            no. Default: no.
-        bias: The bias on the energies, where there is one. Default: none.
-        exact_energies: Energies are those of all data, beside gradients of mini-batches. Default:
-            no.
-        swap_bias: A sentence that names the bias of the swaps, where there is one. Default: none.
         against_noise: What it does about the noise of mini-batches, a clause, where that is no
             linear answer from which a heating follows. Default: none.
-        renewals: Steps before the last one of the burn-in after which `renewed` is asked, for what
-            is no work of a compiled step (matrix decompositions). Default: none.
-        finds_end: The burn-in ends where `burnin_end` says, at its number of steps at the latest.
-            Default: no.
-        isokinetic: Its momenta have the fixed length sqrt(P T), for which it takes 2 parameters, a
-            temperature above 0, and gradients of all data. Default: no.
-        meters: `Info.energy_change` of a step is its energy error ΔE, `(walkers,)`, in the units of
-            U and nan where it is not known, though there is no Metropolis test. Default: no.
-        first_order: It has an error of order h times its friction, which no energy error tells.
-            Default: no.
-        undoes: A step may go back to where it began, with the gradient there. Default: no.
-        timed: The step size is a time; else it multiplies the gradient. Default: None, where there
-            are momenta.
-        acceptance: Acceptance at which its steps pay most, where it has a Metropolis test. Default:
-            0.8, of HMC.
         settings: Names of the attributes that `get_config` has beside the name. Default: none.
+        dynamics: What a step is, for whoever chooses its size.
+        turns: Groups of walkers that move in turn. Default: None, all move at once.
+        burnin: What the burn-in does between compiled steps, and has found. Default: None, nothing.
+        ladder: Several temperatures, or a bias on the energies. Default: None, one temperature.
     """
 
     name: str = ""
@@ -110,28 +83,12 @@ class Method:
     of_rung: tuple[str, ...] = ()
     adapts: bool = False
     subtracts_noise: bool = False
-    mixes_parameters: bool = False
-    groups: int = 1
-    group_steps: int = 1
-    event_columns: tuple[str, ...] = ()
-    event_every: int = 0
-    copies: int = 1
-    by_rung: bool = False
-    ladder: Any = None
-    reevaluates: bool = False
-    bias: Any = None
-    exact_energies: bool = False
-    swap_bias: str | None = None
     against_noise: str | None = None
-    renewals: Any = ()
-    finds_end: bool = False
-    isokinetic: bool = False
-    meters: bool = False
-    first_order: bool = False
-    undoes: bool = False
-    timed: bool | None = None
-    acceptance: float = 0.8
     settings: tuple[str, ...] = ()
+    dynamics: Dynamics = Dynamics()
+    turns: Turns | None = None
+    burnin: BurninTuning | None = None
+    ladder: Temperatures | None = None
 
     def init(self, position, evaluate: Evaluate, noise: Noise) -> Any:
         """The state at given positions, `(walkers, parameters)`."""
@@ -150,51 +107,13 @@ class Method:
         nothing.
         """
 
-    def begin_turn(self, state, evaluate: Evaluate) -> Any:
-        """The part of the state that the steps of one turn change. Default: the state. A turn is up
-        to `group_steps` steps of one group, `evaluate.clock.group`; `step` is `begin_turn`, `move`
-        and `end_turn`, one after the other. A row that is recorded, or the end of a chunk, cuts a
-        turn, and the next `begin_turn` goes on with it.
-        """
-        return state
-
-    def move(self, turn, evaluate: Evaluate, noise: Noise) -> Any:
-        """One step of what `begin_turn` gave, and its `Info`. Default: `step`."""
-        return self.step(turn, evaluate, noise)
-
-    def end_turn(self, state, turn, evaluate: Evaluate) -> Any:
-        """The state of all walkers after a turn that began at `state`. Default: `turn`."""
-        return turn
-
-    def bound(self, state, evaluate: Evaluate) -> Any:
-        """The potential at the walkers' own rungs, for what is evaluated for a row. Default: as it
-        is.
-        """
-        return evaluate
+    def used_options(self) -> set[str]:
+        """The options of samplers that the method uses. Default: the names of `get_config`."""
+        return {*self.get_config()}
 
     def labels(self, state) -> dict[str, Any]:
         """The columns `label_names`, `(walkers,)` each."""
         return {}
-
-    def order(self, state) -> Any:
-        """The walkers in the order of the rows, `(walkers,)`, int32; used if `by_rung`."""
-        raise NotImplementedError(f"{type(self).__name__} keeps its walkers in their order.")
-
-    def events(self, state) -> Any:
-        """The last rows of `event_columns`, `(rows, columns)`; asked every `event_every` steps."""
-        raise NotImplementedError(f"{type(self).__name__} has no events.")
-
-    def tables(self, state) -> dict[str, dict[str, Any]]:
-        """Small tables of the current state, "ladder" and "bias", columns by name; rewritten at
-        each checkpoint.
-        """
-        return {}
-
-    def renewed(self, state) -> Any:
-        """The state after one of the steps `renewals`, from plain numbers, between two compiled
-        chunks. Default: it.
-        """
-        return state
 
     def speeds(self, state) -> Any:
         """What velocities in each parameter are multiplied with, a number or `(walkers,
@@ -202,22 +121,32 @@ class Method:
         """
         return 1.0
 
-    def burnin_end(self, state) -> int | None:
-        """The last step of the burn-in, once the method has found it. Default: none, it is
-        given.
+    def masses(self) -> Any:
+        """The masses that were given, a number or `(parameters,)`. Default: 1."""
+        return 1.0
+
+    def coordinates(self, state) -> Any:
+        """The coordinates in which its steps move, where they were measured, as plain numbers.
+        Default: None, no mass is measured.
         """
         return None
 
-    def shortened(self, state, step: int) -> Any:
-        """The state with a step whose bias is as wanted, where what was measured is above; all
-        steps up to this one are burn-in then, and it ends here. Asked between two chunks, where it
-        `finds_end`. Default: the state.
-        """
-        return state
+    def linear_part(self, coordinates: Any) -> tuple["Method", Any]:
+        """The method whose step is linear on a harmonic well, at one temperature, and the
+        coordinates in which it moves.
 
-    def tuned(self, state) -> str:
-        """A line on what the burn-in has tuned, once it is over. Default: empty."""
-        return ""
+        Args:
+            coordinates: Those of `coordinates`, or None where nothing is measured yet.
+
+        Returns:
+            The method, without what changes its temperature, step size or coordinates, and the
+            coordinates; None stands for the parameters themselves. Default: the method itself.
+        """
+        return self, None
+
+    def at_friction(self, friction: float) -> "Method":
+        """The method at a friction that the burn-in has found. Default: the method itself."""
+        return self
 
 
 class Optimizer(Method):
@@ -234,7 +163,8 @@ class Optimizer(Method):
         return {"optimizer": self.name, **attributes_of(self, *self.settings)}
 
 
-_OF_TURNS = {"begin_turn", "move", "end_turn"}
+_OWN = {"used_options", "linear_part", "at_friction"}
+"""What a wrapper answers by itself, as any method does."""
 
 
 class Wrapper(Method):
@@ -242,8 +172,8 @@ class Wrapper(Method):
     overrides.
 
     The state of a wrapper is that of `inner` with further fields, so that `inner` can read it.
-    Turns are not passed on: what a wrapper adds to a step belongs around each step, and `step` of
-    `inner` is a turn of its own.
+    Groups that move in turn stay the groups of `inner`, but each step is a turn of its own: what a
+    wrapper adds to a step belongs around each step.
 
     Args:
         inner: The wrapped method, or a sampler from which `as_method` makes one.
@@ -253,6 +183,8 @@ class Wrapper(Method):
         self.inner = as_method(inner)
         # By their list, so that an answer that is added to Method cannot be forgotten here.
         vars(self).update({name: getattr(self.inner, name) for name in Method.__annotations__})
+        if self.turns is not None:
+            self.turns = Turns(self, self.turns.groups, self.turns.steps)
 
 
 def _forwarded(default: FunctionType) -> Callable:
@@ -264,23 +196,107 @@ def _forwarded(default: FunctionType) -> Callable:
 
 
 for _name, _default in vars(Method).items():
-    if isinstance(_default, FunctionType) and _name not in _OF_TURNS:
+    if isinstance(_default, FunctionType) and _name not in _OWN:
         setattr(Wrapper, _name, _forwarded(_default))
 
 
+_FLAT_TURNS = {
+    "groups": "groups",
+    "group_steps": "steps",
+    "begin_turn": "begin",
+    "move": "move",
+    "end_turn": "end",
+}
+_FLAT_BURNIN = {
+    "renewals": "renewals",
+    "finds_end": "finds_end",
+    "renewed": "renewed",
+    "burnin_end": "end",
+    "shortened": "shortened",
+    "tuned": "tuned",
+}
+_FLAT_LADDER = {
+    "ladder": "rungs",
+    "copies": "copies",
+    "by_rung": "by_rung",
+    "event_columns": "event_columns",
+    "event_every": "event_every",
+    "reevaluates": "reevaluates",
+    "bias": "bias",
+    "exact_energies": "exact_energies",
+    "swap_bias": "swap_bias",
+    "order": "order",
+    "events": "events",
+    "tables": "tables",
+    "bound": "bound",
+}
+_FLAT_DYNAMICS = (
+    "timed",
+    "isokinetic",
+    "first_order",
+    "meters",
+    "undoes",
+    "mixes_parameters",
+    "acceptance",
+)
+"""Names under which samplers answered by themselves before there were facets, and those of the
+facets' answers.
+"""
+
+
 class _Adapted(Method):
-    """A sampler that has no base class, with the defaults for what it leaves out."""
+    """A sampler that has no base class, with the defaults for what it leaves out, or one that
+    answers by itself what belongs to a facet.
+    """
 
     def __init__(self, sampler: Sampler) -> None:
         answers = [name for name in dir(Method) if not name.startswith("_")]
         vars(self).update(
             {name: getattr(sampler, name) for name in answers if hasattr(sampler, name)}
         )
+        if not hasattr(sampler, "used_options"):
+            self.used_options = lambda: {*sampler.get_config()}
+
+        for name, default, names in (
+            ("turns", Turns(self), _FLAT_TURNS),
+            ("burnin", BurninTuning(), _FLAT_BURNIN),
+            ("ladder", Temperatures(), _FLAT_LADDER),
+        ):
+            if not isinstance(getattr(self, name), type(default)):
+                vars(self)[name] = _of_flat(sampler, default, names)
+
+        told = {name: getattr(sampler, name) for name in _FLAT_DYNAMICS if hasattr(sampler, name)}
+        self.dynamics = replace(self.dynamics, **told)
+
+
+def _of_flat(sampler: Any, facet: Any, names: Mapping[str, str]) -> Any:
+    """The facet with the answers that a sampler gives by itself; None where it gives none."""
+    told = {name for name in names if getattr(sampler, name, None) is not None}
+    for name in told:
+        setattr(facet, names[name], getattr(sampler, name))
+    return facet if told else None
+
+
+def _answers_by_itself(method: Method) -> bool:
+    """Whether a method answers by itself what belongs to a facet that it does not have."""
+    names = [*_FLAT_DYNAMICS]
+    for facet, kind, own in (
+        (method.turns, Turns, _FLAT_TURNS),
+        (method.burnin, BurninTuning, _FLAT_BURNIN),
+        (method.ladder, Temperatures, _FLAT_LADDER),
+    ):
+        if not isinstance(facet, kind):
+            names += own
+    return any(getattr(method, name, None) is not None for name in names)
 
 
 def as_method(sampler: Sampler) -> Method:
-    """The sampler itself where it is a `Method`, else a method that gives its answers."""
-    return sampler if isinstance(sampler, Method) else _Adapted(sampler)
+    """The sampler itself where it is a `Method` with its facets, else a method that gives its
+    answers.
+    """
+    if isinstance(sampler, Method) and not _answers_by_itself(sampler):
+        return sampler
+    return _Adapted(sampler)
 
 
 def missing(sampler) -> list[str]:

@@ -174,7 +174,7 @@ class Held:
         return (
             np.stack([*energies, *swap], 1),
             taken,
-            method.burnin_end(carry.state),
+            loop.burnin.end(carry.state),
             recorded,
             wide,
         )

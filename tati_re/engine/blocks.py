@@ -228,8 +228,8 @@ class Blocks(Loop):
 
     def end_burnin(self, carry: Carry) -> None:
         self._end(
-            [self.method.burnin_end(state) for state in self.states(carry)]
-            if self.method.finds_end
+            [self.burnin.end(state) for state in self.states(carry)]
+            if self.burnin.finds_end
             else [None]
         )
 
@@ -351,7 +351,7 @@ class Blocks(Loop):
             self._wide = {
                 k: ({name: new[name][here] for name in new},) for k, here in self._parts.items()
             }
-        return self._rungs[part["events"]].reshape(-1, len(self.method.event_columns))
+        return self._rungs[part["events"]].reshape(-1, len(self.ladder.event_columns))
 
     @cached_property
     def _draws(self) -> list[Draw]:
@@ -393,7 +393,7 @@ class Blocks(Loop):
         method = self.method
         flat = self._flat
         full = self.potential.batches.full
-        exact = not method.asks_examples(full)
+        exact = not method.ladder.asks_examples(full)
         has_centre = "centre_loss" in self._like._fields
         energies = [self.walkers] * (3 if has_centre else 2)
         sizes = [sum(flat.sizes), 4, *energies, *(math.prod(draw.shape) for draw in self._draws)]

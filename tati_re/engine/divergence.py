@@ -6,6 +6,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.evaluate import Rung
+from tati_re.core.facets import temperatures_of
 from tati_re.core.method import Method
 
 _TIMES = 1e3
@@ -29,7 +30,8 @@ def highest_energy(
 
 def hottest(method: Method, rung: Rung, factor: Callable | None, last_step: int) -> float:
     """The highest temperature of any rung and step."""
-    temperatures = rung.temperature if method.ladder is None else 1.0 / np.asarray(method.ladder[0])
+    rungs = temperatures_of(method).rungs
+    temperatures = rung.temperature if rungs is None else 1.0 / np.asarray(rungs[0])
     steps = np.linspace(1, min(last_step, 2**62), min(last_step, 1000)).astype(np.int64)
     return float(np.max(temperatures)) * (1.0 if factor is None else float(np.max(factor(steps))))
 

@@ -287,9 +287,8 @@ class Driver:
     def _may_begin(self) -> bool:
         """Whether this is a burn-in that may end at any step, since it has tuned something."""
         line = self.loop.timeline
-        method = self.loop.method
         return (
-            method.finds_end
+            self.loop.burnin.finds_end
             and _FEWEST_BURNIN <= self.step < line.num_burnin_steps
             and line.groups == 1
         )
@@ -297,7 +296,7 @@ class Driver:
     def _begun_anew(self, carry: Carry, said: str) -> Carry:
         """The carry with a step that is short enough; all that was drawn before it is burn-in."""
         loop = self.loop
-        state = self.loop.method.shortened(carry.state, self.step)
+        state = self.loop.burnin.shortened(carry.state, self.step)
         moments = tf.nest.map_structure(tf.zeros_like, carry.moments)
         self._averages.begin()
         if self.predictions is not None:
@@ -342,7 +341,7 @@ class Driver:
         over = self._is_frozen or (now and self.step >= last)
         if method.adapts and self.plan.burnt_in is not None and not self._told and over:
             self._told = True
-            self.plan.burnt_in(last, method.tuned(carry.state), carry)
+            self.plan.burnt_in(last, self.loop.burnin.tuned(carry.state), carry)
             self._manifest = {}
 
     def exit_status(self, outcome: Outcome) -> int:
@@ -387,7 +386,7 @@ class Driver:
         self.tables.flush()
         # Tables of a few rows that tell how things stand are written anew each time, after the
         # checkpoint: what a kill between the two leaves is known by the checkpoint before.
-        tables = self.loop.method.tables(carry.state)
+        tables = self.loop.ladder.tables(carry.state)
         texts = {files.of_method(name): frame_text(table) for name, table in tables.items()}
         meta = {"step": self.step, "move": self._move, "seconds": self.seconds}
         meta |= self.tables.known() | self._known(texts)

@@ -12,6 +12,7 @@ import numpy as np
 
 from tati_re.core.backend import Direct, tf
 from tati_re.core.errors import refuse_if
+from tati_re.core.facets import temperatures_of, tuning_of, turns_of
 from tati_re.core.method import Method
 from tati_re.core.ops import compiled_by_xla
 from tati_re.core.potential import Batch, Potential
@@ -68,6 +69,9 @@ class Loop:
         limits: Limits on the length of a chunk.
 
     Attributes:
+        turns: Groups of walkers that move in turn.
+        burnin: What is done in the burn-in between two chunks.
+        ladder: The method's temperatures.
         timeline: Which step is taken when, and what is due after it.
         cools: Changes the carry at the start, between chunks of the burn-in, some end after moves
             `cools_after`, and at its end, from the carry and the number of the move; `None`:
@@ -101,6 +105,9 @@ class Loop:
     ) -> None:
         self.potential = potential
         self.method = method
+        self.turns = turns_of(method)
+        self.burnin = tuning_of(method)
+        self.ladder = temperatures_of(method)
         self.observables = observables
         self.rung = rung
         self.seed = seed
@@ -112,19 +119,19 @@ class Loop:
             record_every=record_every,
             trajectory_every=trajectory_every,
             num_burnin_steps=num_burnin_steps,
-            groups=method.groups,
-            group_steps=method.group_steps,
+            groups=self.turns.groups,
+            group_steps=self.turns.steps,
             step_factor=step_factor,
             temperature_factor=temperature_factor,
-            event_every=method.event_every,
+            event_every=self.ladder.event_every,
         )
         self.directions = None if directions is None else tf.constant(directions.T, potential.dtype)
         self.walkers = int(rung.step_size.shape[0])
         self.title = method.name
         self.num_recorded = self.walkers if num_recorded is None else num_recorded
-        self.walkers_at_rung = self.walkers // method.copies
+        self.walkers_at_rung = self.walkers // self.ladder.copies
         self.labels = list(method.label_names)
-        self.by_rung = method.by_rung
+        self.by_rung = self.ladder.by_rung
         self.event_rows = self.traces = 0
         self._state_type: Any = None
         self.draws: list = []
@@ -201,7 +208,7 @@ class Loop:
         evaluate = self.potential.bind(
             state.rung, self._batch(*examples, entry(tf.constant(0))), auxiliary
         )
-        bound = self.method.bound(state, evaluate)
+        bound = self.ladder.bound(state, evaluate)
         whole = self.method.full_batch and not evaluate.exact
         return with_energy(
             state, (bound.full if whole else bound)(state.position)
@@ -278,7 +285,7 @@ class Loop:
             )
         self.draws = noise.draws
         if self.timeline.event_every:
-            self.event_rows = int(self.method.events(state).shape[0])
+            self.event_rows = int(self.ladder.events(state).shape[0])
         batches = self.potential.batches
         indices = (
             0 if batches.full else 4 * batches.batch_size * (1 if batches.shared else self.walkers)
@@ -291,7 +298,7 @@ class Loop:
         if line.trajectory_every:
             position_bytes = self.num_recorded * width * self.potential.dtype.size / line.closest
         rows = 8 * self.walkers * len(self.observables.columns) / line.record_every
-        event_bytes = 8 * self.event_rows * len(self.method.event_columns) / (line.event_every or 1)
+        event_bytes = 8 * self.event_rows * len(self.ladder.event_columns) / (line.event_every or 1)
         heaviest = max(
             sum(draw.bytes() for draw in self.draws), indices, position_bytes, rows, event_bytes, 1
         )
@@ -341,8 +348,8 @@ class Loop:
 
     def ends(self) -> set[int]:
         """The moves at which a chunk ends, for what is done between two chunks."""
-        latest = self.timeline.num_burnin_steps + self.method.finds_end
-        ends = {end for end in (*self.method.renewals, *self.cools_after) if end < latest}
+        latest = self.timeline.num_burnin_steps + self.burnin.finds_end
+        ends = {end for end in (*self.burnin.renewals, *self.cools_after) if end < latest}
         return ends | ({self.timeline.num_burnin_steps} if self.cools else set())
 
     def run(self, carry: Carry, first_move: int, count: int, first_walker: int = 0) -> Chunk:
@@ -365,7 +372,7 @@ class Loop:
         """The carry after what is done between two chunks, the first of which ended with this
         move.
         """
-        carry = carry._replace(state=self.method.renewed(carry.state))
+        carry = carry._replace(state=self.burnin.renewed(carry.state))
         self.end_burnin(carry)
         return self.cooled(carry, last)
 
@@ -404,7 +411,7 @@ class Loop:
 
     def end_burnin(self, carry: Carry) -> None:
         """Begins to count where the method has found the end of its burn-in."""
-        if (end := self.method.burnin_end(carry.state)) is not None:
+        if (end := self.burnin.end(carry.state)) is not None:
             self.timeline.num_burnin_steps = end
 
     def _batch(self, indices, sizes, at) -> Batch | None:
@@ -486,7 +493,7 @@ class Loop:
             if counting:
                 evaluate.counting = True
             noise = StepNoise(self.draws, [at(values) for values in numbers])
-            state, info = self.method.move(self._unpack(fields, evaluate.rung), evaluate, noise)
+            state, info = self.turns.move(self._unpack(fields, evaluate.rung), evaluate, noise)
             if self.method.metropolis:
                 acceptance = info.acceptance
             possible = tf.logical_and(
@@ -506,7 +513,7 @@ class Loop:
         def segment(i, fields, auxiliary, acceptance, alive, buffers):
             stop = entry(i)(due.stop)
             evaluate = self._at(i, due, indices, sizes, auxiliary)
-            turn = self._pack(self.method.begin_turn(self._unpack(fields, evaluate.rung), evaluate))
+            turn = self._pack(self.turns.begin(self._unpack(fields, evaluate.rung), evaluate))
             i, turn, auxiliary, acceptance, alive, accuracy = tf.while_loop(
                 lambda i, turn, auxiliary, acceptance, alive, accuracy: tf.logical_and(
                     i < stop, alive
@@ -519,9 +526,7 @@ class Loop:
             batch = self._batch(indices, sizes, at)
             evaluate = self._evaluate(last, batch, auxiliary)
             turn = self._unpack(turn, evaluate.rung)
-            fields = self._pack(
-                self.method.end_turn(self._unpack(fields, evaluate.rung), turn, evaluate)
-            )
+            fields = self._pack(self.turns.end(self._unpack(fields, evaluate.rung), turn, evaluate))
             if self.method.has_momentum:
                 # All momenta are summed only where a row is due, which needs the sum as well.
                 whole = self._unpack(fields, self.rung)

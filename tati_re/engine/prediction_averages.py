@@ -80,7 +80,7 @@ class PredictionAverages:
             return
         state = chunk.carry.state
         walkers = loop.timeline.turns(group, np.arange(loop.walkers))[0][1]
-        places = np.asarray(loop.method.order(state)) if loop.by_rung else np.arange(loop.walkers)
+        places = np.asarray(loop.ladder.order(state)) if loop.by_rung else np.arange(loop.walkers)
         places = places[walkers][: loop.walkers_at_rung]
         weights = np.ones(len(walkers))
         if "weight" in loop.labels:

@@ -98,6 +98,7 @@ class RowBuffers:
 
     def __init__(self, loop: Any, width: int, chunk_steps: int) -> None:
         self.method: Method = loop.method
+        self.ladder = loop.ladder
         self.observables: Observables = loop.observables
         timeline = self.timeline = loop.timeline
         self.walkers = loop.walkers
@@ -119,7 +120,7 @@ class RowBuffers:
         self._of_row = (self.walkers, len(self.observables.columns))
         self._of_position = (self.num_recorded, width)
         self._of_beside = (self.num_recorded, 2 + len(self.labels))
-        self._of_event = (loop.event_rows, len(self.method.event_columns))
+        self._of_event = (loop.event_rows, len(self.ladder.event_columns))
 
     def empty(self, moments: RunningMoments) -> Buffers:
 
@@ -181,7 +182,7 @@ class RowBuffers:
         if self.timeline.event_every:
             event_due = tf.logical_and(alive, due.event)
             none = tf.zeros(self._of_event, tf.float64)
-            event = tf.cond(event_due, lambda: self.method.events(now()[0]), lambda: none)
+            event = tf.cond(event_due, lambda: self.ladder.events(now()[0]), lambda: none)
             events, num_events = _written(events, num_events, event, event_due)
         return Buffers(moments, rows, num_rows, positions, also, num_positions, events, num_events)
 
@@ -194,14 +195,14 @@ class RowBuffers:
         order = None
         labels = []
         state, evaluate = now
-        evaluate = self.method.bound(state, evaluate)
+        evaluate = self.ladder.bound(state, evaluate)
         if not self.method.current:
             state = with_energy(state, evaluate(state.position))
         if self.labels:
             own = self.method.labels(state)
             labels = [tf.cast(own[name], tf.float64) for name in self.labels]
-        if self.method.by_rung:
-            order = self.method.order(state)
+        if self.ladder.by_rung:
+            order = self.ladder.order(state)
         ordered = (
             state.position
             if order is None

@@ -95,7 +95,7 @@ class RunTables:
         if loop.timeline.trajectory_every:
             self._columns[self._trajectory] = files.trajectory_columns(parameters, loop.labels)
         if loop.timeline.event_every:
-            self._columns[files.EXCHANGES] = list(loop.method.event_columns)
+            self._columns[files.EXCHANGES] = list(loop.ladder.event_columns)
         self._tables: dict[str, CsvTable | H5Table] = {}
         self._waiting = 0
         self.last: tuple[float | None, float | None] = (None, None)
@@ -172,7 +172,7 @@ class RunTables:
         number = self._num_recorded
         order = np.arange(number)
         if loop.by_rung:
-            order = np.asarray(loop.method.order(state))[:number]
+            order = np.asarray(loop.ladder.order(state))[:number]
 
         positions = np.asarray(state.position)[order]
         if loop.directions is not None:

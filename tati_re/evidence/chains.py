@@ -6,6 +6,7 @@ import numpy as np
 
 from tati_re.core.backend import Direct, deterministic, tf
 from tati_re.core.errors import SamplingError
+from tati_re.core.facets import temperatures_of
 from tati_re.core.potential import Potential
 from tati_re.core.protocol import Clock, Rung
 from tati_re.engine.noise import RecordingNoise, StepNoise, draw_numbers
@@ -60,6 +61,7 @@ class Chains:
             self._moved if execution == "eager" else Direct(self._moved, execution == "xla")
         )
         self._draws: list = []
+        self._ladder = temperatures_of(sampler)
 
     def run(self, position, weight, step_size, num_steps: int) -> Segment:
         rung = Rung(
@@ -153,8 +155,8 @@ class Chains:
             acceptance = tf.ones_like(accepted)
             if self.sampler.metropolis:
                 acceptance = info.acceptance
-            if self.sampler.by_rung:
-                order = self.sampler.order(state)
+            if self._ladder.by_rung:
+                order = self._ladder.order(state)
                 loss = tf.gather(loss, order)
                 acceptance = tf.gather(acceptance, order)
             rows = rows.write(i, self._bound(rung).scale * loss)
@@ -166,11 +168,11 @@ class Chains:
         _, values, rows, accepted, visited = tf.while_loop(lambda i, *_: i < count, one, begin)
         state = type_of(**dict(zip(fields, values, strict=True)))
         position = state.position
-        if self.sampler.by_rung:
-            position = tf.gather(position, self.sampler.order(state))
+        if self._ladder.by_rung:
+            position = tf.gather(position, self._ladder.order(state))
         return position, rows.stack(), accepted, tuple(places.stack() for places in visited)
 
     def _loss(self, state, rung: Rung):
         """The loss at the walkers' positions; after a swap round the state holds it."""
-        current = self.sampler.current or self.sampler.reevaluates
+        current = self.sampler.current or self._ladder.reevaluates
         return state.loss if current else self._bound(rung).mean_loss(state.position)

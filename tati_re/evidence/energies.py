@@ -146,7 +146,14 @@ def energies_along(
     )
     ladder = Ladder(np.ones(len(path)), path[::-1].copy(), step_sizes[::-1].copy())
     schedule = make_swap_schedule("even_odd", len(path))
-    exchange = ReplicaExchange(sampler, ladder, Metropolis(), schedule, 1, plan.walkers)
+    exchange = ReplicaExchange(
+        sampler,
+        ladder,
+        swap_rule=Metropolis(),
+        swap_schedule=schedule,
+        exchange_every=1,
+        num_ladders=plan.walkers,
+    )
     together = Chains(
         potential_of(plan.walkers * len(path)), exchange, plan.seed, plan.execution, role=" ladder"
     )

@@ -14,8 +14,8 @@ import pandas as pd
 
 from tati_re.analysis.reweighting import load_pymbar
 from tati_re.core.errors import AnyPath, InputError, refuse_if
+from tati_re.core.facets import turns_of
 from tati_re.core.interruption import stopping
-from tati_re.core.method import Wrapper
 from tati_re.engine.progress import make_progress
 from tati_re.evidence.chains import Chains
 from tati_re.evidence.energies import Energies, SamplingPlan, energies_along, tuned
@@ -29,7 +29,6 @@ from tati_re.options.make import Options, make_options
 from tati_re.options.table import NOT_OF_EVIDENCE, options_of
 from tati_re.posterior.priors import Box
 from tati_re.samplers.choosing import unused_options
-from tati_re.samplers.wrappers.mass import Massive
 from tati_re.simulation.checks import check_control_variate, check_walls
 from tati_re.simulation.request import Request, sampler_of
 from tati_re.simulation.starts import descended
@@ -224,7 +223,7 @@ class Estimation:
         request = Request(options, objects, self.system, "sample", sampler)
         check_walls(request)
         check_control_variate(request)
-        if sampler.groups > 1 or sampler.adapts or sampler.of_rung or sampler.label_names:
+        if turns_of(sampler).groups > 1 or sampler.adapts or sampler.of_rung or sampler.label_names:
             what = "sampler: the points of a path need a sampler whose distribution is fixed."
             raise InputError(
                 what, sampler.name, "HMC, MALA, GHMC or a splitting word such as BAOAB"
@@ -234,12 +233,7 @@ class Estimation:
     def plan(self, widths: np.ndarray) -> SamplingPlan:
         """The sampling plan, with step sizes for parameters as wide as the reference."""
         options = self.options
-        mass = 1.0
-        inner = self.sampler
-        while isinstance(inner, Wrapper):
-            mass = mass * inner.mass if isinstance(inner, Massive) else mass
-            inner = inner.inner
-        widths = widths * np.sqrt(mass)
+        widths = widths * np.sqrt(self.sampler.masses())
         first = 0.5 * float(np.min(widths))
         if "step_size" in options.explicit or not self.sampler.metropolis:
             first = options.first_step_size

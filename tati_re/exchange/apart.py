@@ -5,8 +5,9 @@ decided elsewhere.
 from typing import Any, NamedTuple
 
 from tati_re.core.backend import tf
+from tati_re.core.facets import Temperatures
 from tati_re.core.method import Wrapper
-from tati_re.core.protocol import step_size_of
+from tati_re.core.protocol import Evaluate, step_size_of
 from tati_re.exchange.differences import RungTargets
 from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.samplers.wrappers.coordinates import extend, inner_of
@@ -23,6 +24,25 @@ class Placed(NamedTuple):
     replica: Any
 
 
+class PartOfLadder(Temperatures):
+    """The rungs of replicas that are held apart from the others.
+
+    Args:
+        exchange: The method of all replicas.
+    """
+
+    def __init__(self, exchange: ReplicaExchange) -> None:
+        self.exchange = exchange
+        self.rungs = exchange.rungs
+        self.reevaluates = exchange.ladder.reevaluates
+        self.at_target = exchange.num_ladders
+        self.in_all = exchange.num_replicas
+        self.stretch = exchange.exchange_every if exchange.has_rounds else 0
+
+    def bound(self, state: Any, evaluate: Evaluate) -> Any:
+        return self.exchange.ladder.bound(state, evaluate)
+
+
 class Apart(Wrapper):
     """Some replicas of a ladder, which step and record as within `ReplicaExchange`; whoever holds
     the others tells where they are after a round. `first_replica` is the number of the first one at
@@ -32,11 +52,10 @@ class Apart(Wrapper):
     def __init__(self, exchange: ReplicaExchange) -> None:
         super().__init__(exchange.inner)
         self.exchange = exchange
-        self.ladder = exchange.ladder
+        self.ladder = PartOfLadder(exchange)
         self.name = exchange.name
         self.label_names = exchange.label_names
         self.current = exchange.current
-        self.reevaluates = exchange.reevaluates
         self.num_ladders = exchange.num_ladders
         self.first_replica = 0
 
@@ -74,9 +93,6 @@ class Apart(Wrapper):
     def energies(self, state, evaluate) -> tuple:
         """L and V of the walkers, by which swaps are decided."""
         return self.exchange.energies(inner_of(state), self.exchange.energetic(evaluate))
-
-    def bound(self, state, evaluate):
-        return self.exchange.bound(state, evaluate)
 
     def labels(self, state) -> dict:
         return self.exchange.labels(state) | {"replica": state.rungs.replica}

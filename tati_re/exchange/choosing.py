@@ -3,6 +3,7 @@
 import math
 
 from tati_re.core.errors import refuse_if
+from tati_re.core.facets import temperatures_of
 from tati_re.core.method import Method
 from tati_re.core.potential import Prior
 from tati_re.exchange.advice import ladder_advice
@@ -10,7 +11,13 @@ from tati_re.exchange.correction import Correction
 from tati_re.exchange.ladder import Ladder, make_ladder
 from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.exchange.schedule import make_swap_schedule
-from tati_re.exchange.swap_rules import BarkerCompensated, Metropolis, Penalty, make_swap_rule
+from tati_re.exchange.swap_rules import (
+    OF_CORRECTION,
+    BarkerCompensated,
+    Metropolis,
+    Penalty,
+    make_swap_rule,
+)
 from tati_re.exchange.well_tempered import WellTempered
 from tati_re.options.make import Options
 from tati_re.options.representable import LARGEST
@@ -18,13 +25,18 @@ from tati_re.samplers.wrappers.simulated_tempering import SimulatedTempering
 
 _EVERY = 20
 _OF_LADDER = ("num_replicas", "temperature_ratio", "max_temperature", "temperatures", "step_sizes")
-_OF_CORRECTED = (
-    "correction_factor",
-    "correction_decay",
-    "correction_growth",
-    "variance_gain",
-    "variance_every",
+_OF_SWAPS = (
+    "adapt_ladder",
+    "exchange",
+    "swap_rule",
+    "swap_schedule",
+    "exchange_every",
+    "exchange_batch_size",
+    "swap_variance",
+    *OF_CORRECTION,
+    "trajectory_rungs",
 )
+"""Options that a ladder may use or not."""
 
 
 def ladder_of(options: Options) -> Ladder | None:
@@ -252,7 +264,7 @@ def ladder_sentences(method, potential) -> list[str]:
     """
     if not isinstance(method, ReplicaExchange) or method.num_rungs < 2:
         return []
-    ladder = method.ladder
+    ladder = method.rungs
     rule = method.swap_rule
     if ladder.tempering == "likelihood":
         where = f"likelihood weights 1 to {ladder.likelihood_weight[-1]:g}"
@@ -278,35 +290,20 @@ def ladder_sentences(method, potential) -> list[str]:
 
 
 def unused_replica_options(options: Options, sampler: Method) -> list[str]:
-    config = sampler.get_config()
-    if "num_replicas" not in config:
-        names = (
-            "adapt_ladder",
-            "exchange",
-            "swap_rule",
-            "swap_schedule",
-            "exchange_every",
-            "exchange_batch_size",
-        )
-        more = (
-            "swap_variance",
-            *_OF_CORRECTED,
-            "trajectory_rungs",
-            "replica_start",
-            "descent_steps",
-        )
-        own = ("exchange", "exchange_every") if "simulated_tempering" in config else ()
-        return [name for name in (*names, *more) if name in options.explicit and name not in own]
-    used = {
-        "adapt_ladder": config.get("exchange") != "none",
-        "swap_variance": config.get("swap_rule")
-        in ("penalty", "barker_compensated", "corrected", "naive"),
-        **dict.fromkeys(_OF_CORRECTED, config.get("swap_rule") == "corrected"),
-        "exchange_batch_size": config.get("exchange_batch_size") is not None,
-        "descent_steps": options.replica_start == "descent",
-        "swap_schedule": "swap_rule" in config,
-        "exchange_every": config.get("exchange") != "none" or "bias" in config,
-        "swap_rule": "swap_rule" in config,
-        **dict.fromkeys(("exchange", "trajectory_rungs"), config["num_replicas"] > 1),
-    }
-    return [name for name, is_used in used.items() if name in options.explicit and not is_used]
+    """Options of ladders and swaps that were given and that a run with this sampler does not use.
+
+    Args:
+        options: The options of the run.
+        sampler: Its sampler.
+
+    Returns:
+        Their names.
+    """
+    ladder = temperatures_of(sampler)
+    used = ladder.used_options()
+    names = [name for name in _OF_SWAPS if name not in used]
+    if not ladder.by_rung:
+        names.append("replica_start")
+    if not ladder.by_rung or options.replica_start != "descent":
+        names.append("descent_steps")
+    return [name for name in names if name in options.explicit]

@@ -28,7 +28,7 @@ def noise_table(
     count = potential.num_examples
     if not isinstance(method, ReplicaExchange) or method.batch_size is None or batches.full:
         return None
-    order = np.asarray(method.order(state))
+    order = np.asarray(method.ladder.order(state))
     size = min(method.batch_size, count)
     p_values: list[tuple[str, int, float]] = []
     if size < min(count, _MOST_EXAMPLES):

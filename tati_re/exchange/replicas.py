@@ -1,17 +1,23 @@
 """Replica exchange: copies of a system at several temperatures that swap temperatures."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.facets import Temperatures, tuning_of, turns_of
 from tati_re.core.method import Sampler, Wrapper
-from tati_re.core.protocol import Rung, fields_of, step_size_of
+from tati_re.core.protocol import Evaluate, Rung, fields_of, step_size_of
 from tati_re.exchange.bookkeeping import EVENT_COLUMNS, ladder_table, no_counts
 from tati_re.exchange.differences import RungTargets
 from tati_re.exchange.ladder import Ladder
 from tati_re.exchange.rungs import Occupancy, Rungs, adapted_rungs
 from tati_re.exchange.schedule import EvenOdd, all_assignments
 from tati_re.exchange.swap_round import SwapRound
+from tati_re.exchange.swap_rules import OPTIONS_OF_RULES
 from tati_re.exchange.well_tempered import (
     Biased,
     ExactEnergies,
@@ -88,22 +94,20 @@ class ReplicaExchange(Wrapper):
     ) -> None:
         super().__init__(inner)
         what = "num_replicas: an ensemble whose halves take turns has one temperature."
-        refuse_if(self.groups > 1, what, inner.name, "no covariance_blending")
-        if self.mixes_parameters and self.renewals:
+        refuse_if(turns_of(self).groups > 1, what, inner.name, "no covariance_blending")
+        if self.dynamics.mixes_parameters and tuning_of(self).renewals:
             what = "num_replicas: the directions of a mass are measured at one temperature."
-            received = f"mass = {inner.get_config()['mass']}"
-            raise InputError(what, received, "mass = fisher, which has a diagonal for each rung")
+            expected = "mass = fisher, which has a diagonal for each rung"
+            raise InputError(what, f"{inner.name} with a mass of directions", expected)
         swap_schedule = swap_schedule or (
             EvenOdd(ladder.num_rungs) if swap_rule is not None else None
         )
-        self.ladder = ladder
+        self.rungs = ladder
         self.swap_rule = swap_rule
         self.swap_schedule = swap_schedule
         self.exchange_every = int(exchange_every)
         self.num_ladders = int(num_ladders)
         self.batch_size = batch_size
-        self.event_columns = EVENT_COLUMNS
-        self.event_every = 0 if swap_rule is None else self.exchange_every
         self.adapt = adapt
         self.infinite = infinite
         self.bias = bias
@@ -111,8 +115,7 @@ class ReplicaExchange(Wrapper):
         self.label_names = ("rung", "replica") if bias is None else ("rung", "replica", "weight")
         if infinite:
             all_assignments(ladder.num_rungs)
-        self.num_rungs = self.copies = ladder.num_rungs
-        self.by_rung = True
+        self.num_rungs = ladder.num_rungs
         self.places = Occupancy(self.num_rungs, self.num_ladders)
         self.num_replicas = self.num_rungs * self.num_ladders
         self.name = inner.name + (f", {self.num_rungs} replicas" if self.num_rungs > 1 else "")
@@ -122,11 +125,8 @@ class ReplicaExchange(Wrapper):
         self.knows_energies = inner.current and not self.draws_prior
         # Rows show U without the bias.
         self.current = self.knows_energies and bias is None
-        self.reevaluates = self.tempers_likelihood or bias is not None
+        reevaluates = self.tempers_likelihood or bias is not None
         self.has_rounds = swap_rule is not None or bias is not None
-        # A sentence that names the bias of the swaps, where the rule has one on noisy energies and
-        # sees such.
-        self.swap_bias = None if swap_rule is None or batch_size is None else swap_rule.biased
         self.swaps = None
         if swap_rule is not None:
             schedule = None if infinite else swap_schedule
@@ -136,11 +136,12 @@ class ReplicaExchange(Wrapper):
             )
         targets = ladder.inverse_temperature, ladder.likelihood_weight
         self.target = RungTargets(*(np.asarray(values, np.float64) for values in targets))
+        self.ladder = ReplicaLadder(self, reevaluates)
 
     def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:
         self.inner.check(step_size, temperature, num_burnin_steps)
         said = (temperature, step_size)
-        own = (1 / self.ladder.inverse_temperature[0], self.ladder.step_size[0])
+        own = (1 / self.rungs.inverse_temperature[0], self.rungs.step_size[0])
         what = "sampler: its ladder begins at another temperature or step size than the run."
         refuse_if(
             not np.allclose(said, own, rtol=1e-9, atol=0), what, said, f"({own[0]:g}, {own[1]:g})"
@@ -151,18 +152,12 @@ class ReplicaExchange(Wrapper):
     def rung_of(self, rungs: Rungs, base: Rung) -> Rung:
         """The rung of each walker, with the factors that schedules put on the target's."""
         beta = tf.gather(rungs.table.inverse_temperature, rungs.index)
-        step_size = tf.gather(tf.constant(self.ladder.step_size, tf.float64), rungs.index)
+        step_size = tf.gather(tf.constant(self.rungs.step_size, tf.float64), rungs.index)
         return Rung(
             beta * (base.inverse_temperature / self.target.inverse_temperature[0]),
             tf.gather(rungs.table.likelihood_weight, rungs.index),
-            step_size * (base.step_size / self.ladder.step_size[0]),
+            step_size * (base.step_size / self.rungs.step_size[0]),
         )
-
-    def order(self, state):
-        """The walkers from the target upwards, rung by rung: how rows are written, `(walkers,)`,
-        int32.
-        """
-        return tf.reshape(tf.transpose(self.places.at_rung(state.rungs.index)), [-1])
 
     def labels(self, state) -> dict:
         labels = {
@@ -181,20 +176,8 @@ class ReplicaExchange(Wrapper):
         usual = bias_value(bias, tf.gather(bias.mean, index), index)
         return tf.exp((bias_value(bias, state.potential, index) - usual) / state.temperature)
 
-    def events(self, state):
-        return state.rungs.events
-
-    def tables(self, state) -> dict:
-        rungs = state.rungs
-        walkers = self.order(state)[:: self.num_ladders]
-        ladder = rungs.table, tf.gather(state.step_size, walkers), rungs.counts
-        if self.bias is None:
-            return {"ladder": ladder_table(*ladder)}
-        bias = bias_table(rungs.bias, tf.gather(state.temperature, walkers))
-        return {"ladder": ladder_table(*ladder, self.bias.bias_factor), "bias": bias}
-
-    def bound(self, state, evaluate):
-        return self.energetic(evaluate).at(self.rung_of(state.rungs, evaluate.rung))
+    def linear_part(self, coordinates):
+        return self.inner.linear_part(coordinates)
 
     # The two functions of a sampler
 
@@ -274,12 +257,6 @@ class ReplicaExchange(Wrapper):
         """Whether a round follows the step of this number, an integer or a tensor."""
         return self.has_rounds and step % self.exchange_every == 0
 
-    def asks_examples(self, exact: bool) -> bool:
-        """Whether a round asks for the losses of single examples, for which it holds a thread of
-        TensorFlow that may be the only one; `exact`: steps see all examples.
-        """
-        return not (exact or self.exact_energies or self.swap_rule is None or self.swap_rule.exact)
-
     def energetic(self, evaluate):
         """The evaluation that a step sees."""
         return ExactEnergies(evaluate) if self.exact_energies and not evaluate.exact else evaluate
@@ -310,7 +287,7 @@ class ReplicaExchange(Wrapper):
         names = [*self.of_rung]
         if self.has_momentum:
             names.append("momentum")
-        if self.reevaluates:
+        if self.ladder.reevaluates:
             names += ["gradient", "potential", "loss", "log_prior"]
             variances = ("gradient_variance", "variance_before")
             names += [name for name in variances if name in inner._fields and name not in names]
@@ -391,7 +368,7 @@ class ReplicaExchange(Wrapper):
         if self.has_momentum:
             scale = tf.sqrt(after.temperature / before.temperature)
             changed["momentum"] = inner.momentum * tf.cast(scale, inner.momentum.dtype)[:, None]
-        if self.reevaluates:
+        if self.ladder.reevaluates:
             bound = self._seen(evaluate.at(after), new)
             changed |= (bound.full if self.full_batch else bound)(inner.position)._asdict()
             if "gradient_variance" in inner._fields and "gradient_variance" not in self.of_rung:
@@ -419,4 +396,82 @@ class ReplicaExchange(Wrapper):
         if self.infinite:
             return {**config, "exchange": "infinite"}
         config |= {"swap_schedule": self.swap_schedule.name, **self.swap_rule.get_config()}
-        return config if self.swap_bias is None else {**config, "swap_bias": self.swap_bias}
+        swap_bias = self.ladder.swap_bias
+        return config if swap_bias is None else {**config, "swap_bias": swap_bias}
+
+
+class ReplicaLadder(Temperatures):
+    """The rungs of replicas that swap them.
+
+    Args:
+        method: The method that moves the replicas.
+        reevaluates: After a swap, potential and loss belong to the position.
+    """
+
+    by_rung = True
+    divides = True
+
+    def __init__(self, method: ReplicaExchange, reevaluates: bool) -> None:
+        self.method = method
+        self.rungs = method.rungs
+        self.copies = method.num_rungs
+        self.event_columns = EVENT_COLUMNS
+        self.event_every = 0 if method.swap_rule is None else method.exchange_every
+        self.reevaluates = reevaluates
+        self.bias = method.bias
+        self.exact_energies = method.exact_energies
+        # Where the rule has a bias on noisy energies, and sees such.
+        sees_noise = method.swap_rule is not None and method.batch_size is not None
+        self.swap_bias = method.swap_rule.biased if sees_noise else None
+
+    def order(self, state: Any) -> Any:
+        """The walkers from the target upwards, rung by rung: how rows are written, `(walkers,)`,
+        int32.
+        """
+        return tf.reshape(tf.transpose(self.method.places.at_rung(state.rungs.index)), [-1])
+
+    def events(self, state: Any) -> Any:
+        return state.rungs.events
+
+    def tables(self, state: Any) -> dict[str, dict[str, Any]]:
+        rungs = state.rungs
+        walkers = self.order(state)[:: self.method.num_ladders]
+        step_size = tf.gather(state.step_size, walkers)
+        if self.bias is None:
+            return {"ladder": ladder_table(rungs.table, step_size, rungs.counts)}
+        ladder = ladder_table(rungs.table, step_size, rungs.counts, self.bias.bias_factor)
+        return {
+            "ladder": ladder,
+            "bias": bias_table(rungs.bias, tf.gather(state.temperature, walkers)),
+        }
+
+    def bound(self, state: Any, evaluate: Evaluate) -> Any:
+        rung = self.method.rung_of(state.rungs, evaluate.rung)
+        return self.method.energetic(evaluate).at(rung)
+
+    def asks_examples(self, exact: bool) -> bool:
+        """Whether a round asks for the losses of single examples, for which it holds a thread of
+        TensorFlow that may be the only one.
+
+        Args:
+            exact: Steps see all examples.
+        """
+        rule = self.method.swap_rule
+        return not (exact or self.exact_energies or rule is None or rule.exact)
+
+    def used_options(self) -> set[str]:
+        method = self.method
+        swaps = method.swap_rule is not None
+        in_pairs = swaps and not method.infinite
+        used = set()
+        if swaps:
+            used.add("adapt_ladder")
+        if swaps or self.bias is not None:
+            used.add("exchange_every")
+        if in_pairs:
+            used |= {"swap_rule", "swap_schedule", *OPTIONS_OF_RULES.get(method.swap_rule.name, ())}
+        if method.batch_size is not None:
+            used.add("exchange_batch_size")
+        if method.num_rungs > 1:
+            used |= {"exchange", "trajectory_rungs"}
+        return used

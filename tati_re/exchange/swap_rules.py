@@ -31,6 +31,23 @@ from tati_re.exchange.compensation import (
 )
 from tati_re.exchange.correction import Correction
 
+OF_CORRECTION = (
+    "correction_factor",
+    "correction_decay",
+    "correction_growth",
+    "variance_gain",
+    "variance_every",
+)
+"""Options of the rule that corrects in part."""
+
+OPTIONS_OF_RULES = {
+    "penalty": ("swap_variance",),
+    "barker_compensated": ("swap_variance",),
+    "corrected": ("swap_variance", *OF_CORRECTION),
+    "naive": ("swap_variance",),
+}
+"""Options that a rule uses, by its name; others have none."""
+
 
 @runtime_checkable
 class SwapRule(Protocol):

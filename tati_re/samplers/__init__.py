@@ -75,9 +75,7 @@ def tuned(sampler: Method, options) -> Method:
     target = options.target_acceptance
     if target is None:
         return sampler
-    config = sampler.get_config()
-    finds_length = "auto" in (config.get("friction"), config.get("num_leapfrog_steps"))
-    if sampler.adapts and not finds_length:
+    if sampler.adapts and not sampler.dynamics.finds_length:
         raise InputError(
             "target_acceptance: the sampler tunes itself.", target, "one of the two: leave it out"
         )

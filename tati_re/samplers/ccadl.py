@@ -3,6 +3,7 @@ step.
 """
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.facets import Dynamics
 from tati_re.core.method import Method
 from tati_re.core.ops import as_float64, as_type, column, maximum
 from tati_re.core.protocol import Info, with_energy
@@ -50,7 +51,8 @@ class CCAdL(Method):
     """
 
     name = "CCAdL"
-    has_momentum = subtracts_noise = first_order = True
+    has_momentum = subtracts_noise = True
+    dynamics = Dynamics(first_order=True, needs_heat=True)
     shown = ("thermostat",)
     against_noise = DAMPS
     of_rung = ("thermostat", "gradient_variance")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.facets import turns_of
 from tati_re.core.given import as_array
 from tati_re.core.method import Method, as_method, missing
 from tati_re.models.names import fan_in_plus_one
@@ -15,7 +16,7 @@ from tati_re.options.table import options_of
 from tati_re.options.user_code import called
 from tati_re.samplers.wrappers.control_variate import ControlVariate
 from tati_re.samplers.wrappers.eqn import EnsembleQuasiNewton
-from tati_re.samplers.wrappers.mass import Massive, knows_noise
+from tati_re.samplers.wrappers.mass import Massive
 from tati_re.samplers.wrappers.metered import SETTLED, Metered
 from tati_re.samplers.wrappers.step_size_tuning import StepSizeTuning
 from tati_re.samplers.wrappers.tuner import Tuner
@@ -38,7 +39,7 @@ def with_steps(sampler, options, given_schedule: bool = False):
     for name, asked in (
         ("covariance_blending", options.covariance_blending > 0),
         ("step_schedule", given_schedule or options.step_schedule != "constant"),
-        ("gradient_noise", knows_noise(sampler)),
+        ("gradient_noise", sampler.dynamics.removed_noise > 0),
     ):
         refuse_if(
             asked,
@@ -51,7 +52,7 @@ def with_steps(sampler, options, given_schedule: bool = False):
     if isinstance(sampler, Massive):  # steps are those of its coordinates
         return Massive(with_steps(sampler.inner, options), sampler.mass)
     if sampler.metropolis:
-        target = options.target_acceptance or sampler.acceptance
+        target = options.target_acceptance or sampler.dynamics.acceptance
         return StepSizeTuning(sampler, target, options.step_size_tuning, from_curvature=True)
     return Metered(sampler, options.target_bias)
 
@@ -61,8 +62,7 @@ def with_tuner(sampler, options, automatic: bool):
     tunes its lengths.
     """
     finds_end = automatic and sampler.adapts and options.temperature_schedule == "constant"
-    config = sampler.get_config()
-    asked = finds_end or "auto" in (config.get("friction"), config.get("num_leapfrog_steps"))
+    asked = finds_end or sampler.dynamics.finds_length
     within = options.goal == "predict"
     return Tuner(sampler, finds_end, within) if asked and not sampler.label_names else sampler
 
@@ -97,9 +97,10 @@ def wrapped(sampler, options, names: Sequence[str], shapes: Sequence[tuple[int, 
             sampler, options.covariance_blending, every, options.ensemble_scheme
         )
         sampler.check_walkers(options.num_walkers)
-        if sampler.groups > 1 and options.num_steps % sampler.group_steps:
+        turns = turns_of(sampler)
+        if turns.groups > 1 and options.num_steps % turns.steps:
             what = "num_steps: each half of the walkers moves covariance_after_steps at a time."
-            raise InputError(what, options.num_steps, f"a multiple of {sampler.group_steps}")
+            raise InputError(what, options.num_steps, f"a multiple of {turns.steps}")
     return (
         ControlVariate(sampler, options.control_variate_every)
         if options.control_variate
@@ -146,13 +147,13 @@ _BELONG = {
 
 def unused_options(options, sampler) -> list[str]:
     """Options that were given and that a run with this sampler does not use."""
-    config = sampler.get_config()
+    used = sampler.used_options()
     taken = {name for where in FAMILIES.values() for name in options_of_family(where)}
     other = "target_bias" if sampler.metropolis else "step_size_tuning"
     idle = {name for name, used in _BELONG.items() if name == other or not used(options)}
     beside = [name for name in _BELONG if name in options.explicit & idle]
     given = [name for name in options_of(["sampler"]) if name in taken & options.explicit]
-    return [*dict.fromkeys([*(name for name in given if name not in config), *beside])]
+    return [*dict.fromkeys([*(name for name in given if name not in used), *beside])]
 
 
 def _checked(mass, shapes) -> np.ndarray:

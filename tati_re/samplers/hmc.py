@@ -1,6 +1,7 @@
 """Hamiltonian Monte Carlo."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from tati_re.core.errors import InputError, refuse_if
@@ -82,6 +83,7 @@ class HamiltonianMonteCarlo(Method):
         )
         if self.finds_length:
             self.adapts = True
+            self.dynamics = replace(self.dynamics, finds_length=True)
             self.shown = ("trajectory_length",)
             self.of_rung = ("trajectory_length",)
         self.leapfrog_jitter = float(leapfrog_jitter)

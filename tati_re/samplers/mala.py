@@ -1,5 +1,6 @@
 """The Metropolis-adjusted Langevin algorithm."""
 
+from tati_re.core.facets import Dynamics
 from tati_re.core.method import Method
 from tati_re.core.ops import column, sqrt, sum_of_products
 from tati_re.core.protocol import Info, State
@@ -30,7 +31,7 @@ class MALA(Method):
 
     name = "MALA"
     metropolis = full_batch = True
-    acceptance = 0.574
+    dynamics = Dynamics(acceptance=0.574)
 
     def init(self, position, evaluate, noise) -> State:
         energy = evaluate.full(position)

@@ -1,5 +1,6 @@
 """Microcanonical trajectories with a Metropolis test."""
 
+from tati_re.core.facets import Dynamics
 from tati_re.core.ops import repeat
 from tati_re.core.protocol import Info
 from tati_re.samplers.hmc import HamiltonianMonteCarlo, drawn_length
@@ -33,8 +34,7 @@ class MAMS(HamiltonianMonteCarlo):
     """
 
     name = "MAMS"
-    isokinetic = True
-    acceptance = 0.9
+    dynamics = Dynamics(isokinetic=True, needs_heat=True, acceptance=0.9)
     settings = (*HamiltonianMonteCarlo.settings, "integrator")
 
     def __init__(

@@ -18,6 +18,7 @@ sqrt(d T)/γ.
 """
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.facets import Dynamics
 from tati_re.core.method import Method
 from tati_re.core.ops import column, exp, log, maximum, minimum, sqrt, sum_of_products
 from tati_re.core.protocol import Info, with_energy
@@ -136,11 +137,14 @@ class MCLMC(Method):
     """
 
     name = "MCLMC"
-    has_momentum = full_batch = isokinetic = meters = True
+    has_momentum = full_batch = True
     settings = ("friction", "integrator")
 
     def __init__(self, friction: float | str = 1.0, integrator: str = "leapfrog") -> None:
         self.adapts = friction == "auto"
+        self.dynamics = Dynamics(
+            isokinetic=True, needs_heat=True, meters=True, finds_length=self.adapts
+        )
         if not self.adapts and (isinstance(friction, str) or not friction > 0):
             raise InputError(
                 "friction: nothing refreshes.",

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.facets import Dynamics
 from tati_re.core.method import Method
 from tati_re.core.ops import as_float64, as_type, column, maximum, replaced_if, sqrt, where
 from tati_re.core.protocol import Info, with_energy
@@ -94,6 +95,7 @@ class PreconditionedSGLD(Method):
         self.gradients_per_step = 2.0 if self._corrects else 1.0
         self.of_rung = ("square",)
         self.adapts = not self.adaptive
+        self.dynamics = Dynamics(own_speeds=True)
         self.against_noise = (
             "its preconditioner, and with it the speed of each parameter, is measured on the way."
         )

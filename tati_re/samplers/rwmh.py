@@ -1,5 +1,6 @@
 """Random-walk Metropolis."""
 
+from tati_re.core.facets import Dynamics
 from tati_re.core.method import Method
 from tati_re.core.ops import column, sqrt
 from tati_re.samplers.mala import MALA
@@ -29,8 +30,8 @@ class RandomWalkMetropolis(Method):
     """
 
     name = "RWMH"
-    metropolis = timed = full_batch = True
-    acceptance = 0.234
+    metropolis = full_batch = True
+    dynamics = Dynamics(timed=True, acceptance=0.234)
 
     init = MALA.init
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from tati_re.core.errors import InputError
+from tati_re.core.facets import Dynamics
 from tati_re.core.method import Method
 from tati_re.core.ops import (
     as_float64,
@@ -84,6 +85,7 @@ class SGHMC(Method):
         self.subtracts_noise = self.gradient_noise != 0.0
         self.of_rung = ("noise_estimate",) if self.estimates else ()
         self.adapts = self.estimates
+        self.dynamics = Dynamics(removed_noise=0.0 if self.estimates else self.gradient_noise)
         if self.estimates or gradient_noise:
             self.against_noise = (
                 "it injects so much less noise as it knows of the gradient's, and the rest heats."

@@ -1,6 +1,7 @@
 """The stochastic gradient Nosé-Hoover thermostat, as it was published: one explicit Euler step."""
 
 from tati_re.core.errors import refuse_if
+from tati_re.core.facets import Dynamics
 from tati_re.core.method import Method
 from tati_re.core.ops import column, sqrt
 from tati_re.core.protocol import Info
@@ -38,7 +39,8 @@ class SGNHT(Method):
     """
 
     name = "SGNHT"
-    has_momentum = first_order = True
+    has_momentum = True
+    dynamics = Dynamics(first_order=True)
     shown = of_rung = ("thermostat",)
     against_noise = THERMOSTATS
     settings = ("friction", "thermal_mass")

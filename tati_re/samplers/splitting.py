@@ -26,6 +26,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tati_re.core.errors import InputError
+from tati_re.core.facets import Dynamics
 from tati_re.core.method import Method
 from tati_re.core.ops import column, exp, expm1, sqrt
 from tati_re.core.protocol import Info, Rung, with_energy
@@ -177,9 +178,6 @@ class Splitting(Method):
         bath_noise: float | None = None,
     ) -> None:
         self.word = parse_word(word)
-        self.first_order = (
-            self.word[::-1] not in 2 * self.word
-        )  # cyclic shifts of palindromes are of second order
         self.finds_friction = friction == "auto" and "D" not in self.word
         if not self.finds_friction and (isinstance(friction, str) or not friction > 0):
             raise InputError(
@@ -209,6 +207,12 @@ class Splitting(Method):
             raise InputError(
                 "thermal_mass: the word has no thermostat.", word, "a word with D, such as BADODAB"
             )
+        self.dynamics = Dynamics(
+            # Cyclic shifts of palindromes are of second order.
+            first_order=self.word[::-1] not in 2 * self.word,
+            needs_heat=self.damped or bath_noise is not None,
+            finds_length=self.finds_friction,
+        )
         self.name = _ALIAS_OF.get(word.upper(), word.upper())
         self.fraction = {letter: 1.0 / times for letter, times in Counter(self.word).items()}
         # The gradient at the end of a step serves the next one where that one kicks before it
@@ -305,6 +309,9 @@ class Splitting(Method):
         return (
             self.friction if self.bath_noise is None else self.bath_noise * rung.inverse_temperature
         )
+
+    def at_friction(self, friction: float) -> "Splitting":
+        return Splitting(self.word, friction)
 
     def get_config(self) -> dict:
         config = {"sampler": self.name, "friction": self.friction}

@@ -19,6 +19,7 @@ import numpy as np
 
 from tati_re.core import ops
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.facets import Dynamics
 from tati_re.core.method import Method
 from tati_re.core.protocol import Info, sums_at_rung, with_energy
 from tati_re.samplers.sgnht import start
@@ -78,6 +79,7 @@ class TactHMC(Method):
 
     name = "TACT-HMC"
     has_momentum = adapts = True
+    dynamics = Dynamics(needs_heat=True)
     shown = ("thermostat", "tempering")
     against_noise = THERMOSTATS
     label_names = ("weight",)

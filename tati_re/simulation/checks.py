@@ -11,8 +11,8 @@ import numpy as np
 from tati_re.analysis.until import WEIGHTS, conditions_of
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, nearest, refuse_if, shown
+from tati_re.core.facets import temperatures_of
 from tati_re.core.given import as_array
-from tati_re.core.method import Optimizer
 from tati_re.engine.observables import Observables
 from tati_re.optimizers import make_optimizer
 from tati_re.options.make import Options
@@ -22,8 +22,6 @@ from tati_re.runs.files import BEFORE_PARAMETERS, FILES, INDEX, LABELS
 from tati_re.runs.single_files import OPTIONS, kind_of
 from tati_re.samplers.microcanonical import check_dimension
 from tati_re.samplers.schedules import step_factor, temperature_factor
-from tati_re.samplers.thermostat import DAMPS
-from tati_re.samplers.wrappers.mass import knows_noise
 from tati_re.simulation.batch_norm import asks_for_variance, check_model
 from tati_re.simulation.request import Request, own_sampler
 from tati_re.simulation.saved_model import read_directions
@@ -75,7 +73,7 @@ def check_full_batch(request: Request) -> None:
     what, other = ("is exact", "BAOAB") if request.samples else ("works", "adam")
     examples = request.system.dataset.num_examples
     why = ""
-    if method.isokinetic:
+    if method.dynamics.isokinetic:
         why = ": noise turns momenta of fixed length to where it is weak (variances of a noisy and a quiet half of a "
         why += "Gaussian become 1.43 and 0.615 in place of 1)"
         what = what if method.metropolis else "is right"
@@ -86,7 +84,7 @@ def check_full_batch(request: Request) -> None:
 
 def check_isokinetic(request: Request) -> None:
     """One parameter, for momenta of fixed length."""
-    if request.method.isokinetic:
+    if request.method.dynamics.isokinetic:
         check_dimension(request.system.flat.num_parameters)
 
 
@@ -94,16 +92,9 @@ def check_exploration(request: Request) -> None:
     """Steps at temperature 0, for methods that do not move there, or divide by it."""
     options = request.options
     method = request.method
-    laddered = method.copies > 1 or options.exchange == "tempering"
-    heated = {
-        "bath_noise",
-        "tempering_steps",
-    } & method.get_config().keys() or method.against_noise == DAMPS
-    if (
-        request.samples
-        and options.exploration_fraction
-        and (laddered or method.isokinetic or heated)
-    ):
+    laddered = temperatures_of(method).copies > 1 or options.exchange == "tempering"
+    stands_still = laddered or method.dynamics.needs_heat
+    if request.samples and options.exploration_fraction and stands_still:
         what = f"exploration_fraction: {'a ladder' if laddered else method.name} does not move at temperature 0."
         raise InputError(
             what, options.exploration_fraction, "0, or a sampler such as BAOAB or SGLD by itself"
@@ -116,11 +107,10 @@ def check_batch_sampling(request: Request) -> None:
     """
     method = request.method
     options = request.options
-    if request.full_batch and request.samples and knows_noise(method):
+    removed = method.dynamics.removed_noise
+    if request.full_batch and request.samples and removed > 0:
         what = "gradient_noise: all data are in every step, without noise whose heat could be taken out."
-        raise InputError(
-            what, method.get_config()["gradient_noise"], "a batch_size, or gradient_noise = 0"
-        )
+        raise InputError(what, removed, "a batch_size, or gradient_noise = 0")
     if not method.subtracts_noise or request.full_batch:
         return
     why = f"{method.name} takes out the heat of mini-batch noise that is new in every step; that of epochs and of "
@@ -158,7 +148,7 @@ def check_walls(request: Request) -> None:
     """Walls that reflect, for a method whose velocity mixes the parameters."""
     method = request.method
     reflects = not method.metropolis or request.options.walls == "reflect"
-    if request.samples and method.mixes_parameters and reflects and request.prior.walled:
+    if request.samples and method.dynamics.mixes_parameters and reflects and request.prior.walled:
         what = (
             "covariance_blending"
             if request.options.covariance_blending
@@ -223,7 +213,7 @@ def check_starts(request: Request) -> None:
         "one of the two",
     )
     starts = as_array(starts, "starts")
-    rungs = request.method.copies
+    rungs = temperatures_of(request.method).copies
     walkers = options.num_walkers
     wanted = (rungs, walkers, request.system.flat.num_parameters)
     if starts.shape != wanted and (walkers > 1 or starts.shape != (rungs, wanted[2])):
@@ -270,7 +260,7 @@ def check_stages(request: Request) -> None:
     """Stages that the optimizer or the data do not allow."""
     options = request.options
     method = request.method
-    if not isinstance(method, Optimizer) or not options.stages:
+    if request.samples or not options.stages:
         return
     received = f"{len(options.stages)} stages"
     expected = "num_steps instead, or an optimizer with a learning rate such as sgd"
@@ -297,7 +287,7 @@ def check_validation(request: Request) -> None:
     """An optimizer that stops by the loss on a test part that is not there."""
     dataset = request.system.dataset
     method = request.method
-    if isinstance(method, Optimizer) and method.validates and dataset.test_inputs is None:
+    if not request.samples and method.validates and dataset.test_inputs is None:
         what = f"optimizer: {method.name} stops by the loss on a test part, and the data have none."
         raise InputError(
             what,

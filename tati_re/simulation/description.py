@@ -45,10 +45,9 @@ def unused(request: Request) -> list[str]:
     if not request.samples:
         return sorted(_idle(request, options.explicit))
     own = request.objects.get("sampler")
-    numbers = (
-        {} if own is None or isinstance(own, type) else checked(own).get_config()
-    )  # of an object, its own
-    beside = sorted(options.explicit & {*numbers} - {"sampler"})
+    # Of an object its own numbers count.
+    numbers = set() if own is None or isinstance(own, type) else checked(own).used_options()
+    beside = sorted(options.explicit & numbers - {"sampler"})
     if "walls" in options.explicit and not request.prior.walled:
         beside.append("walls")
     return [
@@ -103,7 +102,7 @@ def manifest_of(run: RunLoops) -> dict[str, Any]:
         "meaning": run.meaning,
         "temperature": options.kT,
         "method": request.method.get_config(),
-        **({"first_order": True} if request.method.first_order else {}),
+        **({"first_order": True} if request.method.dynamics.first_order else {}),
         "loss": potential.loss.get_config(),
         "prior": potential.prior.get_config(),
         "prior_proper": potential.confined,

@@ -28,6 +28,7 @@ from tati_re.analysis.until import (
 )
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
+from tati_re.core.facets import temperatures_of, tuning_of, turns_of
 from tati_re.options.make import make_options
 from tati_re.posterior.device_data import device_inputs
 from tati_re.posterior.evaluator import Evaluator
@@ -75,7 +76,8 @@ class Ending:
         self._request = request
         self._walkers = walkers
         self.folder = folder
-        self._turn = request.method.group_steps if request.method.groups > 1 else 1
+        turns = turns_of(request.method)
+        self._turn = turns.steps if turns.groups > 1 else 1
         self.conditions = conditions_of(request.options.until) if request.samples else []
         limits = {one.quantity: one.limit for one in self.conditions}
         self._hat, self._size = (limits.get(name, DEFAULTS[name]) for name in ("rhat", "ess"))
@@ -122,12 +124,13 @@ class Ending:
         method = self._request.method
         step = look.step
         drawn = step - burnin_of(RunFiles(self.folder), None)
-        seen = drawn * request.options.num_walkers / (1 if method.meters else RARELY)
+        seen = drawn * request.options.num_walkers / (1 if method.dynamics.meters else RARELY)
         enough = seen >= _FEWEST_ERRORS and drawn <= min(
             (1 if fixed else _LONGER) * most - step, left
         )
         biased = (look.eevpd or 0.0) > BAND * error_of_bias(request.options.target_bias)
-        return biased and enough and method.finds_end and method.copies == 1
+        alone = temperatures_of(method).copies == 1
+        return biased and enough and tuning_of(method).finds_end and alone
 
     def bound(self, step: int) -> int:
         """The last step of a run that has come to its bound, `step`: a later one, up to twenty

@@ -8,7 +8,7 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.protocol import Energy
 from tati_re.options.make import Options, make_options
 from tati_re.posterior.evaluator import Evaluator
-from tati_re.samplers.wrappers.mass import keeps_steps
+from tati_re.samplers.wrappers.mass import keeps_speed
 from tati_re.samplers.wrappers.metered import is_timed
 from tati_re.simulation.batch_norm import check_model
 from tati_re.simulation.current_batch import CurrentBatch
@@ -106,11 +106,11 @@ class Evaluations:
         own.
         """
         sampler = own_sampler(self.options, self.objects)
-        config = {"mass": self.objects.get("mass", self.options.mass)} | sampler.get_config()
+        mass = self.objects.get("mass", self.options.mass)
         what = "suggest_step_size: the curvature of U sets no limit where each parameter has a speed of its own."
         received = f"mass, {sampler.name}" if sampler.has_momentum else sampler.name
         refuse_if(
-            not keeps_steps(config),
+            sampler.dynamics.own_speeds or not keeps_speed(mass),
             what,
             received,
             "step_size = auto, with which a run finds its own",

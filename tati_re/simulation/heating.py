@@ -17,16 +17,11 @@ from tati_re.analysis.heating import (
 )
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.method import Method, Wrapper
-from tati_re.core.protocol import fields_of, step_size_of
-from tati_re.exchange.replicas import ReplicaExchange
+from tati_re.core.facets import temperatures_of
+from tati_re.core.method import Method
+from tati_re.core.protocol import step_size_of
 from tati_re.posterior.noise_spectrum import COST, NoiseSpectrum, noise_spectrum
-from tati_re.samplers.splitting import Splitting
 from tati_re.samplers.wrappers.coordinates import Coordinates, Diagonal
-from tati_re.samplers.wrappers.mass import Massive
-from tati_re.samplers.wrappers.metered import Metered
-from tati_re.samplers.wrappers.simulated_tempering import SimulatedTempering
-from tati_re.samplers.wrappers.tuner import Tuner
 from tati_re.simulation.request import Request
 
 _PURPOSE = 0x4854
@@ -48,13 +43,9 @@ def settings_of(method: Method, state, first: int) -> dict[str, Any]:
     values.setdefault("step_size", step_size_of(state, state.rung))
     told = [name for name in ("step_size", "friction") if name in values]
     found: dict[str, Any] = {name: float(np.asarray(values[name])[first]) for name in told}
-    while isinstance(method, Wrapper) and not isinstance(method, Massive):
-        method = method.inner
-    if isinstance(method, Massive) and method.rule is not None:
-        memory = tuple(
-            np.asarray(values) for values in fields_of(state, method.rule.fields).values()
-        )
-        found["coordinates"] = method.rule.coordinates(memory).part(first, 1)
+    coordinates = method.coordinates(state)
+    if coordinates is not None:
+        found["coordinates"] = coordinates.part(first, 1)
     return found
 
 
@@ -145,9 +136,7 @@ def _prediction(
     method, coordinates = _linear_part(request, tuned.get("coordinates"))
 
     def of(settings: dict[str, Any]) -> Method:
-        if isinstance(method, Splitting) and "friction" in settings:
-            return Splitting(method.word, settings["friction"])
-        return method
+        return method.at_friction(settings["friction"]) if "friction" in settings else method
 
     linear_step(
         of(tuned),
@@ -221,7 +210,7 @@ def _linear_part(request: Request, measured: Coordinates | None) -> tuple[Method
     """The sampler at the target, and the coordinates in which it moves."""
     method = request.method
     options = request.options
-    coordinates: Coordinates = Diagonal(np.ones(1))
+    ladder = temperatures_of(method)
     refuse_if(
         request.potential.training,
         "batch_norm: batch statistics tie the examples of a mini-batch together.",
@@ -231,13 +220,9 @@ def _linear_part(request: Request, measured: Coordinates | None) -> tuple[Method
     refuse_if(
         not options.shuffle, "shuffle: the noise of batches in the order of the data is not random."
     )
-    refuse_if(method.bias is not None, "bias: the bias on the energies changes the frequencies.")
-    while isinstance(method, ReplicaExchange | SimulatedTempering | Tuner):
-        method = method.inner
-    if isinstance(method, Massive) and not (method.measured and measured is None):
-        coordinates = Diagonal(1 / np.sqrt(method.mass)) if measured is None else measured
-        method = method.inner
-    return (method.inner if isinstance(method, Metered) else method), coordinates
+    refuse_if(ladder.bias is not None, "bias: the bias on the energies changes the frequencies.")
+    inside, coordinates = method.linear_part(measured)
+    return inside, Diagonal(np.ones(1)) if coordinates is None else coordinates
 
 
 def _examples(request: Request) -> np.ndarray:
@@ -269,10 +254,9 @@ def _predicted(
     size = potential.num_parameters
     step_size = options.first_step_size
     temperature = options.kT
-    if request.method.ladder is not None:
-        beta, _, steps = (
-            np.asarray(column, np.float64).ravel()[0] for column in request.method.ladder
-        )
+    rungs = temperatures_of(request.method).rungs
+    if rungs is not None:
+        beta, _, steps = (np.asarray(column, np.float64).ravel()[0] for column in rungs)
         step_size = float(steps)
         temperature = float(1 / beta)
     step_size = found_step or step_size

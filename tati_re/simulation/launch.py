@@ -13,6 +13,7 @@ import numpy as np
 
 from tati_re.core.backend import deterministic, tf
 from tati_re.core.errors import InputError, SamplingError, WorkersLost, refuse_if
+from tati_re.core.facets import temperatures_of, tuning_of, turns_of
 from tati_re.core.interruption import BARE, saying, stop, stopping
 from tati_re.engine.driver import Driver, Outcome, Plan
 from tati_re.engine.environment import TemporaryFolder
@@ -245,7 +246,7 @@ class Launch:
         folder.
         """
         options = self.request.options
-        ends = self.request.method.finds_end or not self.request.samples
+        ends = tuning_of(self.request.method).finds_end or not self.request.samples
         learns = options.burnin and "num_burnin_steps" not in options.explicit and not ends
         unseen = {"burnin_open": LEARNT} if learns else {}
         manifest.write(
@@ -283,7 +284,7 @@ class Launch:
         options = self.request.options
         method = self.request.method
         tuned = isinstance(options.step_size, str) or options.friction == "auto"
-        return self._has_noise and tuned and method.adapts and method.groups == 1
+        return self._has_noise and tuned and method.adapts and turns_of(method).groups == 1
 
     def _heating(self, carry: Carry) -> dict[str, Any]:
         """What the noise of mini-batches is expected to do around the target's first walker."""
@@ -294,12 +295,13 @@ class Launch:
         temperature of the first one of each block, which tunes for itself.
         """
         method = self.request.method
+        ladder = temperatures_of(method)
         states = self.loops.loops[-1].states(carry)
         size = self.request.copies // len(states)
         position = np.array(carry.state.position)
         firsts = (
-            [int(np.asarray(method.order(carry.state))[0])]
-            if method.by_rung
+            [int(np.asarray(ladder.order(carry.state))[0])]
+            if ladder.by_rung
             else range(0, len(position), size)
         )
         auxiliary = [
@@ -536,10 +538,10 @@ class Launch:
 
     def there(self, carry: Carry) -> Any:
         """Which copies are at the target."""
-        method = self.request.method
+        ladder = temperatures_of(self.request.method)
         order = (
-            np.asarray(method.order(carry.state))
-            if method.by_rung
+            np.asarray(ladder.order(carry.state))
+            if ladder.by_rung
             else np.arange(self.request.copies)
         )
         return order[: self.request.options.num_walkers]

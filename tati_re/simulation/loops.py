@@ -9,13 +9,12 @@ import numpy as np
 
 from tati_re.cluster.processes import Failed
 from tati_re.core.backend import quiet, tf
-from tati_re.core.method import Optimizer
+from tati_re.core.facets import temperatures_of, turns_of
 from tati_re.engine.block import BlockLoop
 from tati_re.engine.blocks import Blocks
 from tati_re.engine.limits import Limits
 from tati_re.engine.loop import Carry, Loop
 from tati_re.engine.observables import Observables
-from tati_re.exchange.apart import Apart
 from tati_re.options.stages import PlannedStage, planned
 from tati_re.samplers import Rung
 from tati_re.samplers.schedules import Factor, step_factor, temperature_factor
@@ -66,8 +65,9 @@ class RunLoops:
         options = self.request.options
         fits = np.inf, 1.0, self.rate(self.stages[0])
         values = (options.beta, 1.0, options.first_step_size) if request.samples else fits
-        if request.method.ladder is not None:
-            values = tuple(column[0] for column in request.method.ladder)
+        ladder = temperatures_of(request.method)
+        if ladder.rungs is not None:
+            values = tuple(column[0] for column in ladder.rungs)
         rung = Rung(
             *(tf.fill([potential.num_walkers], tf.constant(value, tf.float64)) for value in values)
         )
@@ -83,12 +83,10 @@ class RunLoops:
             given["team"] = self.workers.team
             given["size"] = self.workers.size
             given["apart"] = self.workers.apart
-        elif isinstance(request.method, Apart):
+        elif ladder.stretch is not None:
             kind = BlockLoop
-            whole = request.method.exchange.num_replicas
-            given["kept"] = (
-                request.method.num_ladders if options.trajectory_rungs == "target" else whole
-            )
+            at_target = options.trajectory_rungs == "target"
+            given["kept"] = ladder.at_target if at_target else ladder.in_all
             given |= {"num_recorded": None, "num_steps": given["num_steps"] + 1}
 
         step_factor, temperature_factor = self._schedules(stage)
@@ -131,16 +129,15 @@ class RunLoops:
         limits = self.request.limits
         every = self.request.options.stream_predictions
         method = self.request.method
-        if isinstance(method, Apart):
+        stretch = temperatures_of(method).stretch
+        if stretch is not None:
             # A stretch begins with the step before, and ends where replicas swap.
-            rounds = (
-                method.exchange.exchange_every if method.exchange.has_rounds else limits.most_steps
-            )
+            rounds = stretch or limits.most_steps
             return replace(limits, most_steps=min(limits.most_steps, rounds + 1))
         return (
             limits
             if not every
-            else replace(limits, most_steps=min(limits.most_steps, every * method.groups))
+            else replace(limits, most_steps=min(limits.most_steps, every * turns_of(method).groups))
         )
 
     def close(self) -> None:
@@ -153,7 +150,7 @@ class RunLoops:
         options.
         """
         method = self.request.method
-        own = method.learning_rate if isinstance(method, Optimizer) else None
+        own = None if self.request.samples else method.learning_rate
         return next(
             rate
             for rate in (stage.learning_rate, own, self.request.options.learning_rate)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tati_re.core.facets import temperatures_of
 from tati_re.core.method import Method
 from tati_re.engine.limits import LIMITS, Limits
 from tati_re.exchange.choosing import with_replicas
@@ -91,9 +92,7 @@ class Request:
         recorded, size = self.stored
         positions = (options.num_steps - (options.num_burnin_steps or 0)) * recorded
         # Those at other temperatures of simulated tempering have no weight.
-        every = (
-            positions / _POSITIONS / len(self.method.get_config().get("simulated_tempering", [1.0]))
-        )
+        every = positions / _POSITIONS / temperatures_of(self.method).visited
         if options.until is not None:  # it may end long before num_steps
             every = min(every / 20, _OF_FITS)
         every = max(1, round(max(every, positions * size / _POSITION_BYTES)))
@@ -117,7 +116,7 @@ class Request:
     @property
     def copies(self) -> int:
         """Walkers at all temperatures."""
-        return self.method.copies * self.options.num_walkers
+        return temperatures_of(self.method).copies * self.options.num_walkers
 
     @cached_property
     def prior(self) -> Prior:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import shown
+from tati_re.core.facets import temperatures_of
 from tati_re.data.dataset import Dataset, said_of_class_weights, weights_by_class
 from tati_re.data.generators import GENERATORS
 from tati_re.data.labels import are_integers, doubts
@@ -23,7 +24,6 @@ from tati_re.posterior.losses import OF_LOGITS
 from tati_re.posterior.priors.choosing import too_hot, unused_prior_options
 from tati_re.runs import files, manifest
 from tati_re.samplers.schedules import temperature_factor
-from tati_re.samplers.wrappers.eqn import refresh_note
 from tati_re.simulation import batch_norm
 from tati_re.simulation.description import unused
 from tati_re.simulation.loops import RunLoops
@@ -327,8 +327,8 @@ def of_hot_prior(facts: StartFacts) -> Iterator[str]:
     if not facts.request.samples:
         return
 
-    ladder = facts.method.ladder
-    betas = [facts.options.beta] if ladder is None else ladder[0]
+    rungs = temperatures_of(facts.method).rungs
+    betas = [facts.options.beta] if rungs is None else rungs[0]
     if sentence := too_hot(facts.potential.prior, 1 / float(np.min(betas))):
         yield sentence
 
@@ -341,19 +341,19 @@ def unused_by_prior(facts: StartFacts) -> Iterator[str]:
 
 def of_swap_bias(facts: StartFacts) -> Iterator[str]:
     """A swap rule that does not keep the distribution."""
-    if sentence := facts.method.swap_bias:
+    if sentence := temperatures_of(facts.method).swap_bias:
         yield sentence
 
 
 def of_bias_energies(facts: StartFacts) -> Iterator[str]:
     """The energies at which a bias on U is evaluated."""
-    method = facts.method
-    if method.exact_energies:
+    ladder = temperatures_of(facts.method)
+    if ladder.exact_energies:
         yield (
             f"bias_energies full: each step evaluates the loss of all {facts.potential.num_examples:,} examples "
             "beside the gradient of its mini-batch."
         )
-    elif method.bias is not None and not facts.potential.batches.full:
+    elif ladder.bias is not None and not facts.potential.batches.full:
         yield (
             "bias_energies batch: forces and weights see the bias at the noisy energies of mini-batches, so that "
             "the run samples a law near the one asked for."
@@ -385,7 +385,7 @@ def of_mixed_temperatures(facts: StartFacts) -> Iterator[str]:
 
 def of_refresh(facts: StartFacts) -> Iterator[str]:
     """How often an ensemble's metric is measured again."""
-    if facts.request.samples and (note := refresh_note(facts.method.get_config())):
+    if note := facts.method.dynamics.note:
         yield note
 
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import SamplingError
+from tati_re.core.facets import temperatures_of, turns_of
 from tati_re.data.on_disk import blocks
 from tati_re.posterior.evaluator import Evaluator
 from tati_re.posterior.potential import ModelPotential
-from tati_re.samplers.wrappers.mass import keeps_steps
 from tati_re.samplers.wrappers.metered import PART_OF_LIMIT, is_timed
 from tati_re.simulation.request import Request
 
@@ -110,7 +110,7 @@ def _of_step_size(
 ) -> str:
     walker = error.walker
     engine = Evaluator(potential, False)
-    groups = request.method.groups
+    groups = turns_of(request.method).groups
     # One of several groups moves while the others are at step 0.
     moved = groups > 1 and np.isfinite(
         engine.energy(position, engine.batch(0), auxiliary).potential[walker]
@@ -130,10 +130,11 @@ def _of_step_size(
             "target_bias, a longer burn-in, or a sampler with a Metropolis test such as HMC."
         )
     step_size = request.options.first_step_size
-    config = request.method.get_config()
-    if (ladder := request.method.ladder) is not None:  # a walker may be at any rung
-        step_size = float(np.max(np.ravel(ladder[2])[np.ravel(ladder[1]) == 1]))
-    if not keeps_steps(config):
+    dynamics = request.method.dynamics
+    rungs = temperatures_of(request.method).rungs
+    if rungs is not None:  # a walker may be at any rung
+        step_size = float(np.max(np.ravel(rungs[2])[np.ravel(rungs[1]) == 1]))
+    if dynamics.own_speeds:
         return f"step_size {step_size:g} is too large for the parameters that mass or preconditioner make fast."
     try:
         curvature = engine.largest_curvature(position, walker, engine.batch(0), auxiliary)
@@ -150,10 +151,6 @@ def _of_step_size(
         return (
             f"step_size {step_size:g} is too large: {found}, so that h {rate} is {value}, not < 2."
         )
-    if config.get("covariance_blending"):
-        return (
-            f"step_size {step_size:g} is below {found}, but covariance_blending stretches by the walkers that rest, "
-            "and the others went where that is too much: take the sampler HMC inside, which rejects such steps, or a "
-            "smaller covariance_blending."
-        )
+    if dynamics.if_unstable:
+        return f"step_size {step_size:g} is below {found}, but {dynamics.if_unstable}"
     return f"step_size {step_size:g} is below {found}; the potential may be steeper elsewhere: try a smaller one."

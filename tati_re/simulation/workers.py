@@ -17,10 +17,10 @@ from tati_re.cluster.processes import Here, Process
 from tati_re.cluster.team import Team
 from tati_re.core.backend import deterministic, keras, on_gpu, tf, threads
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.facets import temperatures_of, turns_of
 from tati_re.engine.block import Held
 from tati_re.engine.environment import versions
 from tati_re.exchange.apart import Apart
-from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.models.own_code import accepting, own_code
 from tati_re.models.precision import default_precision
 from tati_re.options.make import Options
@@ -47,14 +47,16 @@ def block_size(request: Request) -> int:
     method = request.method
     copies = request.copies
     given = options.block_size
-    unit = options.num_walkers if method.by_rung else 1
-    if method.groups > 1:
+    by_rung = temperatures_of(method).by_rung
+    unit = options.num_walkers if by_rung else 1
+    in_turn = turns_of(method).groups > 1
+    if in_turn:
         unit = copies
     if given == "auto":
         few = [size for size in range(1, _AUTO + 1) if copies % size == 0]
-        return unit if unit > 1 or method.by_rung else few[-1]
+        return unit if unit > 1 or by_rung else few[-1]
     if given % unit or copies % given:
-        whole = "an ensemble" if method.groups > 1 else f"{unit} replica(s) of one number"
+        whole = "an ensemble" if in_turn else f"{unit} replica(s) of one number"
         holds = f", and each holds {whole} whole" if unit > 1 else ""
         what = f"block_size: the blocks of a run are equally large{holds}."
         expected = ", ".join(
@@ -84,9 +86,10 @@ def check_workers(request: Request) -> None:
     else:
         check_gpus(options)
     why = None
-    if method.label_names and not method.by_rung:
+    ladder = temperatures_of(method)
+    if method.label_names and not ladder.by_rung:
         why = f"{method.name} learns the weights of its rungs from all walkers"
-    elif method.by_rung and not isinstance(method, ReplicaExchange):
+    elif ladder.by_rung and not ladder.divides:
         why = f"{method.name} keeps its walkers together"
     elif request.system.streamed:
         why = "data larger than memory_limit are read by one process"
@@ -137,10 +140,9 @@ class Workers:
         self.threads = options.threads or 1
         self.cluster: Cluster | None = None
         self.blocks = range(0, request.copies, size)
-        self.apart = Apart(request.method) if isinstance(request.method, ReplicaExchange) else None
-        asks = isinstance(request.method, ReplicaExchange) and request.method.asks_examples(
-            request.full_batch
-        )
+        ladder = temperatures_of(request.method)
+        self.apart = Apart(request.method) if ladder.divides else None
+        asks = ladder.asks_examples(request.full_batch)
         request = _of_block(request, size, self.apart, execution)
         alike = self.threads == threads() and not on_gpu()
         self.here = self.number == 1 and alike and not asks and options.cluster is None

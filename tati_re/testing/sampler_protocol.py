@@ -159,7 +159,7 @@ def check_shapes_and_types(sampler: Any, dtype=np.float64) -> None:
             fits,
             f"shown names {name}, which is no field of shape {narrow}. Expected: one number a walker.",
         )
-    meters = as_method(sampler).meters
+    meters = as_method(sampler).dynamics.meters
     told = ", ".join(name for name, value in info._asdict().items() if value is not None)
     require(
         [value is not None for value in info] == [sampler.metropolis, sampler.metropolis or meters],

@@ -157,14 +157,16 @@ def step_in_coordinates(sampler, state, evaluate, noise, coordinates: Coordinate
     slope = coordinates.transposed(state.gradient) if slope is None else slope
     start = 0.0 * state.position
     origin = state.position
-    if sampler.mixes_parameters:
+    dynamics = sampler.dynamics
+    if dynamics.mixes_parameters:
         start, origin = coordinates.backward(state.position), start
     bound = InCoordinates(evaluate, origin, coordinates)
     new, info = sampler.step(state._replace(position=start, gradient=slope), bound, noise)
     position = origin + coordinates.forward(new.position)
     # Methods for mini-batches end a step with the gradient that they asked for last; those with a
     # Metropolis test ask inside of loops and may go back to the one before.
-    last = None if sampler.mixes_parameters or sampler.undoes or sampler.metropolis else bound.seen
+    asks_inside = dynamics.mixes_parameters or dynamics.undoes or sampler.metropolis
+    last = None if asks_inside else bound.seen
     gradient = coordinates.untransposed(new.gradient) if last is None else last
     return new._replace(position=position, gradient=gradient), info, new.gradient
 

@@ -1,14 +1,16 @@
 """Ensemble quasi-Newton: walkers precondition each other with their covariance."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tati_re.core import ops
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.facets import Turns
 from tati_re.core.method import Wrapper
-from tati_re.core.protocol import attributes_of, fields_of
+from tati_re.core.protocol import Evaluate, Noise, attributes_of, fields_of
 from tati_re.samplers.first_order_hmc import FirstOrderHMC
 from tati_re.samplers.hmc import HamiltonianMonteCarlo
 from tati_re.samplers.microcanonical import MCLMC
@@ -26,6 +28,10 @@ _MOST_TERMS = 8
 around it.
 """
 _PRECONDITIONER = ("deviations", "factor", "stiffest", "blending")
+_IF_UNSTABLE = (
+    "covariance_blending stretches by the walkers that rest, and the others went where that is too "
+    "much: take the sampler HMC inside, which rejects such steps, or a smaller covariance_blending."
+)
 
 
 class LowRank:
@@ -88,6 +94,21 @@ def _times_factor(along, factor):
     return ops.reshape(
         ops.reshape(along, (*along.shape[:-1], 1, along.shape[-1])) @ factor, along.shape
     )
+
+
+class EnsembleTurns(Turns):
+    """Turns of an ensemble: a half of the walkers, or all of them, with one preconditioner."""
+
+    method: "EnsembleQuasiNewton"
+
+    def begin(self, state: Any, evaluate: Evaluate) -> Any:
+        return self.method.begin_turn(state, evaluate)
+
+    def move(self, turn: Any, evaluate: Evaluate, noise: Noise) -> Any:
+        return self.method.move(turn, evaluate, noise)
+
+    def end(self, state: Any, turn: Any, evaluate: Evaluate) -> Any:
+        return self.method.end_turn(state, turn, evaluate)
 
 
 class EnsembleQuasiNewton(Wrapper):
@@ -193,11 +214,16 @@ class EnsembleQuasiNewton(Wrapper):
         self.capped = capped
         self.num_ensembles = num_ensembles
         self.groups = 2 if scheme == "halves" else 1
-        self.group_steps = self.covariance_after_steps
+        self.turns = EnsembleTurns(self, self.groups, self.covariance_after_steps)
         self.against_noise = (
             "the ensemble changes the frequencies at which the noise is felt as it moves."
         )
-        self.mixes_parameters = True
+        self.dynamics = replace(
+            self.inner.dynamics,
+            mixes_parameters=True,
+            if_unstable=_IF_UNSTABLE if self.covariance_blending else "",
+            note=refresh_note(self.get_config()) or "",
+        )
         self.shown = ("blending", *self.inner.shown)
 
     def check_walkers(self, num_walkers: int) -> None:
@@ -290,6 +316,7 @@ class EnsembleQuasiNewton(Wrapper):
         return state._replace(**part, **known, rung=self._moving(evaluate, count).rung)
 
     def move(self, turn, evaluate, noise):
+        """One step of what `begin_turn` gave, and its `Info`."""
         preconditioner = tuple(fields_of(turn, _PRECONDITIONER).values())
         moving = self._moving(evaluate, turn.potential.shape[0])
         inner = inner_of(turn)._replace(rung=moving.rung)
@@ -303,6 +330,7 @@ class EnsembleQuasiNewton(Wrapper):
         return turn._replace(**new._asdict(), slope=slope, slope_of=new.potential), info
 
     def end_turn(self, state, turn, evaluate):
+        """The state of all walkers after a turn that began at `state`."""
         if self.groups == 1:
             return turn._replace(rung=state.rung)
         first = evaluate.clock.group * turn.potential.shape[0]

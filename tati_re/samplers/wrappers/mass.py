@@ -1,12 +1,14 @@
 """A mass for each parameter, for every method with momenta."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.method import Method, Wrapper
+from tati_re.core.facets import BurninAround, tuning_of
+from tati_re.core.method import Wrapper
 from tati_re.core.ops import cond, constant, mean, replaced_if, sqrt
 from tati_re.core.protocol import fields_of
 from tati_re.samplers.splitting import Splitting
@@ -85,7 +87,10 @@ class Massive(Wrapper):
         )
         what = "gradient_noise: a number is that of the gradient in θ, and a mass moves other coordinates."
         refuse_if(
-            knows_noise(self.inner), what, f"mass and {self.inner.name}", "'estimate', or no mass"
+            self.inner.dynamics.removed_noise > 0,
+            what,
+            f"mass and {self.inner.name}",
+            "'estimate', or no mass",
         )
         self.measured = isinstance(mass, str)
         self.rule = rule_of(mass) if isinstance(mass, str) else None
@@ -95,18 +100,22 @@ class Massive(Wrapper):
                 "mass: it must be above 0.", received=values.min(), expected="numbers above 0"
             )
         self.mass: Any = mass if self.measured else values
+        self.dynamics = replace(
+            self.inner.dynamics,
+            own_speeds=self.inner.dynamics.own_speeds or not keeps_speed(mass),
+        )
         if self.rule is None:
             return
         what = f"mass: {mass} follows where each walker is, and an ensemble moves in coordinates of its own."
-        refuse_if(self.inner.mixes_parameters, what, self.inner.name, "fan_in, or numbers")
+        refuse_if(self.inner.dynamics.mixes_parameters, what, self.inner.name, "fan_in, or numbers")
         self.against_noise = (
             self.inner.against_noise or "its masses are measured during the burn-in."
         )
         self.adapts = True
         self.of_rung = (*self.rule.of_rung, *self.inner.of_rung)
         self.shown = (*self.inner.shown, *self.rule.shown)
-        self.renewals = self.rule.renewals
-        self.mixes_parameters = self.rule.mixes_parameters
+        self.burnin = BurninOfMass(self)
+        self.dynamics = replace(self.dynamics, mixes_parameters=self.rule.mixes_parameters)
 
     def init(self, position, evaluate, noise):
         """As the sampler inside, in x; a measured mass starts at 1."""
@@ -139,8 +148,20 @@ class Massive(Wrapper):
             **new._asdict(), **dict(zip(self.rule.fields, memory, strict=True))
         ), info
 
-    def renewed(self, state):
-        return state if self.rule is None else self.rule.renewed(state)
+    def masses(self):
+        return self.inner.masses() if self.measured else self.mass * self.inner.masses()
+
+    def coordinates(self, state):
+        if self.rule is None:
+            return self.inner.coordinates(state)
+        memory = fields_of(state, self.rule.fields).values()
+        return self.rule.coordinates(tuple(map(np.asarray, memory)))
+
+    def linear_part(self, coordinates):
+        if coordinates is None and self.measured:
+            return self, None
+        method, _ = self.inner.linear_part(None)
+        return method, Diagonal(1 / np.sqrt(self.mass)) if coordinates is None else coordinates
 
     def get_config(self) -> dict:
         if self.measured:
@@ -150,19 +171,25 @@ class Massive(Wrapper):
         return {**self.inner.get_config(), "mass": mass}
 
 
-def knows_noise(method: Method) -> bool:
-    """Whether it takes out noise of the gradient whose variance was given as a number."""
-    given = method.get_config().get("gradient_noise")
-    return isinstance(given, float) and given > 0
+class BurninOfMass(BurninAround):
+    """The burn-in of a method whose mass is measured.
 
-
-def keeps_steps(config: Mapping[str, Any]) -> bool:
-    """Whether the stiffest direction is as stiff as that of U under the mass or preconditioner of a
-    `get_config`.
+    Args:
+        method: The method.
     """
-    return "preconditioner" not in config and str(config.get("mass", "unit")).startswith(
-        ("unit", "fisher", "variance")
-    )
+
+    def __init__(self, method: Massive) -> None:
+        super().__init__(tuning_of(method.inner))
+        self.rule = method.rule
+        self.renewals = method.rule.renewals
+
+    def renewed(self, state: Any) -> Any:
+        return self.rule.renewed(state)
+
+
+def keeps_speed(mass: Sequence[float] | np.ndarray | str) -> bool:
+    """Whether the stiffest direction is as stiff as that of U under a mass of an option."""
+    return isinstance(mass, str) and mass.startswith(("unit", "fisher", "variance"))
 
 
 class RunningRms:

@@ -3,11 +3,14 @@ the burn-in.
 """
 
 import copy
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from tati_re.core import ops
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.facets import BurninAround, tuning_of, turns_of
 from tati_re.core.method import Method, Wrapper
 from tati_re.core.protocol import fields_of, same_rung
 from tati_re.samplers.splitting import FIRST_RATE, Splitting
@@ -54,7 +57,8 @@ def is_timed(method: Method) -> bool:
     """Whether the step size is a time; else it multiplies the gradient, as half the square of a
     time does.
     """
-    return method.has_momentum if method.timed is None else method.timed
+    timed = method.dynamics.timed
+    return method.has_momentum if timed is None else timed
 
 
 def first_factor(method: Method, state, evaluate, noise):
@@ -129,7 +133,7 @@ class Metered(Wrapper):
 
     def __init__(self, inner=None, target_bias: float = 0.02) -> None:
         super().__init__(inner or Splitting())
-        if self.inner.metropolis or self.inner.groups > 1:
+        if self.inner.metropolis or turns_of(self.inner).groups > 1:
             raise InputError(
                 "target_bias: for a method without a Metropolis test.",
                 self.inner.name,
@@ -143,14 +147,17 @@ class Metered(Wrapper):
         )
         self.target_bias = float(target_bias)
         self.wanted = error_of_bias(self.target_bias)
-        self.stages = self.inner.gradients_per_step if self.meters else 1.0
+        self._meters = self.inner.dynamics.meters
+        self.stages = self.inner.gradients_per_step if self._meters else 1.0
         self.rare = _RARE if self.stages == 1.0 else _RARE_OF_TWO
         if self.stages > 1.0:
             order = 8.0
         else:
             order = 6.0 if is_timed(self.inner) else 3.0
         self.power = 1.0 / order
-        self.adapts = self.undoes = True
+        self.adapts = True
+        self.dynamics = replace(self.inner.dynamics, undoes=True)
+        self.burnin = MeteredBurnin(self)
         self.of_rung = (*self.fields, *self.inner.of_rung)
         self.shown = (*self.inner.shown, "eevpd", "divergences")
 
@@ -232,12 +239,18 @@ class Metered(Wrapper):
         own["error_count"] = ops.where(due, zeros, count)
         return type(state)(**{**new._asdict(), "rung": state.rung}, **own), info
 
-    def shortened(self, state, step: int):
+    def linear_part(self, coordinates):
+        return self.inner.linear_part(coordinates)
+
+    def shorter(self, state):
+        """The state with a step whose energy error since the burn-in is as wanted, if it was
+        above.
+        """
         pooled, _ = rung_mean(state.rung, state.error_square, state.error_count)
         shorter = ops.minimum(self._change(pooled, pooled < 0.0), 0.0 * pooled + 1.0)
         # Caution is 0 after a burn-in; where it is not, the next step begins new sums.
         changed = {"step_factor": state.step_factor * shorter, "caution": state.caution + 1.0}
-        return self.inner.shortened(state._replace(**changed), step)
+        return state._replace(**changed)
 
     def _change(self, pooled, confirmed):
         """The factor of the step size from the EEVPD of a window."""
@@ -252,7 +265,7 @@ class Metered(Wrapper):
 
     def _due(self, clock):
         """Whether the energy error of a step is measured."""
-        often = (clock.step % (1 if self.meters else _OFTEN) == 0) | (clock.step <= ENDS[0])
+        often = (clock.step % (1 if self._meters else _OFTEN) == 0) | (clock.step <= ENDS[0])
         return (clock.step % RARELY == 0) | (clock.adapting & often)
 
     def _time(self, state):
@@ -271,7 +284,7 @@ class Metered(Wrapper):
 
     def _error(self, state, info, evaluate, noise):
         """ΔE of this step, nan where it is not measured."""
-        if self.meters:
+        if self._meters:
             return info.energy_change
         temperature = ops.column(state.rung.temperature, state.position)
         momentum = (
@@ -315,7 +328,7 @@ class Metered(Wrapper):
             + new.potential
         )
         bad = ~ops.is_finite(values) | (ops.absolute(error) == np.inf)
-        if self.meters:
+        if self._meters:
             bad = bad | _is_absurd(error, rise, state)
         total = rise
         most = _ABSURD * _thermal(state)
@@ -348,6 +361,28 @@ class Metered(Wrapper):
 
     def get_config(self) -> dict:
         return {**self.inner.get_config(), "target_bias": self.target_bias}
+
+
+class MeteredBurnin(BurninAround):
+    """The burn-in of a method whose step size follows from the bias that is allowed.
+
+    Args:
+        method: The method.
+    """
+
+    def __init__(self, method: Metered) -> None:
+        super().__init__(tuning_of(method.inner))
+        self.method = method
+
+    def shortened(self, state: Any, step: int) -> Any:
+        return self.inner.shortened(self.method.shorter(state), step)
+
+    def step_settled(self, state: Any, acceptance: Any, weights: Any) -> bool:
+        # A rung without a likelihood is drawn from the prior.
+        share = np.where(weights == 0, 1.0, np.asarray(state.eevpd) / self.method.wanted)
+        longest = np.asarray(state.step_factor) >= np.asarray(state.step_limit)
+        least = np.where(longest, 0.0, LEAST)
+        return bool(((share < BAND) & (share > least)).all())
 
 
 def rung_mean(rung, square, count):

@@ -1,13 +1,24 @@
 """Simulated tempering: each walker moves independently on a ladder of temperatures."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from tati_re.core import ops
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.facets import BurninAround, Temperatures, tuning_of, turns_of
 from tati_re.core.method import Wrapper
-from tati_re.core.protocol import Rung, attributes_of, fields_of, sums_at_rung, with_energy
+from tati_re.core.protocol import (
+    Evaluate,
+    Rung,
+    attributes_of,
+    fields_of,
+    sums_at_rung,
+    with_energy,
+)
 from tati_re.samplers.splitting import Splitting
 from tati_re.samplers.wrappers.coordinates import extend, inner_of
 
@@ -16,6 +27,32 @@ FLAT = 0.8
 
 _LEARNT = ("log_weights", "visits", "increment", "moves")
 _OWN = (*_LEARNT, "rung_index", "temperature", "weight")
+
+
+class Visited(Temperatures):
+    """The rungs that each walker visits by itself.
+
+    Args:
+        method: The method that moves the walkers.
+    """
+
+    def __init__(self, method: SimulatedTempering) -> None:
+        self.method = method
+        self.visited = method.num_rungs
+
+    def bound(self, state: Any, evaluate: Evaluate) -> Any:
+        return evaluate.at(self.method.rung_of(evaluate.rung, state.rung_index))
+
+    def used_options(self) -> set[str]:
+        return {"exchange", "exchange_every"}
+
+
+class LearntWeights(BurninAround):
+    """The burn-in of a method that learns the weights of its rungs."""
+
+    def tuned(self, state: Any) -> str:
+        values = ", ".join(f"{value:.6g}" for value in np.asarray(state.log_weights)[0])
+        return f"log_weights [{values}], {self.inner.tuned(state)}".removesuffix(", ")
 
 
 class SimulatedTempering(Wrapper):
@@ -88,7 +125,7 @@ class SimulatedTempering(Wrapper):
             )
         refuse_if(move_every < 1, "move_every: too few steps.", move_every, "1 or more")
         what = "simulated tempering: an ensemble whose halves take turns has one temperature."
-        refuse_if(self.groups > 1, what, self.inner.name, "no covariance_blending")
+        refuse_if(turns_of(self.inner).groups > 1, what, self.inner.name, "no covariance_blending")
         what = "simulated tempering: the inner sampler has its own temperatures."
         refuse_if(self.label_names, what, self.inner.name, "such as BAOAB or HMC")
         self.move_every = int(move_every)
@@ -100,6 +137,8 @@ class SimulatedTempering(Wrapper):
         # What adapts learns from all rungs, and variances of gradients are those of the last step.
         shared = {"gradient_variance", *(base.of_rung if base.adapts else ())} - {"thermostat"}
         self.copied = tuple(name for name in base.of_rung if name not in shared)
+        self.ladder = Visited(self)
+        self.burnin = LearntWeights(tuning_of(self.inner))
 
     def rung_of(self, base: Rung, index) -> Rung:
         """The walkers' own rungs, from those of the run and from where they are on the ladder."""
@@ -118,12 +157,8 @@ class SimulatedTempering(Wrapper):
         """
         return {"rung": state.rung_index, "weight": state.weight}
 
-    def tuned(self, state) -> str:
-        values = ", ".join(f"{value:.6g}" for value in np.asarray(state.log_weights)[0])
-        return f"log_weights [{values}], {self.inner.tuned(state)}".removesuffix(", ")
-
-    def bound(self, state, evaluate):
-        return evaluate.at(self.rung_of(evaluate.rung, state.rung_index))
+    def linear_part(self, coordinates):
+        return self.inner.linear_part(coordinates)
 
     def _at(self, index, like):
         """1 at the walker's rung and 0 elsewhere, `(walkers, rungs)`, float64."""

@@ -1,14 +1,21 @@
 """Tuning of the step size to a target acceptance during the burn-in."""
 
 import math
+from typing import Any
+
+import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.facets import BurninAround, BurninTuning, tuning_of
 from tati_re.core.method import Wrapper
 from tati_re.core.ops import as_float64, exp, sqrt, where
 from tati_re.core.protocol import attributes_of, fields_of
 from tati_re.samplers.hmc import HamiltonianMonteCarlo
 from tati_re.samplers.wrappers.coordinates import extend, inner_of
 from tati_re.samplers.wrappers.metered import first_factor, rung_mean, timed_at
+
+_NEAR = 0.1
+"""Difference from the wanted acceptance at which the step size counts as settled."""
 
 
 class DualAveraging:
@@ -65,6 +72,23 @@ RULES: dict[str, type[DualAveraging] | type[Windowed]] = {
     "dual_averaging": DualAveraging,
     "baldock": Windowed,
 }
+
+
+class BurninOfAcceptance(BurninAround):
+    """The burn-in of a method whose step size is tuned to an acceptance.
+
+    Args:
+        inner: That of the method inside.
+        target_acceptance: Between 0 and 1.
+    """
+
+    def __init__(self, inner: BurninTuning, target_acceptance: float) -> None:
+        super().__init__(inner)
+        self.target_acceptance = target_acceptance
+
+    def step_settled(self, state: Any, acceptance: Any, weights: Any) -> bool:
+        of_rung = acceptance.mean((1, 2))
+        return bool((np.abs(of_rung - self.target_acceptance) < _NEAR).all())
 
 
 class StepSizeTuning(Wrapper):
@@ -125,6 +149,7 @@ class StepSizeTuning(Wrapper):
         self.from_curvature = from_curvature
         own = ("first_factor",) if from_curvature else ()
         self.adapts = True
+        self.burnin = BurninOfAcceptance(tuning_of(self.inner), self.target_acceptance)
         self.of_rung = ("step_factor", "next_factor", *self.rule.fields, *own, *self.inner.of_rung)
 
     def init(self, position, evaluate, noise):

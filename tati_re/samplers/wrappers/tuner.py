@@ -9,6 +9,7 @@ import numpy as np
 
 from tati_re.core import ops
 from tati_re.core.errors import InputError
+from tati_re.core.facets import BurninAround, tuning_of, turns_of
 from tati_re.core.method import Wrapper
 from tati_re.core.protocol import fields_of, step_size_of
 from tati_re.core.rhat import split_rhat
@@ -20,7 +21,7 @@ from tati_re.samplers.wrappers.mass_change import (
     signs,
     unit_mass,
 )
-from tati_re.samplers.wrappers.metered import BAND, LEAST, SETTLED, Metered, error_of_bias
+from tati_re.samplers.wrappers.metered import SETTLED, Metered
 
 _ROWS = 256
 _OWN = ("potential", "acceptance", "inverse_temperature", "likelihood_weight", "step_size", "heat")
@@ -43,7 +44,6 @@ _MOST_WITHIN, _FEWEST_WITHIN = 1.05, 1_920.0
 """R-hat within chains and steps after which chains from fits are in equilibrium: a drift of U is
 slow beside its fluctuations in a short window.
 """
-_ACCEPTANCE = 0.1
 _HOT = 2.0
 _MASS_CHANGE = 0.25
 _LENGTH_CHANGE = math.log(1.6)
@@ -86,18 +86,13 @@ class Tuner(Wrapper):
 
     def __init__(self, inner=None, finds_end: bool = True, within_chains: bool = False) -> None:
         super().__init__(inner or Metered())
-        if self.groups > 1:
+        if turns_of(self.inner).groups > 1:
             raise InputError(
                 "num_burnin_steps: walkers that take turns have none that ends by itself.",
                 self.name,
             )
-        self.finds_end = finds_end
-        self.within_chains = within_chains
         self.adapts = True
-        self.renewals = tuple(sorted({*self.inner.renewals, *map(int, SETTLED)}))
-        config = self.inner.get_config()
-        self.target_acceptance = config.get("target_acceptance")
-        self.target_bias = config.get("target_bias")
+        self.burnin = TunedBurnin(self, finds_end=finds_end, within_chains=within_chains)
 
     def init(self, position, evaluate, noise):
         state = self.inner.init(position, evaluate, noise)
@@ -146,7 +141,27 @@ class Tuner(Wrapper):
             **new._asdict(), **dict(zip(_FIELDS, (own, sums, window, *others), strict=True))
         ), info
 
-    def renewed(self, state):
+    def linear_part(self, coordinates):
+        return self.inner.linear_part(coordinates)
+
+
+class TunedBurnin(BurninAround):
+    """The burn-in of a method whose end, and whose length of memory, follow from its rows.
+
+    Args:
+        method: The method.
+        finds_end: The burn-in ends by itself.
+        within_chains: R-hat compares the halves of each walker alone.
+    """
+
+    def __init__(self, method: Tuner, finds_end: bool, within_chains: bool = False) -> None:
+        super().__init__(tuning_of(method.inner))
+        self.isokinetic = method.dynamics.isokinetic
+        self.finds_end = finds_end
+        self.within_chains = within_chains
+        self.renewals = tuple(sorted({*self.inner.renewals, *map(int, SETTLED)}))
+
+    def renewed(self, state: Any) -> Any:
         """The state at the end of a window: with another length, and with what has settled."""
         start, stride, step = np.asarray(state.tuner_window)
         if step in self.inner.renewals:
@@ -176,7 +191,7 @@ class Tuner(Wrapper):
             window * own.shape[1] / (stride * max(slowest(rung[..., :1])[0] for rung in series))
         )  # of U
         settled = (
-            self._step_settled(state, own, weights),
+            self.inner.step_settled(state, own[..., 1], weights),
             change < _MASS_CHANGE * (1.0 + (draws > _DRAWS)),
             abs(ratio) < _LENGTH_CHANGE
             and (not changed or window >= min(max(_TIMES * tau, _FEWEST), _ENOUGH)),
@@ -199,22 +214,6 @@ class Tuner(Wrapper):
         return state._replace(
             **{name: ops.constant(new[name], old) for name, old in fields_of(state, new).items()}
         )
-
-    def _step_settled(self, state, own, weights) -> bool:
-        if self.target_bias is not None:
-            # A rung without a likelihood is drawn from the prior.
-            share = np.where(
-                weights == 0, 1.0, np.asarray(state.eevpd) / error_of_bias(self.target_bias)
-            )
-            least = np.where(
-                np.asarray(state.step_factor) >= np.asarray(state.step_limit), 0.0, LEAST
-            )
-            return bool(((share < BAND) & (share > least)).all())
-        if self.target_acceptance is not None:
-            return bool(
-                (np.abs(own[..., 1].mean((1, 2)) - self.target_acceptance) < _ACCEPTANCE).all()
-            )
-        return True
 
     def _lengths(
         self, state, taus: tuple[float, float], h: float, window: float, stride: float
@@ -254,7 +253,7 @@ class Tuner(Wrapper):
             return {name: found}, change / 2 if on_sphere else change
         return {}, 0.0
 
-    def burnin_end(self, state) -> int | None:
+    def end(self, state: Any) -> int | None:
         end = float(np.asarray(state.tuner_found)[0])
         return int(end) if end > 0 else None
 
@@ -263,12 +262,12 @@ class Tuner(Wrapper):
         """How R-hat compares the walkers."""
         return "within" if self.within_chains else "over"
 
-    def shortened(self, state, step: int):
+    def shortened(self, state: Any, step: int) -> Any:
         state, found = self.inner.shortened(state, step), np.array(state.tuner_found)
         found.reshape(-1, len(_FOUND))[:, 0] = step
         return state._replace(tuner_found=ops.constant(found, state.tuner_found))
 
-    def tuned(self, state) -> str:
+    def tuned(self, state: Any) -> str:
         """A line on what was tuned, and on what had not settled when the burn-in was over, in any
         block of walkers.
         """
