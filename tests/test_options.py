@@ -200,7 +200,8 @@ def test_toml_round_trip(tmp_path):
         ),
         (
             "[sampler]\nstep_size = 1",
-            "options stand without tables. Received: [sampler]. Expected: step_size = 0.001.",
+            "options stand without tables, except those of a method. Received: [sampler]. "
+            "Expected: step_size = 0.001, or [sampler.pSGLD] and decay = 0.99 below it.",
         ),
         (
             'resume = "runs/a"',

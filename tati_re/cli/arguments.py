@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import io
 import re
+import shutil
 import sys
 import textwrap
 import warnings
@@ -25,6 +26,7 @@ from tati_re.core.printable import inner_stream, printable_output
 from tati_re.core.standard_streams import lenient_streams
 from tati_re.options.flags import add_field, flag
 from tati_re.options.make import ELSEWHERE, OPTIONS, add_arguments, options_from_flags
+from tati_re.options.methods import SHARED, help_of_method, list_of_methods, options_of_methods
 from tati_re.options.representable import what_instead
 from tati_re.options.tati_names import ALIASES
 from tati_re.runs.run_folder import free_folder
@@ -46,10 +48,25 @@ MAIN = (
 """What a first call of a command needs, and what `--help` explains where there are many options."""
 
 
+SET = "set an option of a method of this run, such as decay=0.99 of pSGLD"
+HELP_METHOD = "explain the options of a method, such as pSGLD or annealing, and exit"
+
+
 class _HelpAll(argparse.Action):
     def __call__(self, parser, namespace, values, option_string=None) -> None:
-        print(argparse.ArgumentParser.format_help(parser), end="")
+        print(parser.help_of_all(), end="")
         parser.exit()
+
+
+class _HelpMethod(argparse.Action):
+    def __call__(self, parser, namespace, values, option_string=None) -> None:
+        print(help_of_method(values), end="")
+        parser.exit()
+
+
+def _wide(prog: str) -> argparse.HelpFormatter:
+    """A help of the width of the terminal, or of 100 columns where there is none."""
+    return argparse.HelpFormatter(prog, width=shutil.get_terminal_size((100, 24)).columns - 2)
 
 
 class Parser(argparse.ArgumentParser):
@@ -63,12 +80,19 @@ class Parser(argparse.ArgumentParser):
         self, *args: Any, quiet: str | None = "print nothing but errors", **kwargs: Any
     ) -> None:
         super().__init__(
-            *args, **{"allow_abbrev": False, "argument_default": argparse.SUPPRESS, **kwargs}
+            *args,
+            **{
+                "allow_abbrev": False,
+                "argument_default": argparse.SUPPRESS,
+                "formatter_class": _wide,
+                **kwargs,
+            },
         )
         # argparse takes a negative number with an exponent, or one of a range, for a flag.
         self._negative_number_matcher = re.compile(r"-(inf|nan|\.?\d)", re.IGNORECASE)
         self._of_tati: set[str] = set()
         self.of_file = False
+        self.has_methods = False
         self.add_argument(
             "--help-all", action=_HelpAll, nargs=0, help="explain all options and exit"
         )
@@ -117,6 +141,22 @@ class Parser(argparse.ArgumentParser):
                 others.append(f"{group.title}\n{text}")
         others.append(f"{self.prog} --help-all explains them.")
         return formatter.format_help() + "\n" + "\n".join(others) + "\n"
+
+    def help_of_all(self) -> str:
+        """The help of all options, but for those that belong to a method."""
+        of_methods = options_of_methods() - {*SHARED} if self.has_methods else set()
+        kept = {action.dest: action.help for action in self._actions}
+        for action in self._actions:
+            if action.dest in of_methods:
+                action.help = argparse.SUPPRESS
+        try:
+            text = argparse.ArgumentParser.format_help(self)
+        finally:
+            for action in self._actions:
+                action.help = kept[action.dest]
+        if not self.has_methods:
+            return text
+        return f"{text}\n{list_of_methods(self.prog, {*kept})}"
 
     def parse(self, argv: Sequence[str]) -> dict[str, Any]:
         """What was typed, without the command's name, by destination; flags that were not typed are
@@ -228,6 +268,9 @@ def make_parser(
     )
     text = "with --print-config: only what differs from the defaults"
     parser.add_argument("--changed", action="store_true", help=text)
+    parser.add_argument("--set", action="extend", nargs="+", metavar="NAME=VALUE", help=SET)
+    parser.add_argument("--help-method", action=_HelpMethod, metavar="NAME", help=HELP_METHOD)
+    parser.has_methods = True
     add_arguments(parser, groups, leave_out)
     of_tati = {
         "data": "data",

@@ -3,6 +3,7 @@ reference page.
 """
 
 import argparse
+import re
 import types
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -88,6 +89,24 @@ def expected(field: FieldInfo) -> str:
     return _words(field.annotation, field.metadata)
 
 
+_SIGNS = {"greater than": ">", "at least": ">=", "below": "<", "at most": "<="}
+_PLAIN = {"a number", "an integer", "text", "true or false", "a list of texts", "a list of stages"}
+"""What the form of a value in the help shows, too."""
+
+
+def _briefly(field: FieldInfo) -> str:
+    """What an option may be, as a help adds it to the form of the value: `>= 0, < 1`."""
+    text = expected(field)
+    if field.default is None:
+        text = text.removesuffix(" or none")
+    if text in _PLAIN:
+        return ""
+    for words, sign in _SIGNS.items():
+        text = re.sub(rf"{words} (-?[\d.e+-]+)", rf"{sign} \1", text)
+    text = re.sub(r"(?:a number|an integer) (?=[<>])", "", text)
+    return re.sub(r"(?<=\d) and (?=[<>])", ", ", text)
+
+
 def choices(field: FieldInfo) -> list[str]:
     parts = (
         get_args(field.annotation)
@@ -113,7 +132,11 @@ def add_field(group: argparse._ArgumentGroup, name: str, field: FieldInfo) -> No
     """Adds the flag of an option to a group of an argparse parser; values stay text, only typed
     flags are stored.
     """
-    text = f"{meaning(field)} ({expected(field)}; default {default_text(field)})".replace("%", "%%")
+    usual = default_text(field)
+    default = "" if usual in ("none", "[]") else f"default {usual}"
+    values = "; ".join(filter(None, [_briefly(field), default]))
+    text = f"{meaning(field)} ({values})" if values else meaning(field)
+    text = text.replace("%", "%%")
     names = choices(field)
     style = dict[str, Any]()
     base = next(

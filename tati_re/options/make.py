@@ -27,6 +27,7 @@ from tati_re.options.flags import (
     optional,
     toml_line,
 )
+from tati_re.options.methods import flattened, option_set, table_of_methods
 from tati_re.options.patterns import is_table
 from tati_re.options.presets import expanded
 from tati_re.options.representable import what_instead
@@ -208,14 +209,14 @@ def make_options(values: Mapping[str, Any] | Options | None = None, /, **overrid
             both temperatures.
     """
     _refuse_frames(overrides, str)
-    overrides = {name: _plain(value) for name, value in overrides.items()}
+    overrides = {name: _plain(value) for name, value in flattened(overrides).items()}
     if isinstance(values, Options):
         given = values.values_of(
             name for name in OPTIONS if name in values.explicit - values.derived
         )
         before = aliases.Translated(given, dict(values.tati), {})
     else:
-        before = aliases.translated(values or {})
+        before = aliases.translated(flattened(values or {}))
     now = aliases.translated(overrides)
     merged = _merged(before.values, now.values)
     if merged.get("resume") is not None:
@@ -248,7 +249,21 @@ def _complete(
 def options_from_flags(
     flags: Mapping[str, Any], config: Mapping[str, Any] | None = None
 ) -> Options:
-    """Makes checked options from flags as they were typed, on top of the values of a TOML file."""
+    """Makes checked options from flags as they were typed, on top of the values of a TOML file.
+
+    Args:
+        flags: What was typed, by the names of options; `set` is a list of `NAME=VALUE`, each an
+            option of a method (`tati_re.options.methods`).
+        config: The values of a file. Default: none.
+
+    Returns:
+        The options.
+
+    Raises:
+        InputError: As of `make_options`, in the words of the command line.
+    """
+    if "set" in flags:
+        return options_from_flags(_with_set(flags, config), config)
     now = aliases.translated(
         flags, lambda name: "--" + name if name in aliases.ALIASES else flag(name)
     )
@@ -269,6 +284,25 @@ def options_from_flags(
     )
 
 
+def _with_set(flags: Mapping[str, Any], config: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The flags with options in place of `--set`, which are those of the methods of the run."""
+    others = {name: value for name, value in flags.items() if name != "set"}
+    options = options_from_flags(others, config)
+
+    def chosen(kind: str) -> Any:
+        if kind == "preset":
+            return "EQN" if options.covariance_blending > 0 else None
+        return getattr(options, kind)
+
+    for text in flags["set"]:
+        name, value = option_set(text, chosen)
+        if name in others:
+            what = f"--set {text.partition('=')[0]}: {flag(name)} is given twice."
+            raise InputError(what, f"{others[name]} and {value}", "one of the two")
+        others[name] = value
+    return others
+
+
 def read_toml(path: AnyPath) -> dict[str, Any]:
     """The checked values of a TOML file by option name; those under names of TATi as they stand in
     the file.
@@ -285,12 +319,16 @@ def read_toml(path: AnyPath) -> dict[str, Any]:
         raise InputError(
             f"{os.fspath(path)} is not valid TOML: {reason_of(error)}.", expected="TOML in UTF-8"
         ) from None
+    try:
+        values = flattened(values)
+    except InputError as error:
+        raise InputError(f"{os.fspath(path)}: {error}") from None
     for name, value in values.items():
         if isinstance(value, dict) and not (name in OPTIONS and is_table(OPTIONS[name].metadata)):
             raise InputError(
-                f"{os.fspath(path)}: options stand without tables.",
+                f"{os.fspath(path)}: options stand without tables, except those of a method.",
                 f"[{name}]",
-                "step_size = 0.001",
+                "step_size = 0.001, or [sampler.pSGLD] and decay = 0.99 below it",
             )
     try:
         if "resume" in values:
@@ -393,4 +431,5 @@ def reference_page() -> str:
         if group == "sampler":
             words = "Splitting words take `friction`; those with D take `thermal_mass` and `thermostat_bath` as well."
             parts += [words, table_of_families()]
+    parts.append(table_of_methods())
     return "\n\n".join(parts) + "\n"

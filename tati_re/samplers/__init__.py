@@ -6,6 +6,10 @@ the range that its line names is an `InputError`, of every sampler.
 """
 
 from tati_re.core.errors import InputError, nearest, refuse_if
+from tati_re.core.facets import BurninTuning as BurninTuning
+from tati_re.core.facets import Dynamics as Dynamics
+from tati_re.core.facets import Temperatures as Temperatures
+from tati_re.core.facets import Turns as Turns
 from tati_re.core.lazy import names_exported
 from tati_re.core.method import Method as Method
 from tati_re.core.method import Sampler as Sampler

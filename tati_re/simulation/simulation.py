@@ -20,6 +20,7 @@ from tati_re.models.inputs import fit_inputs
 from tati_re.models.inspect import input_shape_of
 from tati_re.options import tati_names as aliases
 from tati_re.options.make import OPTIONS, Options, describe, make_options
+from tati_re.options.methods import flattened
 from tati_re.options.stages import check_num_steps
 from tati_re.posterior.losses import CLASSIFICATION, REGRESSION
 from tati_re.posterior.outputs import Outputs
@@ -489,6 +490,9 @@ def _pop_objects(given: dict[str, Any]) -> dict[str, Any]:
     """Takes out what is an object rather than a name, a path or a list of paths: a Keras model,
     arrays, a sampler.
     """
+    flat = flattened(given)
+    given.clear()
+    given.update(flat)
     found = {name for name in OBJECTS if name in given and not is_named(given[name])}
     for name in found & {"data", "test_data"}:
         if isinstance(given[name], list) and len(given[name]) == 2:
