@@ -8,7 +8,6 @@ import pytest
 
 from tati_re import InputError
 from tati_re.cli import evidence, optimize, sample
-from tati_re.optimizers import Annealing
 from tati_re.options.families import FAMILIES, factory
 from tati_re.options.make import make_options, options_from_flags, read_toml
 from tati_re.options.methods import (
@@ -40,6 +39,8 @@ def test_the_table_of_a_sampler_is_its_constructor(name):
 
 
 def test_the_table_of_an_optimizer_has_the_names_of_its_constructor():
+    from tati_re.optimizers import Annealing
+
     parameters = inspect.signature(Annealing).parameters
     assert {*options_of_method("optimizer", "annealing")} == {*parameters}
 

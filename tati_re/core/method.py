@@ -255,7 +255,7 @@ class _Adapted(Method):
             {name: getattr(sampler, name) for name in answers if hasattr(sampler, name)}
         )
         if not hasattr(sampler, "used_options"):
-            self.used_options = lambda: {*sampler.get_config()}
+            vars(self)["used_options"] = lambda: {*sampler.get_config()}
 
         for name, default, names in (
             ("turns", Turns(self), _FLAT_TURNS),

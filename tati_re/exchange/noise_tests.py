@@ -5,6 +5,7 @@ noise.
 import numpy as np
 
 from tati_re.core.backend import Compiled
+from tati_re.core.facets import temperatures_of
 from tati_re.core.potential import Batch, Potential
 from tati_re.exchange.gaussianity import difference_p_values, gradient_p_values
 from tati_re.exchange.replicas import ReplicaExchange
@@ -28,7 +29,7 @@ def noise_table(
     count = potential.num_examples
     if not isinstance(method, ReplicaExchange) or method.batch_size is None or batches.full:
         return None
-    order = np.asarray(method.ladder.order(state))
+    order = np.asarray(temperatures_of(method).order(state))
     size = min(method.batch_size, count)
     p_values: list[tuple[str, int, float]] = []
     if size < min(count, _MOST_EXAMPLES):

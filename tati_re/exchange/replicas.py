@@ -77,6 +77,8 @@ class ReplicaExchange(Wrapper):
         InputError: The sampler inside moves groups of walkers in turn.
     """
 
+    ladder: ReplicaLadder
+
     def __init__(
         self,
         inner: Sampler,

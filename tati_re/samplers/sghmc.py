@@ -85,7 +85,9 @@ class SGHMC(Method):
         self.subtracts_noise = self.gradient_noise != 0.0
         self.of_rung = ("noise_estimate",) if self.estimates else ()
         self.adapts = self.estimates
-        self.dynamics = Dynamics(removed_noise=0.0 if self.estimates else self.gradient_noise)
+        self.dynamics = Dynamics(
+            removed_noise=float(gradient_noise) if not isinstance(gradient_noise, str) else 0.0
+        )
         if self.estimates or gradient_noise:
             self.against_noise = (
                 "it injects so much less noise as it knows of the gradient's, and the rest heats."

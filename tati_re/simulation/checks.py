@@ -259,7 +259,7 @@ def check_batch_norm(request: Request) -> None:
 def check_stages(request: Request) -> None:
     """Stages that the optimizer or the data do not allow."""
     options = request.options
-    method = request.method
+    method: Any = request.method
     if request.samples or not options.stages:
         return
     received = f"{len(options.stages)} stages"
@@ -286,7 +286,7 @@ def check_stages(request: Request) -> None:
 def check_validation(request: Request) -> None:
     """An optimizer that stops by the loss on a test part that is not there."""
     dataset = request.system.dataset
-    method = request.method
+    method: Any = request.method
     if not request.samples and method.validates and dataset.test_inputs is None:
         what = f"optimizer: {method.name} stops by the loss on a test part, and the data have none."
         raise InputError(

@@ -149,7 +149,7 @@ class RunLoops:
         """The learning rate of a stage: its own, that of an optimizer object, or that of the
         options.
         """
-        method = self.request.method
+        method: Any = self.request.method
         own = None if self.request.samples else method.learning_rate
         return next(
             rate

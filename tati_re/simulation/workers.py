@@ -141,7 +141,8 @@ class Workers:
         self.cluster: Cluster | None = None
         self.blocks = range(0, request.copies, size)
         ladder = temperatures_of(request.method)
-        self.apart = Apart(request.method) if ladder.divides else None
+        exchange: Any = request.method
+        self.apart = Apart(exchange) if ladder.divides else None
         asks = ladder.asks_examples(request.full_batch)
         request = _of_block(request, size, self.apart, execution)
         alike = self.threads == threads() and not on_gpu()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.facets import BurninAround, tuning_of
+from tati_re.core.facets import BurninAround, BurninTuning, tuning_of
 from tati_re.core.method import Wrapper
 from tati_re.core.ops import cond, constant, mean, replaced_if, sqrt
 from tati_re.core.protocol import fields_of
@@ -114,7 +114,7 @@ class Massive(Wrapper):
         self.adapts = True
         self.of_rung = (*self.rule.of_rung, *self.inner.of_rung)
         self.shown = (*self.inner.shown, *self.rule.shown)
-        self.burnin = BurninOfMass(self)
+        self.burnin = BurninOfMass(tuning_of(self.inner), self.rule)
         self.dynamics = replace(self.dynamics, mixes_parameters=self.rule.mixes_parameters)
 
     def init(self, position, evaluate, noise):
@@ -175,13 +175,14 @@ class BurninOfMass(BurninAround):
     """The burn-in of a method whose mass is measured.
 
     Args:
-        method: The method.
+        inner: That of the method inside.
+        rule: How the mass is measured.
     """
 
-    def __init__(self, method: Massive) -> None:
-        super().__init__(tuning_of(method.inner))
-        self.rule = method.rule
-        self.renewals = method.rule.renewals
+    def __init__(self, inner: BurninTuning, rule: Any) -> None:
+        super().__init__(inner)
+        self.rule = rule
+        self.renewals = rule.renewals
 
     def renewed(self, state: Any) -> Any:
         return self.rule.renewed(state)
