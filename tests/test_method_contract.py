@@ -223,6 +223,15 @@ def test_answers_without_facets_become_facets(own):
     assert tuning_of(Wrapper(own())).end("s") == 11
 
 
+def test_what_is_called_like_a_facet_is_none():
+    """A sampler may have had attributes of these names before there were facets."""
+    own = Inheriting()
+    own.burnin, own.turns, own.dynamics, own.ladder = 500, 3, "overdamped", None
+    method = as_method(own)
+    assert method.turns is method.burnin is method.ladder is None
+    assert method.dynamics == Dynamics() and method.step == own.step
+
+
 def test_columns_of_rungs_become_a_ladder():
     columns = ([1.0, 0.5], [1.0, 1.0], [0.1, 0.1])
     own = type("Own", (Flat,), {"ladder": columns})()

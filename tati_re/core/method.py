@@ -266,7 +266,8 @@ class _Adapted(Method):
                 vars(self)[name] = _of_flat(sampler, default, names)
 
         told = {name: getattr(sampler, name) for name in _FLAT_DYNAMICS if hasattr(sampler, name)}
-        self.dynamics = replace(self.dynamics, **told)
+        own = self.dynamics if isinstance(self.dynamics, Dynamics) else Dynamics()
+        self.dynamics = replace(own, **told)
 
 
 def _of_flat(sampler: Any, facet: Any, names: Mapping[str, str]) -> Any:
@@ -278,14 +279,21 @@ def _of_flat(sampler: Any, facet: Any, names: Mapping[str, str]) -> Any:
 
 
 def _answers_by_itself(method: Method) -> bool:
-    """Whether a method answers by itself what belongs to a facet that it does not have."""
+    """Whether a method answers by itself what belongs to a facet that it does not have, or has
+    something else under the name of a facet.
+    """
+    if not isinstance(method.dynamics, Dynamics):
+        return True
+
     names = [*_FLAT_DYNAMICS]
     for facet, kind, own in (
         (method.turns, Turns, _FLAT_TURNS),
         (method.burnin, BurninTuning, _FLAT_BURNIN),
         (method.ladder, Temperatures, _FLAT_LADDER),
     ):
-        if not isinstance(facet, kind):
+        if facet is not None and not isinstance(facet, kind):
+            return True
+        if facet is None:
             names += own
     return any(getattr(method, name, None) is not None for name in names)
 
