@@ -8,12 +8,25 @@ give the answers of a method without it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from tati_re.core.protocol import Evaluate, Noise
 
-if TYPE_CHECKING:
-    from tati_re.core.method import Method
+
+class Faceted(Protocol):
+    """What is asked for its facets: a `Method`, which is made of them."""
+
+    @property
+    def turns(self) -> Turns | None: ...
+
+    @property
+    def burnin(self) -> BurninTuning | None: ...
+
+    @property
+    def ladder(self) -> Temperatures | None: ...
+
+    def step(self, state: Any, evaluate: Evaluate, noise: Noise) -> Any:
+        """One step."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +87,7 @@ class Turns:
         steps: How many steps one group makes before the next one does. Default: 1.
     """
 
-    def __init__(self, method: Method, groups: int = 1, steps: int = 1) -> None:
+    def __init__(self, method: Faceted, groups: int = 1, steps: int = 1) -> None:
         self.method = method
         self.groups = groups
         self.steps = steps
@@ -236,16 +249,16 @@ class Temperatures:
         return set()
 
 
-def turns_of(method: Method) -> Turns:
+def turns_of(method: Faceted) -> Turns:
     """The turns of a method; one group of all walkers where it has none."""
     return Turns(method) if method.turns is None else method.turns
 
 
-def tuning_of(method: Method) -> BurninTuning:
+def tuning_of(method: Faceted) -> BurninTuning:
     """What a method does in the burn-in; nothing where it has no such facet."""
     return BurninTuning() if method.burnin is None else method.burnin
 
 
-def temperatures_of(method: Method) -> Temperatures:
+def temperatures_of(method: Faceted) -> Temperatures:
     """The temperatures of a method; those of the run where it has no ladder."""
     return Temperatures() if method.ladder is None else method.ladder

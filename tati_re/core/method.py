@@ -4,7 +4,7 @@ there is one. A sampler without the base class becomes a method where it enters,
 only some methods have are facets (`tati_re.core.facets`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import wraps
 from operator import methodcaller
@@ -244,37 +244,36 @@ facets' answers.
 """
 
 
+def _told(sampler: Any, names: Iterable[str]) -> dict[str, Any]:
+    """The attributes of a sampler, of those with these names that it has."""
+    return {name: getattr(sampler, name) for name in names if hasattr(sampler, name)}
+
+
 class _Adapted(Method):
     """A sampler that has no base class, with the defaults for what it leaves out, or one that
     answers by itself what belongs to a facet.
     """
 
     def __init__(self, sampler: Sampler) -> None:
-        answers = [name for name in dir(Method) if not name.startswith("_")]
-        vars(self).update(
-            {name: getattr(sampler, name) for name in answers if hasattr(sampler, name)}
-        )
-        if not hasattr(sampler, "used_options"):
-            vars(self)["used_options"] = lambda: {*sampler.get_config()}
+        told = _told(sampler, [name for name in dir(Method) if not name.startswith("_")])
+        told.setdefault("used_options", lambda: {*sampler.get_config()})
+        vars(self).update(told)
 
-        for name, default, names in (
-            ("turns", Turns(self), _FLAT_TURNS),
-            ("burnin", BurninTuning(), _FLAT_BURNIN),
-            ("ladder", Temperatures(), _FLAT_LADDER),
-        ):
-            if not isinstance(getattr(self, name), type(default)):
-                vars(self)[name] = _of_flat(sampler, default, names)
-
-        told = {name: getattr(sampler, name) for name in _FLAT_DYNAMICS if hasattr(sampler, name)}
+        if not isinstance(self.turns, Turns):
+            self.turns = _of_flat(sampler, Turns(self), _FLAT_TURNS)
+        if not isinstance(self.burnin, BurninTuning):
+            self.burnin = _of_flat(sampler, BurninTuning(), _FLAT_BURNIN)
+        if not isinstance(self.ladder, Temperatures):
+            self.ladder = _of_flat(sampler, Temperatures(), _FLAT_LADDER)
         own = self.dynamics if isinstance(self.dynamics, Dynamics) else Dynamics()
-        self.dynamics = replace(own, **told)
+        self.dynamics = replace(own, **_told(sampler, _FLAT_DYNAMICS))
 
 
 def _of_flat(sampler: Any, facet: Any, names: Mapping[str, str]) -> Any:
     """The facet with the answers that a sampler gives by itself; None where it gives none."""
-    told = {name for name in names if getattr(sampler, name, None) is not None}
-    for name in told:
-        setattr(facet, names[name], getattr(sampler, name))
+    told = {name: value for name, value in _told(sampler, names).items() if value is not None}
+    for name, value in told.items():
+        setattr(facet, names[name], value)
     return facet if told else None
 
 
@@ -295,7 +294,8 @@ def _answers_by_itself(method: Method) -> bool:
             return True
         if facet is None:
             names += own
-    return any(getattr(method, name, None) is not None for name in names)
+    # A ladder of None is none.
+    return any(value is not None for value in _told(method, names).values())
 
 
 def as_method(sampler: Sampler) -> Method:

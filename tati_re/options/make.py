@@ -292,7 +292,7 @@ def _with_set(flags: Mapping[str, Any], config: Mapping[str, Any] | None) -> dic
     def chosen(kind: str) -> Any:
         if kind == "preset":
             return "EQN" if options.covariance_blending > 0 else None
-        return getattr(options, kind)
+        return options.values_of([kind])[kind]
 
     for text in flags["set"]:
         name, value = option_set(text, chosen)
