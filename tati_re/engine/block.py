@@ -141,7 +141,11 @@ class Held:
         arrays = {name: np.concatenate([each[name] for each in wide]) for name in wide[0]}
         return {
             next(iter(self._carries)): Answer(
-                np.concatenate(facts), list(taken), list(ends), rows, arrays
+                facts=np.concatenate(facts),
+                taken=list(taken),
+                ends=list(ends),
+                recorded=rows,
+                wide=arrays,
             )
         }
 

@@ -108,7 +108,11 @@ class Driver:
         """The last step of the run, later where `until` goes on beyond `num_steps`."""
         self._averages = RunningAverages(self.loop, plan.expected)
         self.tables = RunTables(
-            self.folder, self.loop, plan.trajectory_format, plan.parameter_names, self._averages
+            folder=self.folder,
+            loop=self.loop,
+            trajectory=plan.trajectory_format,
+            parameters=plan.parameter_names,
+            averages=self._averages,
         )
 
     @property

@@ -132,7 +132,16 @@ class RowBuffers:
         positions = array(self.dtype, self._most_positions, self._of_position)
         beside = array(tf.float64, self._most_positions, self._of_beside)
         events = array(tf.float64, self._most_events, self._of_event)
-        return Buffers(moments, rows, none, positions, beside, none, events, none)
+        return Buffers(
+            moments=moments,
+            rows=rows,
+            num_rows=none,
+            positions=positions,
+            beside=beside,
+            num_positions=none,
+            events=events,
+            num_events=none,
+        )
 
     def stacked(self, buffers: Buffers) -> tuple:
         """Rows, positions, what is beside them, and events, as tensors, each but the second two
@@ -184,7 +193,16 @@ class RowBuffers:
             none = tf.zeros(self._of_event, tf.float64)
             event = tf.cond(event_due, lambda: self.ladder.events(now()[0]), lambda: none)
             events, num_events = _written(events, num_events, event, event_due)
-        return Buffers(moments, rows, num_rows, positions, also, num_positions, events, num_events)
+        return Buffers(
+            moments=moments,
+            rows=rows,
+            num_rows=num_rows,
+            positions=positions,
+            beside=also,
+            num_positions=num_positions,
+            events=events,
+            num_events=num_events,
+        )
 
     def _recorded(self, due: Moves, now, acceptance, nothing: tuple) -> tuple:
         """The moments, the row, the position and what is beside it, each `nothing`'s where it is

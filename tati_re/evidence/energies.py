@@ -139,7 +139,12 @@ def energies_along(
     if sequential:
         countdown.stop()
         return Energies(
-            path, np.array(values), step_sizes, np.array(acceptance), gradients, np.array(places)
+            path=path,
+            values=np.array(values),
+            step_size=step_sizes,
+            acceptance=np.array(acceptance),
+            gradients=gradients,
+            position=np.array(places),
         )
     say(
         f"All {len(path)} points at once from here on, {plan.walkers} walkers at each, with swaps after every step."
@@ -180,7 +185,14 @@ def energies_along(
     energies = np.concatenate([part["energies"] for part in blocks], axis=1)
     drawn, last = (each.reshape(len(path), plan.walkers, -1)[::-1] for each in (energies, position))
     rates = accepted.reshape(len(path), -1).mean(axis=1)[::-1]
-    return Energies(path, drawn, step_sizes, rates, gradients + together.gradients, last)
+    return Energies(
+        path=path,
+        values=drawn,
+        step_size=step_sizes,
+        acceptance=rates,
+        gradients=gradients + together.gradients,
+        position=last,
+    )
 
 
 def _block_sizes(num_draws: int) -> list[int]:

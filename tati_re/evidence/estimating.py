@@ -65,7 +65,14 @@ def estimated(energies: Energies, method: str, grid: Quadrature | None = None) -
             said = f"Stepping stones of the same draws are {away:+.2g} away: more points, stepping_stone, or mbar."
             notes += (said,)
     return Evidence(
-        found.log_z, found.error, method, curve, found.repeats, notes, settings, found.short
+        log_z=found.log_z,
+        error=found.error,
+        method=method,
+        curve=curve,
+        repeats=found.repeats,
+        notes=notes,
+        settings=settings,
+        short=found.short,
     )
 
 
@@ -186,4 +193,11 @@ def energies_of_run(run: Run) -> Energies:
     if "acceptance" in rows:
         acceptance = rows.groupby("rung")["acceptance"].mean().to_numpy(np.float64)[::-1]
     steps = ladder["step_size"].to_numpy(np.float64)[::-1]
-    return Energies(path, energies[::-1], steps, acceptance, float("nan"), np.zeros((0, 0, 0)))
+    return Energies(
+        path=path,
+        values=energies[::-1],
+        step_size=steps,
+        acceptance=acceptance,
+        gradients=float("nan"),
+        position=np.zeros((0, 0, 0)),
+    )

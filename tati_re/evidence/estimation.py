@@ -220,7 +220,9 @@ class Estimation:
             changed["walls"] = "reflect"
         options = make_options(options, **changed)
         sampler = sampler_of(options, objects, self.system)
-        request = Request(options, objects, self.system, "sample", sampler)
+        request = Request(
+            options=options, objects=objects, system=self.system, kind="sample", method=sampler
+        )
         check_walls(request)
         check_control_variate(request)
         if turns_of(sampler).groups > 1 or sampler.adapts or sampler.of_rung or sampler.label_names:
@@ -331,7 +333,13 @@ class Estimation:
             )
         curve = pd.DataFrame(found.curve)
         return Evidence(
-            found.log_z, found.error, "smc", curve, found.repeats, tuple(notes), settings
+            log_z=found.log_z,
+            error=found.error,
+            method="smc",
+            curve=curve,
+            repeats=found.repeats,
+            notes=tuple(notes),
+            settings=settings,
         )
 
     def _frenkel_ladd(self, parts: PartFiles) -> Evidence:

@@ -122,15 +122,22 @@ def cooled(
     counted = counted_moves(
         walkers * potential.num_parameters * tf.as_dtype(potential.dtype).size, num_moves
     )
-    chains = Chains(potential, sampler, plan.seed, plan.execution, max(2, num_moves), counted)
+    chains = Chains(
+        potential=potential,
+        sampler=sampler,
+        seed=plan.seed,
+        execution=plan.execution,
+        most_steps=max(2, num_moves),
+        visited=counted,
+    )
     start = Chains(
-        potential,
-        ReferenceDraws(),
-        plan.seed,
-        plan.execution,
-        max(2, num_moves),
-        counted,
-        " reference",
+        potential=potential,
+        sampler=ReferenceDraws(),
+        seed=plan.seed,
+        execution=plan.execution,
+        most_steps=max(2, num_moves),
+        visited=counted,
+        role=" reference",
     )
     state: dict[str, Any] | None = parts.load("populations", chains, start)
     if state is None:

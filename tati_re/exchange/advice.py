@@ -203,7 +203,13 @@ def ladder_advice(
     wanted = spaced_evenly(coordinate, now, acceptance)
     helps = tempers_posterior and apart.max() > spacing(acceptance)
     factor = _bias_factor(beta, sd, spacing(acceptance)) if helps else None
-    advice = Advice(np.exp(log_acceptance(apart)), len(wanted), wanted, factor, ())
+    advice = Advice(
+        acceptance=np.exp(log_acceptance(apart)),
+        num_replicas=len(wanted),
+        coordinate=wanted,
+        bias_factor=factor,
+        sentences=(),
+    )
     return advice._replace(sentences=_sentences(ladder, advice, apart, now, acceptance))
 
 
@@ -371,4 +377,4 @@ def exchange_advice(chains, ladder: Ladder | None = None, energy_sd=None) -> Exc
         spread = np.broadcast_to(np.asarray(energy_sd, np.float64), coordinate.shape)
         size_of = float(distances(coordinate, spread).sum() / np.sqrt(np.pi))
         sentence += f" The ladder's barrier is {size_of:.1f}, which some {2 * size_of + 1:.0f} rungs cross best."
-    return ExchangeAdvice(found, kept, pays, size_of, sentence)
+    return ExchangeAdvice(r_hat=found, kept=kept, pays=pays, barrier=size_of, sentence=sentence)

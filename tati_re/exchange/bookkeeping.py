@@ -48,7 +48,16 @@ def no_counts(rungs: int, walkers: int) -> Counts:
     each = tf.zeros((walkers,), tf.float64)
     energy = tf.zeros((rungs,), tf.float64)
     nowhere = tf.fill((walkers,), tf.constant(_NOWHERE))
-    return Counts(pairs, pairs, pairs, tf.zeros((), tf.float64), energy, nowhere, each, each)
+    return Counts(
+        attempts=pairs,
+        accepted=pairs,
+        expected=pairs,
+        samples=tf.zeros((), tf.float64),
+        energy=energy,
+        last_end=nowhere,
+        restarts=each,
+        round_trips=each,
+    )
 
 
 def by_neighbors(pairs: Pairs, values, rungs: int):

@@ -172,7 +172,12 @@ def _simulated_tempering(sampler: Method, options: Options, ladder: Ladder) -> S
 
     beta, weight, _ = ladder
     weights = list(weight / weight[0]) if ladder.tempering == "likelihood" else None
-    return SimulatedTempering(sampler, list(beta / beta[0]), weights, options.exchange_every or 10)
+    return SimulatedTempering(
+        sampler,
+        inverse_temperatures=list(beta / beta[0]),
+        likelihood_weights=weights,
+        move_every=options.exchange_every or 10,
+    )
 
 
 def _replica_exchange(
@@ -214,8 +219,8 @@ def _bias_of(options: Options) -> WellTempered:
     thousand.
     """
     return WellTempered(
-        options.bias_factor,
-        options.bias_rate,
+        bias_factor=options.bias_factor,
+        height=options.bias_rate,
         decay=0.5,
         decay_after=5000.0,
         kernel_width=options.bias_width,
@@ -236,13 +241,16 @@ def _rule(options: Options, exact: bool):
     if name == "barker_compensated":
         return BarkerCompensated(options.swap_variance)
     correction = Correction(
-        options.variance_gain,
-        options.variance_every,
-        options.correction_decay,
-        options.correction_growth,
+        gain=options.variance_gain,
+        every=options.variance_every,
+        decay=options.correction_decay,
+        growth=options.correction_growth,
     )
     return make_swap_rule(
-        name, options.swap_variance if given else None, options.correction_factor, correction
+        name,
+        swap_variance=options.swap_variance if given else None,
+        correction_factor=options.correction_factor,
+        correction=correction,
     )
 
 

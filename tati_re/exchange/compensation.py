@@ -286,7 +286,13 @@ def compensation_table(
     inverse = PchipInterpolator(
         np.r_[log_odds, log_odds[-1] + beyond], np.r_[whole, RANGE + beyond]
     )
-    return CompensationTable(float(noise_variance), whole, density, log_odds, inverse(whole))
+    return CompensationTable(
+        noise_variance=float(noise_variance),
+        positions=whole,
+        density=density,
+        log_odds=log_odds,
+        quantiles=inverse(whole),
+    )
 
 
 def _odd(x, values: np.ndarray):

@@ -257,7 +257,13 @@ def estimated_difference(
         mean = mean + gap(pairs, tf.gather(centre_loss, at_rung))
     log_ratio = factor * mean + on_penalty * gap(pairs, penalty)
     each = evaluate.scale**2 * seen.squares / tf.maximum(seen.count - 1.0, 1.0)
-    return LogRatioEstimate(log_ratio, variance(seen), seen.count, used, each)
+    return LogRatioEstimate(
+        log_ratio=log_ratio,
+        variance=variance(seen),
+        count=seen.count,
+        used=used,
+        example_variance=each,
+    )
 
 
 def _pair_of_walker(pairs: Pairs, at_rung):

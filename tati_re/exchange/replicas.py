@@ -134,7 +134,12 @@ class ReplicaExchange(Wrapper):
             schedule = None if infinite else swap_schedule
             biased = bias is not None
             self.swaps = SwapRound(
-                swap_rule, schedule, self.places, batch_size, self.tempers_likelihood, biased
+                rule=swap_rule,
+                schedule=schedule,
+                occupancy=self.places,
+                batch_size=batch_size,
+                tempers_likelihood=self.tempers_likelihood,
+                biased=biased,
             )
         targets = ladder.inverse_temperature, ladder.likelihood_weight
         self.target = RungTargets(*(np.asarray(values, np.float64) for values in targets))
@@ -194,7 +199,14 @@ class ReplicaExchange(Wrapper):
         counts = no_counts(self.num_rungs, self.num_replicas)
         correction = () if self.swaps is None else self.swaps.correction_at_start()
         rungs = Rungs(
-            index, table, tf.zeros((), tf.int64), pairs, pairs, counts, events, correction
+            index=index,
+            table=table,
+            rounds=tf.zeros((), tf.int64),
+            rejected=pairs,
+            tried=pairs,
+            counts=counts,
+            events=events,
+            correction=correction,
         )
         rung = self.rung_of(rungs, evaluate.rung)
         state = self.inner.init(position, evaluate.at(rung), noise)

@@ -188,7 +188,13 @@ class WellTempered:
         width = zeros + 0.25 * temperature
         heights = zeros[:, None] * np.zeros(self.cells)
         return Bias(
-            heights, energy - 0.5 * (self.cells - 1) * width, width, energy, zeros, zeros, zeros
+            heights=heights,
+            origin=energy - 0.5 * (self.cells - 1) * width,
+            width=width,
+            mean=energy,
+            variance=zeros,
+            count=zeros,
+            refused=zeros,
         )
 
     def deposit(self, bias: Bias, energy, rung, inverse_temperature, share: float = 1.0) -> Bias:

@@ -205,7 +205,16 @@ def characterize(
         0.5 * float(np.sum(np.log(2 * np.pi * temperature / values))) if whole else float("nan")
     )
     return StationaryPoint(
-        position, value, loss, force, kind, index, num_flat, smallest, largest, volume
+        position=position,
+        potential=value,
+        loss=loss,
+        gradient_norm=force,
+        kind=kind,
+        index=index,
+        num_flat=num_flat,
+        smallest=smallest,
+        largest=largest,
+        ln_volume=volume,
     )
 
 
@@ -273,5 +282,14 @@ def _unfinished(surface, position: np.ndarray) -> StationaryPoint:
     force = float(np.linalg.norm(gradient))
     nothing = math.nan
     return StationaryPoint(
-        position, float(value), loss, force, "unfinished", 0, 0, nothing, nothing, nothing
+        position=position,
+        potential=float(value),
+        loss=loss,
+        gradient_norm=force,
+        kind="unfinished",
+        index=0,
+        num_flat=0,
+        smallest=nothing,
+        largest=nothing,
+        ln_volume=nothing,
     )

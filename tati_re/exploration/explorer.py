@@ -151,7 +151,7 @@ def explore(
         if isinstance(source, (dict, FunctionPotential))
         else None
     )
-    pool = Pool(system, folder, seed, num_processes, made)
+    pool = Pool(system=system, folder=folder, seed=seed, num_processes=num_processes, made=made)
     minima = _StationaryPoints(surface, system.temperature)
     most = 1 + num_legs * (max_rounds - 1)
 
@@ -175,7 +175,14 @@ def explore(
                     else None
                 )
                 jobs.append(
-                    Job(number, begin, heat * system.temperature, num_steps, num_candidates, given)
+                    Job(
+                        number=number,
+                        start=begin,
+                        temperature=heat * system.temperature,
+                        num_steps=num_steps,
+                        num_candidates=num_candidates,
+                        path=given,
+                    )
                 )
             results = pool.run(jobs, began + 0.8 * limit, reports.leg_done, reports.advanced)
             rounds = turn
@@ -434,7 +441,15 @@ def _tables(minima: _StationaryPoints, order, paths, legs, rounds: int, reason: 
     columns = ["first", "second", "distance", "linear_barrier", "relaxed_barrier", "residual"]
     frame = pandas.DataFrame(rows, columns=names)
     barriers = pandas.DataFrame(pairs, columns=columns)
-    return Exploration(frame, positions, barriers, paths, legs, rounds, reason)
+    return Exploration(
+        minima=frame,
+        positions=positions,
+        barriers=barriers,
+        paths=paths,
+        legs=legs,
+        num_rounds=rounds,
+        reason=reason,
+    )
 
 
 def _write(folder: File, result: Exploration) -> None:

@@ -117,13 +117,13 @@ def connect(
     )
     ends = max(straight[0], straight[-1])
     return Path(
-        fine,
-        straight,
-        relaxed,
-        between,
-        max(0.0, float(straight.max() - ends)),
-        max(0.0, float(relaxed.max() - ends)),
-        float(np.sqrt(np.mean(np.sum(across**2, axis=1)))) / scale,
+        place=fine,
+        linear=straight,
+        relaxed=relaxed,
+        images=between,
+        linear_barrier=max(0.0, float(straight.max() - ends)),
+        relaxed_barrier=max(0.0, float(relaxed.max() - ends)),
+        residual=float(np.sqrt(np.mean(np.sum(across**2, axis=1)))) / scale,
     )
 
 

@@ -30,11 +30,11 @@ OPTIMIZERS = {
     "barzilai_borwein": lambda options: BarzilaiBorwein(options.barzilai_borwein_step),
     "fire": lambda options: Fire(),
     "annealing": lambda options: Annealing(
-        options.annealing_start_temperature,
-        options.annealing_cooling,
-        options.annealing_stage_steps,
-        options.annealing_validations,
-        options.momentum,
+        start_temperature=options.annealing_start_temperature,
+        cooling=options.annealing_cooling,
+        stage_steps=options.annealing_stage_steps,
+        validations=options.annealing_validations,
+        momentum=options.momentum,
     ),
 }
 
@@ -77,5 +77,9 @@ def make_optimizer(name, options, shapes: list[tuple[int, ...]]):
     if isinstance(name, Optimizer):
         return name
     return KerasOptimizer(
-        name, options.learning_rate, shapes, options.num_walkers, options.momentum
+        optimizer=name,
+        learning_rate=options.learning_rate,
+        shapes=shapes,
+        num_walkers=options.num_walkers,
+        momentum=options.momentum,
     )

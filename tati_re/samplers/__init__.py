@@ -83,7 +83,9 @@ def tuned(sampler: Method, options) -> Method:
         raise InputError(
             "target_acceptance: the sampler tunes itself.", target, "one of the two: leave it out"
         )
-    return StepSizeTuning(sampler, target, options.step_size_tuning)
+    return StepSizeTuning(
+        sampler, target_acceptance=target, step_size_tuning=options.step_size_tuning
+    )
 
 
 def _of_name(name: str, options) -> Method:
@@ -126,7 +128,12 @@ def _of_name(name: str, options) -> Method:
             raise _no_bath(name)
         # "auto" is refused where the word is made.
         noise = None if isinstance(options.friction, str) else options.friction * options.kT
-    return Splitting(name, options.friction, options.thermal_mass if thermostatted else None, noise)
+    return Splitting(
+        name,
+        friction=options.friction,
+        thermal_mass=options.thermal_mass if thermostatted else None,
+        bath_noise=noise,
+    )
 
 
 def _no_bath(name: str) -> InputError:

@@ -53,8 +53,13 @@ def with_steps(sampler, options, given_schedule: bool = False):
         return Massive(with_steps(sampler.inner, options), sampler.mass)
     if sampler.metropolis:
         target = options.target_acceptance or sampler.dynamics.acceptance
-        return StepSizeTuning(sampler, target, options.step_size_tuning, from_curvature=True)
-    return Metered(sampler, options.target_bias)
+        return StepSizeTuning(
+            sampler,
+            target_acceptance=target,
+            step_size_tuning=options.step_size_tuning,
+            from_curvature=True,
+        )
+    return Metered(sampler, target_bias=options.target_bias)
 
 
 def with_tuner(sampler, options, automatic: bool):
@@ -63,8 +68,9 @@ def with_tuner(sampler, options, automatic: bool):
     """
     finds_end = automatic and sampler.adapts and options.temperature_schedule == "constant"
     asked = finds_end or sampler.dynamics.finds_length
-    within = options.goal == "predict"
-    return Tuner(sampler, finds_end, within) if asked and not sampler.label_names else sampler
+    if not asked or sampler.label_names:
+        return sampler
+    return Tuner(sampler, finds_end=finds_end, within_chains=options.goal == "predict")
 
 
 FEWEST_BURNIN_STEPS = 200
@@ -94,7 +100,10 @@ def wrapped(sampler, options, names: Sequence[str], shapes: Sequence[tuple[int, 
     if options.covariance_blending:
         every = options.covariance_after_steps
         sampler = EnsembleQuasiNewton(
-            sampler, options.covariance_blending, every, options.ensemble_scheme
+            sampler,
+            covariance_blending=options.covariance_blending,
+            covariance_after_steps=every,
+            scheme=options.ensemble_scheme,
         )
         sampler.check_walkers(options.num_walkers)
         turns = turns_of(sampler)
@@ -102,7 +111,7 @@ def wrapped(sampler, options, names: Sequence[str], shapes: Sequence[tuple[int, 
             what = "num_steps: each half of the walkers moves covariance_after_steps at a time."
             raise InputError(what, options.num_steps, f"a multiple of {turns.steps}")
     return (
-        ControlVariate(sampler, options.control_variate_every)
+        ControlVariate(sampler, refresh_every=options.control_variate_every)
         if options.control_variate
         else sampler
     )

@@ -125,7 +125,9 @@ def _begun(request: Request, walkers: Walkers, folder: Path, brief: bool) -> tup
     """The run compiled, with all that a resume needs on the disk."""
     system = request.system
     execution = system.execution(request.options, request.copies, not request.samples)
-    running = Launch(request, walkers, folder, execution, brief)
+    running = Launch(
+        request=request, walkers=walkers, folder=folder, execution=execution, brief=brief
+    )
     for sentence in () if brief else start_messages(running.loops, walkers.sentence):
         running.progress.message(sentence)
     with storing(folder / files.MODEL):
@@ -146,7 +148,13 @@ def _begun(request: Request, walkers: Walkers, folder: Path, brief: bool) -> tup
         running.progress.message("XLA cannot compile this model: the steps run as a graph.")
         running.loops.close()
         graph = request.options.settled(execution="graph")
-        running = Launch(replace(request, options=graph), walkers, folder, "graph", brief)
+        running = Launch(
+            request=replace(request, options=graph),
+            walkers=walkers,
+            folder=folder,
+            execution="graph",
+            brief=brief,
+        )
         carry = running.begin()
     return running, carry
 
@@ -649,4 +657,10 @@ def _prediction_averages(request: Request) -> PredictionAverages | None:
     inputs = potential.prepared(
         device_inputs(ready.test_inputs, ready.input_scale, system.flat.input_dtype)
     )
-    return PredictionAverages(outputs, predictive, inputs.numpy(), dataset.test_targets, every)
+    return PredictionAverages(
+        outputs=outputs,
+        predictive=predictive,
+        inputs=inputs.numpy(),
+        targets=dataset.test_targets,
+        every=every,
+    )

@@ -43,7 +43,11 @@ class RunLoops:
         )
         groups = sizes if options.group_temperatures else {}
         self.observables = Observables(
-            request.method, potential.metric_name, own, options.full_every, groups
+            method=request.method,
+            metric_name=potential.metric_name,
+            extra=own,
+            full_every=options.full_every,
+            groups=groups,
         )
         self.stages = [PlannedStage(0, options.num_steps, None, options.batch_size)]
         potentials = [potential]

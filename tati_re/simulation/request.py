@@ -192,7 +192,12 @@ class _Draft:
             subtracts = method.subtracts_noise and not sees_all(self.options, self.system)
             self._settle(batch_sampling="replacement" if subtracts else "epochs")
         request = Request(
-            self.system.settled(self.options), self.objects, self.system, self.kind, method, limits
+            options=self.system.settled(self.options),
+            objects=self.objects,
+            system=self.system,
+            kind=self.kind,
+            method=method,
+            limits=limits,
         )
         explicit = self.options.explicit
         as_long = "num_steps" in explicit and self.options.max_time is None

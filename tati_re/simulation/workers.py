@@ -192,7 +192,13 @@ def _of_block(request: Request, size: int, apart: Apart | None, execution: str) 
     limits = replace(request.limits, most_steps=min(request.limits.most_steps, _STRETCH))
     method = apart or request.method
     return Request(
-        settled, objects, request.system, request.kind, method, limits, request.fewest_positions
+        options=settled,
+        objects=objects,
+        system=request.system,
+        kind=request.kind,
+        method=method,
+        limits=limits,
+        fewest_positions=request.fewest_positions,
     )
 
 

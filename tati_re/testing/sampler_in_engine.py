@@ -120,12 +120,12 @@ def run_loop(sampler: Any, execution: str) -> LoopRun:
     potential = FunctionPotential(quartic, PARAMETERS)
     rung = rung_of(STEP_SIZES, TEMPERATURES)
     loop = Loop(
-        potential,
-        method,
-        Observables(method, None),
-        rung,
-        3,
-        execution,
+        potential=potential,
+        method=method,
+        observables=Observables(method, None),
+        rung=rung,
+        seed=3,
+        execution=execution,
         record_every=5,
         num_steps=25,
     )
