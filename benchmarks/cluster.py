@@ -35,7 +35,7 @@ SYSTEMS: dict[str, tuple[dict, int]] = {
     "conv x 4": ({"conv": 8}, 4),
 }
 SAVE = "tati_re.engine.driver.Driver._save"
-BLOCKS, PROCESS = "tati_re.engine.blocks:Blocks", "tati_re.cluster.processes:Process"
+BLOCKS, PROCESS = "tati_re.distributed.blocks:Blocks", "tati_re.distributed.processes:Process"
 MADE = resolve_name("tati_re.simulation.workers:_made")
 KINDS = {
     "independent": {"batch_size": 550, "step_size": 1e-4},
@@ -69,7 +69,7 @@ def of_workers() -> tuple[float, float]:
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             # Copies of the fork server have its command line; the server itself computes nothing.
-            if b"tati_re.cluster." in (folder / "cmdline").read_bytes():
+            if b"tati_re.distributed." in (folder / "cmdline").read_bytes():
                 fields = (folder / "stat").read_text().rsplit(")", 1)[1].split()
                 taken += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
                 memory.append(int(fields[21]) * os.sysconf("SC_PAGE_SIZE") / 1e6)

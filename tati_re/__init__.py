@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tati_re import samplers as samplers
     from tati_re import sklearn as sklearn
     from tati_re import testing as testing
-    from tati_re.cluster.jobs import side_by_side as side_by_side
+    from tati_re.distributed.jobs import side_by_side as side_by_side
     from tati_re.landscape.gaussian import GaussianApproximation as GaussianApproximation
     from tati_re.landscape.gaussian import gaussian_approximation as gaussian_approximation
     from tati_re.posterior import priors as priors

@@ -15,8 +15,8 @@ from types import SimpleNamespace
 import pytest
 
 from tati_re import InputError, Simulation
-from tati_re.cluster import on_ray
-from tati_re.cluster.processes import Lost, gpu_of
+from tati_re.distributed import on_ray
+from tati_re.distributed.processes import Lost, gpu_of
 from tests.test_workers import CASES, MORE, X, Y, differences, files_of, run, simulation
 
 pytestmark = pytest.mark.usefixtures("rewritten_graphs")

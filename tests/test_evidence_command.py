@@ -14,7 +14,7 @@ import pytest
 
 import tati_re
 from tati_re.cli import evidence
-from tati_re.cluster.jobs import SideBySide
+from tati_re.distributed.jobs import SideBySide
 from tati_re.evidence.methods import prepared, sample_parts
 from tests import regression as known
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import tati_re
-from tati_re.cluster import jobs
-from tati_re.cluster.processes import Failed
+from tati_re.distributed import jobs
+from tati_re.distributed.processes import Failed
 
 
 class Score(NamedTuple):

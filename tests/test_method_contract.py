@@ -25,7 +25,7 @@ from tati_re.core.facets import (
     turns_of,
 )
 from tati_re.core.method import REQUIRED, Method, Optimizer, Wrapper, as_method, missing
-from tati_re.exchange.apart import Apart
+from tati_re.distributed.apart import Apart
 from tati_re.exchange.ladder import make_ladder
 from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.optimizers import KerasOptimizer
@@ -47,7 +47,7 @@ FUNCTIONS = sorted(
 def method_classes() -> list[type[Method]]:
     """Every method of the package, by name."""
     found = {}
-    for room in ("samplers", "optimizers", "exchange", "evidence"):
+    for room in ("samplers", "optimizers", "exchange", "distributed", "evidence"):
         package = importlib.import_module(f"tati_re.{room}")
         for info in pkgutil.walk_packages(package.__path__, f"tati_re.{room}."):
             for name, value in vars(importlib.import_module(info.name)).items():

@@ -29,13 +29,13 @@ import numpy as np
 import pytest
 
 from tati_re import InputError, SamplingError, Simulation, temperature_study, verify
-from tati_re.cluster import processes
-from tati_re.cluster.fork_server import ForkServer
-from tati_re.cluster.processes import Failed, Here, Lost, Process
-from tati_re.cluster.team import Team
 from tati_re.core.backend import tf, threads
 from tati_re.core.errors import refuse_if
-from tati_re.engine.block import OneVector
+from tati_re.distributed import processes
+from tati_re.distributed.block import OneVector
+from tati_re.distributed.fork_server import ForkServer
+from tati_re.distributed.processes import Failed, Here, Lost, Process
+from tati_re.distributed.team import Team
 from tati_re.engine.limits import LIMITS
 from tati_re.evidence import log_evidence
 from tati_re.report.description import what_was_sampled
@@ -296,7 +296,7 @@ def alive(driver: int | None = None) -> list[int]:
         with contextlib.suppress(OSError):
             words = (folder / "cmdline").read_bytes()
             for name, place in ((b"worker", 0), (b"fork_server", 1)):
-                if b"tati_re.cluster." + name in words and ancestors(int(folder.name))[
+                if b"tati_re.distributed." + name in words and ancestors(int(folder.name))[
                     place : place + 1
                 ] == [driver]:
                     found.append(int(folder.name))

@@ -7,10 +7,10 @@ from typing import Any
 
 from tati_re.cli.arguments import Parser, entry_point, loading, make_parser, output_folder
 from tati_re.cli.run import add_trust, refuse_trust, with_config
-from tati_re.cluster.jobs import SideBySide
 from tati_re.core.errors import InputError, pasted, refuse_if
 from tati_re.core.interruption import saying, stopping
 from tati_re.core.structured import read_json_object
+from tati_re.distributed.jobs import SideBySide
 from tati_re.options.flags import flag
 from tati_re.options.make import EVIDENCE, OPTIONS, Options, to_toml
 from tati_re.options.table import NOT_OF_EVIDENCE

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.cluster.processes import Failed
 from tati_re.core.backend import quiet, tf
 from tati_re.core.facets import temperatures_of, turns_of
-from tati_re.engine.block import BlockLoop
-from tati_re.engine.blocks import Blocks
+from tati_re.distributed.block import BlockLoop
+from tati_re.distributed.blocks import Blocks
+from tati_re.distributed.processes import Failed
 from tati_re.engine.limits import Limits
 from tati_re.engine.loop import Carry, Loop
 from tati_re.engine.observables import Observables

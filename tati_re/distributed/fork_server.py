@@ -16,8 +16,8 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle, send_handle
 
-from tati_re.cluster.worker import leave_stops_to_the_driver, serve
 from tati_re.core.lazy import settled
+from tati_re.distributed.worker import leave_stops_to_the_driver, serve
 
 CAN_FORK = sys.platform == "linux"
 """Libraries of macOS stop a copy of a process that uses them."""

@@ -16,8 +16,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from tati_re.cluster.processes import Lost, Process, Worker
 from tati_re.core.errors import InputError, WorkersLost, refuse_if
+from tati_re.distributed.processes import Lost, Process, Worker
 
 _PATIENCE = 60.0  # Seconds that a machine may take to begin its actor.
 

@@ -10,8 +10,8 @@ from abc import ABC, abstractmethod
 from multiprocessing import Pipe
 from typing import Any
 
-from tati_re.cluster.fork_server import CAN_FORK, forked
 from tati_re.core.errors import InputError, WorkersLost, shown
+from tati_re.distributed.fork_server import CAN_FORK, forked
 
 _THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 _LAST_WORDS = 2_000
@@ -119,7 +119,7 @@ class Process(Worker):
 
 def _started(environment: dict[str, str], pipe: int, said: int) -> subprocess.Popen:
     """A worker that imports TensorFlow itself."""
-    command = [sys.executable, "-m", "tati_re.cluster.worker", str(pipe)]
+    command = [sys.executable, "-m", "tati_re.distributed.worker", str(pipe)]
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

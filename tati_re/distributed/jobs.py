@@ -6,9 +6,9 @@ from contextlib import closing
 from multiprocessing.connection import wait
 from typing import Any
 
-from tati_re.cluster.processes import Failed, Lost, Process
 from tati_re.core.errors import WorkersLost, refuse_if
 from tati_re.core.front_door import front_door
+from tati_re.distributed.processes import Failed, Lost, Process
 
 _DEATHS = 3
 

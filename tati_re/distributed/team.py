@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.cluster.processes import Failed, Lost, packed
 from tati_re.core.errors import InputError, WorkersLost
+from tati_re.distributed.processes import Failed, Lost, packed
 
 _DEATHS = 3
 _LOG_BYTES = 256 * 2**20

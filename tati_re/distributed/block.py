@@ -9,6 +9,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.protocol import fields_of
+from tati_re.distributed.apart import Placed
 from tati_re.engine.divergence import total_energy
 from tati_re.engine.loop import Loop, entry
 from tati_re.engine.recording import (
@@ -21,7 +22,6 @@ from tati_re.engine.recording import (
     update_moments,
 )
 from tati_re.engine.timeline import Moves
-from tati_re.exchange.apart import Placed
 
 
 class Answer(NamedTuple):
