@@ -236,6 +236,13 @@ def test_a_run_takes_settings_from_the_command_line(tmp_path, capsys):
     assert capsys.readouterr().out == printed
 
 
+@pytest.mark.parametrize("name", ["annealing.cooling", "cooling", "annealing_cooling"])
+def test_options_of_another_command_are_refused(name, capsys):
+    assert sample.main(["--data", "two_clusters", "--set", f"{name}=0.5", "--print-config"]) == 2
+    said = capsys.readouterr().err
+    assert f"--set {name} is not an option of tati-sample" in said
+
+
 def test_every_declared_table_is_of_a_value_of_its_option():
     for kind, methods in DECLARED.items():
         for name in methods:

@@ -26,7 +26,13 @@ from tati_re.core.printable import inner_stream, printable_output
 from tati_re.core.standard_streams import lenient_streams
 from tati_re.options.flags import add_field, flag
 from tati_re.options.make import ELSEWHERE, OPTIONS, add_arguments, options_from_flags
-from tati_re.options.methods import SHARED, help_of_method, list_of_methods, options_of_methods
+from tati_re.options.methods import (
+    SHARED,
+    help_of_method,
+    list_of_methods,
+    meanings,
+    options_of_methods,
+)
 from tati_re.options.representable import what_instead
 from tati_re.options.tati_names import ALIASES
 from tati_re.runs.run_folder import free_folder
@@ -175,6 +181,12 @@ class Parser(argparse.ArgumentParser):
             raise InputError(
                 f"{name} is not a known option of {self.prog}.{self._advice(name.replace('_', '-'))}"
             )
+        flags = {action.dest for action in self._actions}
+        for text in vars(known).get("set", []):
+            meant = meanings(text)
+            if meant and not meant & flags:
+                what = f"--set {text.partition('=')[0]} is not an option of {self.prog}."
+                raise InputError(what, text, f"an option that {self.prog} --help names")
         if self.of_file and "parameters_step" in known and "parameters" not in known:
             step = known.parameters_step
             raise InputError(
@@ -385,7 +397,7 @@ def ended(run: Any, verbose: int) -> int:
     return run.exit_status
 
 
-_PRINTING = {"--print-config", "--print-completion", "--help-all"}
+_PRINTING = {"--print-config", "--print-completion", "--help-all", "--help-method"}
 """Flags whose result is what is printed, whatever the command writes without them."""
 
 

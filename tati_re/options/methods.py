@@ -339,6 +339,26 @@ def _listed(kind: str) -> str:
     return ", ".join(methods_of(kind))
 
 
+def meanings(text: str) -> set[str]:
+    """The options that the name of one `--set NAME=VALUE` may mean, of whatever methods.
+
+    Args:
+        text: What was typed.
+    """
+    name = text.partition("=")[0].replace("-", "_")
+    method, dot, short = name.rpartition(".")
+    method = method.rpartition(".")[2]
+    if not dot and name in options_of_methods():
+        return {name}
+    found = {
+        options_of_method(kind, one).get(short)
+        for kind in KINDS
+        for one in methods_of(kind)
+        if not dot or one.upper() == method.upper()
+    }
+    return {option for option in found if option is not None}
+
+
 def option_set(text: str, chosen: Callable[[str], Any]) -> tuple[str, str]:
     """The option and the value of one `--set NAME=VALUE`.
 
