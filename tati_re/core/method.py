@@ -90,11 +90,11 @@ class Method:
     burnin: BurninTuning | None = None
     ladder: Temperatures | None = None
 
-    def init(self, position, evaluate: Evaluate, noise: Noise) -> Any:
+    def init(self, position: Any, evaluate: Evaluate, noise: Noise) -> Any:
         """The state at given positions, `(walkers, parameters)`."""
         raise NotImplementedError(f"{type(self).__name__} has no init.")
 
-    def step(self, state, evaluate: Evaluate, noise: Noise) -> Any:
+    def step(self, state: Any, evaluate: Evaluate, noise: Noise) -> Any:
         """The state after one step, and its `Info`."""
         raise NotImplementedError(f"{type(self).__name__} has no step.")
 
@@ -111,11 +111,11 @@ class Method:
         """The options of samplers that the method uses. Default: the names of `get_config`."""
         return {*self.get_config()}
 
-    def labels(self, state) -> dict[str, Any]:
+    def labels(self, state: Any) -> dict[str, Any]:
         """The columns `label_names`, `(walkers,)` each."""
         return {}
 
-    def speeds(self, state) -> Any:
+    def speeds(self, state: Any) -> Any:
         """What velocities in each parameter are multiplied with, a number or `(walkers,
         parameters)`. Default: 1.
         """
@@ -125,7 +125,7 @@ class Method:
         """The masses that were given, a number or `(parameters,)`. Default: 1."""
         return 1.0
 
-    def coordinates(self, state) -> Any:
+    def coordinates(self, state: Any) -> Any:
         """The coordinates in which its steps move, where they were measured, as plain numbers.
         Default: None, no mass is measured.
         """

@@ -9,7 +9,7 @@ import numpy as np
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.facets import Temperatures, tuning_of, turns_of
-from tati_re.core.method import Sampler, Wrapper
+from tati_re.core.method import Method, Sampler, Wrapper
 from tati_re.core.protocol import Evaluate, Rung, fields_of, step_size_of
 from tati_re.exchange.bookkeeping import EVENT_COLUMNS, ladder_table, no_counts
 from tati_re.exchange.differences import RungTargets
@@ -183,7 +183,7 @@ class ReplicaExchange(Wrapper):
         usual = bias_value(bias, tf.gather(bias.mean, index), index)
         return tf.exp((bias_value(bias, state.potential, index) - usual) / state.temperature)
 
-    def linear_part(self, coordinates):
+    def linear_part(self, coordinates: Any) -> tuple[Method, Any]:
         return self.inner.linear_part(coordinates)
 
     # The two functions of a sampler

@@ -8,7 +8,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.facets import BurninAround, BurninTuning, tuning_of
-from tati_re.core.method import Wrapper
+from tati_re.core.method import Method, Wrapper
 from tati_re.core.ops import cond, constant, mean, replaced_if, sqrt
 from tati_re.core.protocol import fields_of
 from tati_re.samplers.splitting import Splitting
@@ -148,16 +148,16 @@ class Massive(Wrapper):
             **new._asdict(), **dict(zip(self.rule.fields, memory, strict=True))
         ), info
 
-    def masses(self):
+    def masses(self) -> Any:
         return self.inner.masses() if self.measured else self.mass * self.inner.masses()
 
-    def coordinates(self, state):
+    def coordinates(self, state: Any) -> Any:
         if self.rule is None:
             return self.inner.coordinates(state)
         memory = fields_of(state, self.rule.fields).values()
         return self.rule.coordinates(tuple(map(np.asarray, memory)))
 
-    def linear_part(self, coordinates):
+    def linear_part(self, coordinates: Any) -> tuple[Method, Any]:
         if coordinates is None and self.measured:
             return self, None
         method, _ = self.inner.linear_part(None)

@@ -239,10 +239,10 @@ class Metered(Wrapper):
         own["error_count"] = ops.where(due, zeros, count)
         return type(state)(**{**new._asdict(), "rung": state.rung}, **own), info
 
-    def linear_part(self, coordinates):
+    def linear_part(self, coordinates: Any) -> tuple[Method, Any]:
         return self.inner.linear_part(coordinates)
 
-    def shorter(self, state):
+    def shorter(self, state: Any) -> Any:
         """The state with a step whose energy error since the burn-in is as wanted, if it was
         above.
         """

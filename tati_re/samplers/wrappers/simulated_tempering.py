@@ -10,7 +10,7 @@ import numpy as np
 from tati_re.core import ops
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.facets import BurninAround, Temperatures, tuning_of, turns_of
-from tati_re.core.method import Wrapper
+from tati_re.core.method import Method, Wrapper
 from tati_re.core.protocol import (
     Evaluate,
     Rung,
@@ -157,7 +157,7 @@ class SimulatedTempering(Wrapper):
         """
         return {"rung": state.rung_index, "weight": state.weight}
 
-    def linear_part(self, coordinates):
+    def linear_part(self, coordinates: Any) -> tuple[Method, Any]:
         return self.inner.linear_part(coordinates)
 
     def _at(self, index, like):

@@ -10,7 +10,7 @@ import numpy as np
 from tati_re.core import ops
 from tati_re.core.errors import InputError
 from tati_re.core.facets import BurninAround, tuning_of, turns_of
-from tati_re.core.method import Wrapper
+from tati_re.core.method import Method, Wrapper
 from tati_re.core.protocol import fields_of, step_size_of
 from tati_re.core.rhat import split_rhat
 from tati_re.samplers.wrappers.coordinates import extend, inner_of
@@ -141,7 +141,7 @@ class Tuner(Wrapper):
             **new._asdict(), **dict(zip(_FIELDS, (own, sums, window, *others), strict=True))
         ), info
 
-    def linear_part(self, coordinates):
+    def linear_part(self, coordinates: Any) -> tuple[Method, Any]:
         return self.inner.linear_part(coordinates)
 
 
