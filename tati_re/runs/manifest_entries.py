@@ -291,6 +291,10 @@ class ExpectedHeating:
     mean: float | None = None
     virial: float | None = None
     kinetic: float | None = None
+    frequencies: tuple[float, ...] = ()
+    gradient_variance: float | None = None
+    num_examples: Count | None = None
+    steps: float | None = None
     not_predicted: str | None = None
     table: Mapping[str, Any] = whole_table()
 
