@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tati_re.core.typed_tables import Count, FiniteNumber, entry_of, under, whole_table
@@ -42,6 +42,7 @@ class OptionsEntry:
     dtype: Literal["float32", "float64"] = "float32"
     encoding: str | None = None
     fix_parameters: str | tuple[str, ...] | None = None
+    goal: str | None = None
     learning_rate: FiniteNumber | None = None
     loss: str | None = None
     model: str | None = None
@@ -229,13 +230,13 @@ class ConvergenceEntry:
     ess_of: str = ""
     rhat_of_weights: float | None = under("rhat(weights)")
     name_of_weights: str | None = under("rhat(weights)_of")
-    rhat_by_chance: float | None = None
+    rhat_by_chance: float = math.nan
     rhat_by_chance_of_one: float | None = None
     spoiled_by: tuple[Count, ...] = ()
     rhat_without: float = math.nan
-    rhat_between: float | None = None
+    rhat_between: float = math.nan
     eevpd: float | None = None
-    mcse: Mapping[str, float] | None = None
+    mcse: Mapping[str, float] = field(default_factory=dict)
     elpd: float = math.nan
     gain: float = math.nan
     unexplained: FiniteNumber = 0.0
@@ -285,18 +286,23 @@ class ExpectedHeating:
     `not_predicted`, why there is no number.
     """
 
-    slowest: float | None = None
-    stiffest: float | None = None
-    hottest: float | None = None
-    mean: float | None = None
-    virial: float | None = None
-    kinetic: float | None = None
+    slowest: float = math.nan
+    stiffest: float = math.nan
+    hottest: float = math.nan
+    mean: float = math.nan
+    virial: float = math.nan
+    kinetic: float = math.nan
     frequencies: tuple[float, ...] = ()
     gradient_variance: float | None = None
     num_examples: Count | None = None
     steps: float | None = None
     not_predicted: str | None = None
     table: Mapping[str, Any] = whole_table()
+
+    def of_single_directions(self) -> dict[str, float]:
+        """The rises in single directions, or few, by their names; those that are known."""
+        rises = {"slowest": self.slowest, "stiffest": self.stiffest, "hottest": self.hottest}
+        return {name: rise for name, rise in rises.items() if name in self.table}
 
 
 @dataclass(frozen=True)
@@ -306,6 +312,12 @@ class HeatingEntry:
     start: ExpectedHeating | None = None
     end: ExpectedHeating | None = None
     table: Mapping[str, Any] = whole_table()
+
+    @property
+    def latest(self) -> ExpectedHeating | None:
+        """The heating at the end, else at the start; None if there is no noise."""
+        known = (each for each in (self.end, self.start) if each is not None and each.table)
+        return next(known, None)
 
 
 @dataclass(frozen=True)

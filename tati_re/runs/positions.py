@@ -65,6 +65,9 @@ class Block(NamedTuple):
         )
 
 
+_MOST_RUNGS = 1_000  # in a message
+
+
 class Positions:
     """The stored positions of a run at the target's temperature, after the burn-in, thinned, walker
     by choice.
@@ -111,10 +114,10 @@ class Positions:
         rungs = range(method.num_replicas if whole else alone)
         what = "The positions of this rung are not stored; trajectory_rungs says of which they are."
         refuse_if(
-            method.table and rung not in (None, *rungs),
+            bool(method.table) and rung is not None and rung not in rungs,
             what,
             f"rung {rung}",
-            ", ".join(map(str, rungs)),
+            ", ".join(map(str, rungs[:_MOST_RUNGS])),
         )
         self.thin = thin
         self.walker = walker

@@ -110,6 +110,7 @@ class RunFiles:
                 f"No run can be there ({said(error)}).", shown(folder, 77, repr), "a run folder"
             ) from None
         self._read: dict[str, tuple[tuple[int, int], Any]] = {}
+        self._made: dict[str, tuple[tuple[Any, ...], Any]] = {}
         self.data: Any = None
         """The data set of a run that was made here; None of a folder that was opened."""
         self.objects: dict[str, Any] = {}
@@ -241,11 +242,29 @@ class RunFiles:
 
     def _cached(self, name: str, read: Callable[[Path], Any]) -> Any:
         path = self.folder / name
-        status = path.stat() if path.exists() else None
-        key = (status.st_size, status.st_mtime_ns) if status else (-1, -1)
+        key = _size_and_time(path)
         if name not in self._read or self._read[name][0] != key:
             self._read[name] = (key, read(path))
         return self._read[name][1]
+
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        """What is computed from several files of the run, again only after one of them changed.
+
+        Args:
+            name: A name for it.
+            make: The function that computes it.
+        """
+        state = self._state()
+        if name not in self._made or self._made[name][0] != state:
+            self._made[name] = (state, make())
+        return self._made[name][1]
+
+    def _state(self) -> tuple[Any, ...]:
+        """What changes with the numbers of the run: sizes and times of its tables and checkpoint,
+        and its manifest but for the failed checks, which follow from them.
+        """
+        sizes = tuple(_size_and_time(self.folder / name) for name in _OF_NUMBERS)
+        return str(self.manifest | {"failed_checks": None}), *sizes
 
     def _table(self, name: str) -> pandas.DataFrame:
         refuse_if(not self.has(name), f"The run {self.folder} has no {name}.")
@@ -316,6 +335,25 @@ class RunFiles:
                 "The run has several walkers.", "walker=None", f"a walker from 0 to {len(rows) - 1}"
             )
         return rows[_checked(0 if walker is None else walker, len(rows))]
+
+
+_OF_NUMBERS = (
+    files.ROWS,
+    files.LADDER,
+    files.NOISE,
+    *files.TRAJECTORIES.values(),
+    f"{files.CHECKPOINTS}/{files.CURRENT}",
+)
+"""Files of the numbers that a run is judged by."""
+
+
+def _size_and_time(path: Path) -> tuple[int, int]:
+    """Bytes of a file and when it changed, in nanoseconds; -1 if it is missing."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return -1, -1
+    return status.st_size, status.st_mtime_ns
 
 
 def stored_every(run: RunFiles) -> int:
