@@ -140,7 +140,7 @@ class PredictionSetup:
         choice = self._chosen(held_out)
         self._adopt(choice.chosen)
         sentences = [self._said_of_choice(choice)]
-        if len(held_out):
+        if len(held_out) and sim.options.walker_start == "fit":
             sentences.append(self._fit(choice))
         sim.walkers.choice = choice.described()
         return self._options, sentences
@@ -150,6 +150,11 @@ class PredictionSetup:
         its standard error.
         """
         candidates = candidates_of(self._options, self._objects, self._sim.system.dataset)
+        if (
+            self._options.candidates
+        ):  # one that cannot be made is refused before the first is fitted
+            for candidate in candidates:
+                self._system(self._options_with(candidate))
         first = candidates[0]
         first_width = widths_of(self._options, self._objects, first)[0]
         if not len(held_out):
