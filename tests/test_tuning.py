@@ -353,7 +353,7 @@ def test_rows_too_far_apart_to_tell_lengthen_nothing():
         state = namedtuple("State", [name, "raised"])(np.full(4, 1.5), np.ones(4))
         before = 1.5 if name == "trajectory_length" else 1 / 1.5
         for stride, grows in ((1, True), (20, False)):
-            found, _ = Tuner(sampler)._lengths(state, (20.0, 20.0), 0.1, 5_120.0, stride)
+            found, _ = Tuner(sampler).burnin._lengths(state, (20.0, 20.0), 0.1, 5_120.0, stride)
             length = found[name][0] if name == "trajectory_length" else 1 / found[name][0]
             assert (length > 1.3 * before) == grows and (grows or length <= before)
 
