@@ -209,7 +209,8 @@ class PredictionSetup:
             if self._options.candidates:
                 raise
             return None
-        share = FIT_PART * max(0.0, deadline - time.monotonic())
+        part = FIT_PART if self._sees_all_rows() else 1.0
+        share = part * max(0.0, deadline - time.monotonic())
         first = time.monotonic() + share / 2
         start = self._start(system, options, FEW_MEMBERS, held_out, first)
         found = fits.run(start, CHOICE_STEPS, first + share / 2)
