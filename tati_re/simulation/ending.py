@@ -54,6 +54,7 @@ read for it.
 """
 _BAND = 4.5
 """Standard errors in half of a band of chance, with room for the error of the sample size."""
+_BIASED = "the energy errors imply a bias above target_bias"
 _LINES = 64
 _FEWEST_LINES = 12
 _LONGER, _LONGER_UNTOLD = 20, 4
@@ -249,7 +250,8 @@ class Ending:
             return f"until {self._request.options.until} is reached at step {step:,}."
         if steps <= 0:
             return f"until is not reached: up to step {step:,} all is burn-in, and nothing is drawn yet."
-        said = f"until is not reached: {what_is_missing(self.conditions, found, steps)}"
+        missing = what_is_missing(self.conditions, found, steps)
+        said = f"until is not reached: {missing or _BIASED}"
         if run.has(files.LADDER):
             swaps = run.ladder["acceptance"].to_numpy()[:-1]
             lowest = int(np.argmin(swaps)) if len(swaps) else 0
