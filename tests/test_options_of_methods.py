@@ -9,7 +9,7 @@ import pytest
 from tati_re import InputError
 from tati_re.cli import evidence, optimize, sample
 from tati_re.options.families import FAMILIES, factory
-from tati_re.options.make import make_options, options_from_flags, read_toml
+from tati_re.options.make import describe, make_options, options_from_flags, read_toml
 from tati_re.options.methods import (
     DECLARED,
     KINDS,
@@ -241,6 +241,13 @@ def test_options_of_another_command_are_refused(name, capsys):
     assert sample.main(["--data", "two_clusters", "--set", f"{name}=0.5", "--print-config"]) == 2
     said = capsys.readouterr().err
     assert f"--set {name} is not an option of tati-sample" in said
+
+
+def test_the_description_of_an_option_names_its_tables():
+    text = describe("preconditioner_decay")
+    assert text.endswith("in the table of a method: [sampler.pSGLD] decay")
+    assert "[bias.well_tempered] factor" in describe("bias_factor")
+    assert "table" not in describe("friction") and "table" not in describe("num_steps")
 
 
 def test_every_declared_table_is_of_a_value_of_its_option():

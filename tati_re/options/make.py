@@ -27,7 +27,7 @@ from tati_re.options.flags import (
     optional,
     toml_line,
 )
-from tati_re.options.methods import flattened, option_set, table_of_methods
+from tati_re.options.methods import flattened, option_set, table_of_methods, tables_with
 from tati_re.options.patterns import is_table
 from tati_re.options.presets import expanded
 from tati_re.options.representable import what_instead
@@ -398,9 +398,11 @@ def describe(name: str | None = None) -> str:
     if name not in OPTIONS:
         raise unknown(name)
     field = OPTIONS[name]
+    tables = tables_with(name)
     return (
         f"{name}: {meaning(field)}\n  type and range: {expected(field)}\n  default: {default_text(field)}\n"
         f"  group: {group_of(field)}\n  flag: {flag(name)}"
+        + (f"\n  in the table of a method: {', '.join(tables)}" if tables else "")
     )
 
 

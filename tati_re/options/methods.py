@@ -277,6 +277,23 @@ def table_of_methods() -> str:
     return "\n\n".join(parts)
 
 
+def tables_with(option: str) -> list[str]:
+    """Where an option stands in the tables of methods, as `[sampler.pSGLD] decay`.
+
+    Args:
+        option: The name of an option; of the common ones, `SHARED`, no table is listed.
+    """
+    if option in SHARED:
+        return []
+    return [
+        f"[{kind}.{method}] {short}"
+        for kind in KINDS
+        for method in methods_of(kind)
+        for short, name in options_of_method(kind, method).items()
+        if name == option
+    ]
+
+
 def is_table_of_methods(kind: str, value: Any) -> bool:
     """Whether the value of an option is a table of methods with tables of their options."""
     return (
