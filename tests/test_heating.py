@@ -499,7 +499,7 @@ RUNS = [
     ("BAOAB", "replacement", 0.25, 16, 2_000),
     ("SGLD", "epochs", 0.2, 8, 2_000),
     ("SGLD", "replacement", 0.2, 16, 4_000),
-    ("OBABO", "symmetric", 0.25, 8, 2_000),
+    ("OBABO", "symmetric", 0.25, 8, 5_000),
     ("BAOAB", "epochs", 0.5, 8, 2_000, "fisher:4"),
 ]
 

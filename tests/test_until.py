@@ -552,8 +552,9 @@ def test_a_run_that_ends_in_its_burn_in_has_no_later_end(tmp_path):
 
 
 @pytest.mark.slow
-def test_so_does_that_of_a_ladder(monkeypatch):
-    """Whose walkers do not agree: all of `max_time` was burn-in, and nothing was stored."""
+def test_half_of_max_time_ends_the_burn_in_of_a_ladder(stepping, monkeypatch):
+    """Its walkers never agree: without the clock all of `max_time` would be burn-in."""
+    stepping(lambda step: 1.0)
     monkeypatch.setattr("tati_re.samplers.wrappers.tuner._MOST_RHAT", 0.0)
     asked = GROWING | {
         "num_steps": 10_000_000,
@@ -562,7 +563,7 @@ def test_so_does_that_of_a_ladder(monkeypatch):
         "trajectory_every": 10,
     }
     run = tati_re.Simulation(**NECK).sample(
-        **asked, num_replicas=2, temperature_ratio=1.5, max_time=4.0
+        **asked, num_replicas=2, temperature_ratio=1.5, max_time=1_000.0
     )
     burnin, last = run.manifest["options"]["num_burnin_steps"], run.run_info["step"].max()
     assert 0 < burnin < last - 100 and run.exit_status == 75
