@@ -554,9 +554,11 @@ def report(curve: Curve) -> None:
             )
         least = min(points, key=lambda point: point.test_loss)
         where = "the lowest temperature" if least is points[0] else f"T = {least.temperature:.3g}"
-        above = "every" if all(point.test_loss > UNINFORMED for point in points) else "not every"
+        lowest = in_words(least.test_loss, least.test_loss_error)
+        above = sum(point.test_loss > UNINFORMED for point in points)
         print(
-            f"least test loss {in_words(least.test_loss, least.test_loss_error)} at {where}; above ln 10 at {above} T"
+            f"least test loss {lowest} at {where}; above ln 10 at {above} of {len(points)} "
+            "temperatures"
         )
     for quantity, words in (("train_loss", "training"), ("test_loss", "test")):
         apart = agreement(curve, quantity)
