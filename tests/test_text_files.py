@@ -111,6 +111,13 @@ def test_a_line_of_many_cells_is_refused_at_once(tmp_path, cell):
     assert time.process_time() - start < 10
 
 
+def test_a_byte_of_windows_is_told_from_latin_1(tmp_path):
+    """Its 0x80 is the euro sign; in Latin-1 it is a control character."""
+    (tmp_path / "own.csv").write_bytes("x,y\n1,€\n".encode("cp1252"))
+    with pytest.raises(InputError, match=r"line 2 .*the byte 0x80\. Expected: encoding = 'cp1252'"):
+        load_data(tmp_path / "own.csv", 0)
+
+
 @pytest.mark.parametrize(
     ("encoding", "sentence"),
     [

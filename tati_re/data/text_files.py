@@ -235,6 +235,9 @@ class TextTable:
             expected = "encoding = 'utf-16', or the file saved as UTF-8"
         elif byte == 0:
             expected = "encoding = 'utf-16-le' or 'utf-16-be', or the file saved as UTF-8"
+        elif byte is not None and 0x80 <= byte < 0xA0 and self.encoding is None:
+            # Control characters in Latin-1; letters, quotes and the euro sign in Windows' encoding.
+            expected = "encoding = 'cp1252' or another one, or the file saved as UTF-8"
         received = "bytes of another encoding" if byte is None else f"the byte 0x{byte:02x}"
         return InputError(
             f"{self.path.name}, line {number} is not text in {name}.", received, expected
