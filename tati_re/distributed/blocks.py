@@ -19,6 +19,7 @@ from tati_re.engine.noise import Draw, RecordingNoise, StepNoise, draw_numbers
 from tati_re.engine.recording import Carry, Chunk, RunningMoments, carry_of, leaves_of
 from tati_re.engine.silent import SilentEvaluate
 from tati_re.runs.checkpoint import moments_of
+from tati_re.runs.stored_arrays import StoredArrays
 
 _AHEAD, _AHEAD_NUMBERS = 256, 10_000
 """Steps whose random numbers are drawn in one call, which takes as long as so many numbers that no
@@ -193,7 +194,7 @@ class Blocks(Loop):
         )
         return {f"blocks/{first}/{name}": value for first, each in pairs for name, value in each}
 
-    def restore(self, arrays) -> None:
+    def restore(self, arrays: StoredArrays) -> None:
         if self._apart is not None:
             self._moments = {first: moments_of(arrays, f"blocks/{first}") for first in self._firsts}
 

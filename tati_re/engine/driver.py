@@ -27,6 +27,7 @@ from tati_re.runs import checkpoint, files, manifest
 from tati_re.runs.csv_table import frame_text
 from tati_re.runs.digests import lasting, of_whole
 from tati_re.runs.storage import write_whole
+from tati_re.runs.stored_arrays import StoredArrays
 
 _GIGABYTE = 1e9
 _FEWEST_BURNIN = (
@@ -426,32 +427,30 @@ class Driver:
         arrays |= self._averages.arrays() | self.loop.arrays()
         return arrays if self.predictions is None else arrays | self.predictions.arrays()
 
-    def _restored(
-        self, arrays: dict[str, np.ndarray], position: np.ndarray, auxiliary: tuple
-    ) -> Carry:
+    def _restored(self, arrays: StoredArrays, position: np.ndarray, auxiliary: tuple) -> Carry:
         state = self.loop.template(position)
         fields = {}
         for name, value in state._asdict().items():
             if name != "rung":
                 leaves = [
-                    tf.constant(arrays[f"state/{name}/{k}"])
-                    for k in range(len(tf.nest.flatten(value)))
+                    tf.constant(arrays.like(f"state/{name}/{k}", leaf))
+                    for k, leaf in enumerate(tf.nest.flatten(value))
                 ]
                 fields[name] = tf.nest.pack_sequence_as(value, leaves)
         state = state._replace(**fields)
         self.loop.prepare(state)
         self.loop.restore(arrays)
+        shape = self.loop.num_recorded, position.shape[1]
         moments = RunningMoments(
-            *(tf.constant(each, tf.float64) for each in checkpoint.moments_of(arrays))
+            *(tf.constant(each, tf.float64) for each in checkpoint.moments_of(arrays, shape=shape))
         )
-        values = tuple(tf.constant(arrays[f"auxiliary/{k}"]) for k in range(len(auxiliary)))
-        known = "highest" in arrays  # not in checkpoints of earlier versions
-        return Carry(
-            state,
-            values,
-            moments,
-            tf.constant(arrays["highest"]) if known else self.loop.highest(state),
+        values = tuple(
+            tf.constant(arrays.like(f"auxiliary/{k}", value)) for k, value in enumerate(auxiliary)
         )
+        highest = self.loop.highest(state)
+        if "highest" in arrays:  # not in checkpoints of earlier versions
+            highest = tf.constant(arrays.like("highest", highest))
+        return Carry(state, values, moments, highest)
 
     def _check_possible(self, carry: Carry, step: int) -> None:
         highest = float(carry.highest)

@@ -24,6 +24,7 @@ from tati_re.engine.observables import Observables
 from tati_re.engine.recording import Carry, Chunk, RowBuffers, RunningMoments
 from tati_re.engine.silent import SilentEvaluate
 from tati_re.engine.timeline import Factor, Moves, Timeline
+from tati_re.runs.stored_arrays import StoredArrays
 
 _BUFFER_BYTES = 16 * 2**20
 """Of the largest buffer of a chunk, such as its random bits. What a chunk costs beside its steps,
@@ -237,7 +238,7 @@ class Loop:
         """What a checkpoint holds beside the carry."""
         return {}
 
-    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+    def restore(self, arrays: StoredArrays) -> None:
         """Takes it from there."""
 
     def states(self, carry: Carry) -> list:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tati_re.posterior.predictive import LABELS, VALUES, Predictive, entropy_of
+from tati_re.runs.stored_arrays import StoredArrays
 
 if TYPE_CHECKING:
     from tati_re.engine.loop import Chunk, Loop
@@ -150,5 +151,7 @@ class PredictionAverages:
             for name, values in {**self._averages, "targets": self._targets}.items()
         }
 
-    def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        self._averages = {name: np.asarray(arrays[f"{PREFIX}{name}"]) for name in self._averages}
+    def restore(self, arrays: StoredArrays) -> None:
+        self._averages = {
+            name: arrays.like(f"{PREFIX}{name}", before) for name, before in self._averages.items()
+        }

@@ -12,6 +12,7 @@ from tati_re.runs import files
 from tati_re.runs.csv_table import CsvTable
 from tati_re.runs.h5_table import H5Table
 from tati_re.runs.rows import OF_SWAPS
+from tati_re.runs.stored_arrays import StoredArrays
 
 
 class RunningAverages:
@@ -61,9 +62,9 @@ class RunningAverages:
     def arrays(self) -> dict[str, np.ndarray]:
         return {"averages/counts": self._counts, "averages/sums": self._sums}
 
-    def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        self._counts = arrays["averages/counts"]
-        self._sums = arrays["averages/sums"]
+    def restore(self, arrays: StoredArrays) -> None:
+        self._counts = arrays.like("averages/counts", self._counts)
+        self._sums = arrays.like("averages/sums", self._sums)
 
 
 _MOST_WAITING = 16 * 2**20

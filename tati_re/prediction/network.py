@@ -205,7 +205,8 @@ class Network:
         if self.flat.auxiliary:
             arrays, _, _ = checkpoint.load(run.folder)
             self.auxiliary = [
-                np.asarray(arrays[f"auxiliary/{k}"]) for k in range(len(self.flat.auxiliary))
+                arrays.of_shape(f"auxiliary/{k}", (None, *np.shape(value)))
+                for k, value in enumerate(self.flat.auxiliary)
             ]
 
     @cached_property

@@ -268,7 +268,8 @@ def source_of(
     network = Network(run, model)
     options = run.manifest.options
     if run.manifest.is_fit:
-        positions = np.asarray(checkpoint.load(run.folder)[0]["state/position/0"])
+        arrays, _, _ = checkpoint.load(run.folder)
+        positions = arrays.of_shape("state/position/0", (None, network.num_parameters))
         return network, Members(positions, np.arange(len(positions)))
     if thin is None:
         first = burnin_of(run, burnin)
@@ -616,6 +617,35 @@ def _over_examples(parts: list[_Part], name: str, count: int) -> np.ndarray | No
     return None if values[0] is None else np.sum(values, axis=0) / count
 
 
+def _streamed_averages(run: RunFiles) -> dict[str, np.ndarray]:
+    """The running averages of predictions in the last checkpoint of a run, by name."""
+    arrays, _, _ = checkpoint.load(run.folder)
+    sums = ("count", "weight", "weight_squares")
+    is_there = f"{PREFIX}count" in arrays
+    counted = is_there and all(arrays.of_shape(f"{PREFIX}{name}", ()) > 0 for name in sums)
+    refuse_if(
+        not counted or not arrays[f"{PREFIX}mean"].size,
+        f"The run {run.folder} kept no averages of predictions.",
+        expected="stream_predictions",
+    )
+
+    mean = arrays.of_shape(f"{PREFIX}mean", (None, None))
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(sums, ()) | {"m2": mean.shape}
+    for name in ("expected_entropy", "log_density"):
+        if f"{PREFIX}{name}" in arrays:
+            shapes[name] = mean.shape[:1]
+    if (noise := f"{PREFIX}noise_variance") in arrays:
+        shapes["noise_variance"] = mean.shape[1:] if arrays[noise].ndim == 1 else mean.shape
+
+    kept = {name: arrays.of_shape(f"{PREFIX}{name}", shape) for name, shape in shapes.items()}
+    targets = arrays[f"{PREFIX}targets"]
+    scored = {"expected_entropy", "noise_variance"} & {*kept}
+    fits = targets.ndim > 0 and targets.size in (len(mean), mean.size)
+    if scored and not fits:
+        arrays.of_shape(f"{PREFIX}targets", mean.shape)
+    return {**kept, "mean": mean, "targets": targets}
+
+
 def streamed_prediction(
     run: RunFiles, interval: float = 0.9
 ) -> results.ClassPrediction | results.LabelPrediction | results.RegressionPrediction:
@@ -623,16 +653,7 @@ def streamed_prediction(
     checkpoint. Of the draws only averages are left: classes have no intervals, values the normal
     ones, and no draw has a loss.
     """
-    arrays, _, _ = checkpoint.load(run.folder)
-    kept = {
-        name.removeprefix(PREFIX): value
-        for name, value in arrays.items()
-        if name.startswith(PREFIX)
-    }
-    if not kept or not kept["count"] > 0:
-        raise InputError(
-            f"The run {run.folder} kept no averages of predictions.", expected="stream_predictions"
-        )
+    kept = _streamed_averages(run)
     weight = float(kept["weight"])
     mean = kept["mean"]
     targets = kept["targets"]

@@ -18,6 +18,7 @@ from tati_re.core.unpacking import DAMAGED, load_arrays
 from tati_re.runs.digests import Known
 from tati_re.runs.files import CHECKPOINTS, CURRENT, OF_METHODS, PARTIAL, PREVIOUS
 from tati_re.runs.storage import open_new, replace, storing, sync_file
+from tati_re.runs.stored_arrays import NUMBERS, StoredArrays
 
 ASIDE = CURRENT + PARTIAL
 
@@ -44,7 +45,7 @@ def save(folder: AnyPath, arrays: Mapping[str, np.ndarray], meta: Mapping[str, A
     content = {META: np.frombuffer(json.dumps(dict(meta), default=_plain).encode(), dtype=np.uint8)}
     for name, values in arrays.items():
         array = np.asarray(values)
-        if array.dtype.kind not in "biuf" or name == META:
+        if array.dtype.kind not in NUMBERS or name == META:
             raise TypeError(
                 f"the array {name!r} of type {array.dtype} cannot be part of a checkpoint"
             )
@@ -69,7 +70,7 @@ def save(folder: AnyPath, arrays: Mapping[str, np.ndarray], meta: Mapping[str, A
         replace(aside, where / CURRENT)
 
 
-def load(folder: AnyPath) -> tuple[dict[str, np.ndarray], dict[str, Any], str | None]:
+def load(folder: AnyPath) -> tuple[StoredArrays, dict[str, Any], str | None]:
     """Reads the newest complete checkpoint. Returned are the arrays by name, `meta`, and a note:
     None, or one sentence when the current checkpoint could not be used; an InputError where no
     checkpoint of the folder can be used.
@@ -82,7 +83,7 @@ def load(folder: AnyPath) -> tuple[dict[str, np.ndarray], dict[str, Any], str | 
         except DamagedCheckpoint as problem:
             problems.append(f"{name} is {problem}")
             continue
-        return arrays, meta, _note(name, problems, meta)
+        return StoredArrays(arrays, folder), meta, _note(name, problems, meta)
     if not any((where / name).exists() for name in (CURRENT, ASIDE, PREVIOUS)):
         what = f"The folder {os.fspath(folder)} has no checkpoint."
         raise InputError(what, expected="a run that went on for at least one checkpoint interval")
@@ -90,12 +91,41 @@ def load(folder: AnyPath) -> tuple[dict[str, np.ndarray], dict[str, Any], str | 
     raise InputError(f"No checkpoint in {where} can be used: {'; '.join(problems)}.")
 
 
-def moments_of(arrays: Mapping[str, np.ndarray], where: str = "moments") -> list[np.ndarray]:
-    """`count`, `mean`, `m2` and `squares` of averages; the last, in earlier versions not there,
-    were the count.
+def moments_of(
+    arrays: StoredArrays,
+    where: str = "moments",
+    shape: tuple[int | None, int | None] = (None, None),
+) -> list[np.ndarray]:
+    """The averages of parameters in a checkpoint.
+
+    Args:
+        arrays: The arrays of the checkpoint.
+        where: The first part of their names. Default: those of all walkers.
+        shape: Walkers and parameters, None where any number fits. Default: any.
+
+    Returns:
+        `count` `(walkers,)`, `mean` and `m2` `(walkers, parameters)`, and `squares` `(walkers,)`,
+        which earlier versions did not store: they were the count.
+
+    Raises:
+        InputError: One is missing, or of another shape.
     """
-    count, mean, m2 = (arrays[f"{where}/{name}"] for name in ("count", "mean", "m2"))
-    return [count, mean, m2, arrays.get(f"{where}/squares", count)]
+    mean = _by_walker(arrays, f"{where}/mean", *shape)
+    m2 = _by_walker(arrays, f"{where}/m2", *mean.shape)
+    count = _by_walker(arrays, f"{where}/count", len(mean))
+    if (squares := f"{where}/squares") not in arrays:
+        return [count, mean, m2, count]
+    return [count, mean, m2, _by_walker(arrays, squares, len(mean))]
+
+
+def _by_walker(
+    arrays: StoredArrays, name: str, walkers: int | None, *parameters: int | None
+) -> np.ndarray:
+    """An array with a row for each walker; one without that axis holds the same for all."""
+    if arrays[name].ndim == len(parameters):
+        alone = arrays.of_shape(name, parameters)
+        return np.broadcast_to(alone, (walkers or 1, *alone.shape))
+    return arrays.of_shape(name, (walkers, *parameters))
 
 
 def metas(folder: AnyPath) -> Iterator[dict[str, Any]]:
@@ -196,7 +226,9 @@ def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
             file.seek(0)
             with load_arrays(file) as archive:
                 arrays = {name: archive[name] for name in archive.files}
-            return arrays, _checked_meta(arrays.pop(META))
+            meta = _checked_meta(arrays.pop(META))
+            _check_numbers(arrays)
+            return arrays, meta
     except FileNotFoundError:
         raise DamagedCheckpoint("missing") from None
     except OSError as error:
@@ -222,6 +254,13 @@ def check_resumable(folder: AnyPath, meta: Mapping[str, Any]) -> None:
         f"no {', '.join(missing)}",
         "the file as the run wrote it",
     )
+
+
+def _check_numbers(arrays: Mapping[str, np.ndarray]) -> None:
+    """A `ValueError` if an array holds something else than booleans or real numbers."""
+    for name, array in arrays.items():
+        if array.dtype.kind not in NUMBERS:
+            raise ValueError(f"its array {shown(name, 60)} is of the type {array.dtype}")
 
 
 def _checked_meta(content: np.ndarray) -> dict[str, Any]:

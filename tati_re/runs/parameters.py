@@ -101,9 +101,9 @@ def _folder(folder: Path, step: int | None, wanted: ExpectedParameters) -> FileP
     walkers = said.options.num_walkers
     if step is None:
         arrays, meta, _ = checkpoint.load(folder)
-        positions = arrays.get("state/position/0")
         # On a ladder the order of the rows is that of the replicas, not of the temperatures.
-        if positions is not None and len(positions) == walkers:
+        if arrays.num_rows("state/position/0") == walkers:
+            positions = arrays.of_shape("state/position/0", (walkers, stored.get("num")))
             auxiliary = [
                 arrays[f"auxiliary/{k}"]
                 for k in range(sum(key.startswith("auxiliary/") for key in arrays))

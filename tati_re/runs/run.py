@@ -284,18 +284,16 @@ class RunFiles:
         arrays, _, note = checkpoint.load(self.folder)
         if note:
             warnings.warn(note, stacklevel=4)
-        if "moments/mean" not in arrays or not np.max(arrays["moments/count"], initial=0) > 0:
-            raise InputError(
-                f"The run {self.folder} has no averaged parameters: no step after burn-in was saved."
-            )
+        averaged = "moments/mean" in arrays and np.max(arrays["moments/count"], initial=0) > 0
+        refuse_if(
+            not averaged,
+            f"The run {self.folder} has no averaged parameters: no step after burn-in was saved.",
+        )
         options = self.manifest.options
         # Where the positions of all rungs are stored those of the target come first.
         target = slice(options.num_walkers if options.trajectory_rungs == "all" else None)
-        counts, *sums, weights = checkpoint.moments_of(arrays)
-        mean, m2 = (np.atleast_2d(each).astype(np.float64) for each in sums)
-        count, squares = (
-            np.broadcast_to(each, len(mean)).astype(np.float64) for each in (counts, weights)
-        )
+        moments = [each.astype(np.float64) for each in checkpoint.moments_of(arrays)]
+        count, mean, m2, squares = moments
         variance = m2 / degrees_of_freedom(count, squares)[:, None]
         return Moments(mean[target], variance[target], count[target], squares[target])
 

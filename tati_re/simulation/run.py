@@ -118,10 +118,13 @@ class Run(RunFiles):
         flat = flat_model_of(self)
         # Moving statistics are each walker's own; those of a mean over walkers are walker 0's.
         statistics, _, _ = checkpoint.load(self.folder)
-        row = 0 if which == "mean" else walker
+        row = 0 if which == "mean" else walker or 0
         said = self.manifest.dataset.preparation
         preparation = None if said is None else Preparation.from_config(said.table)
-        own = tuple(statistics[f"auxiliary/{k}"][row][None] for k in range(len(flat.auxiliary)))
+        own = tuple(
+            statistics.of_shape(f"auxiliary/{k}", (None, *value.shape))[[row]]
+            for k, value in enumerate(flat.auxiliary)
+        )
         predicts_noise = self.manifest.loss.loss == HETEROSCEDASTIC
         with storing(path):
             written = save_model(
