@@ -103,7 +103,7 @@ def _folder(folder: Path, step: int | None, wanted: ExpectedParameters) -> FileP
         arrays, meta, _ = checkpoint.load(folder)
         # On a ladder the order of the rows is that of the replicas, not of the temperatures.
         if arrays.num_rows("state/position/0") == walkers:
-            positions = arrays.of_shape("state/position/0", (walkers, stored.get("num")))
+            positions = arrays.of_shape("state/position/0", (walkers, parameters.num or None))
             auxiliary = [
                 arrays[f"auxiliary/{k}"]
                 for k in range(sum(key.startswith("auxiliary/") for key in arrays))
