@@ -144,6 +144,8 @@ REFUSED = {
         r"far\.csv, line 2 has a step or walker that is no integer",
     ),
     "a step beyond all": ("beyond.csv", None, r"beyond\.csv, line 2 has a step"),
+    "texts": ("texts.npy", None, r"holds no real numbers\. Received: values of the type <U1"),
+    "an array without rows": ("rows.npy", None, "holds no rows"),
     "an infinity": ("inf.npy", None, "values that are not finite"),
     "no model": ("broken.keras", None, r"^parameters: model is not a \.keras file"),
 }
@@ -172,6 +174,8 @@ def test_what_does_not_fit_is_refused(folder, case):
     np.savez("pickled.npz", parameters=np.array([{}], dtype=object))
     np.savez("whole.npz", parameters=np.zeros(9))
     np.save("inf.npy", np.full(9, np.inf))
+    np.save("texts.npy", np.full(9, "x"))
+    np.save("rows.npy", np.zeros((0, 9)))
     path, step, pattern = REFUSED[case]
     with pytest.raises(InputError, match=pattern) as caught:
         read_parameters(path, step, names=NAMES)

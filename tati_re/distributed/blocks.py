@@ -104,6 +104,27 @@ class Blocks(Loop):
     def _of_walkers(self, like) -> bool:
         return like.shape.rank > 0 and like.shape[0] == self.size
 
+    def template(self, position: np.ndarray):
+        """A state with the shapes of the joined one: what is no entry of each walker has an entry of
+        each block.
+        """
+        whole = super().template(position)
+        number = len(self._firsts)
+
+        def repeated(like):
+            return (
+                tf.concat([like] * number, 0)
+                if self._of_walkers(like)
+                else tf.stack([like] * number)
+            )
+
+        fields = {
+            name: tf.nest.map_structure(repeated, like)
+            for name, like in self._like._asdict().items()
+            if name not in ("rung", "rungs")
+        }
+        return whole._replace(**fields)
+
     def _joined(self, states: dict[int, list]) -> Carry:
         """The carry of all walkers. What is no entry of each walker has an entry of each block."""
         carries = [carry_of(states[first], self._like) for first in self._firsts]

@@ -72,10 +72,18 @@ class ExpectedParameters(NamedTuple):
                 found,
                 f"{len(self.names)} parameters",
             )
-        if values.dtype.kind not in "fiu" or not np.isfinite(values).all():
-            raise InputError(
-                f"parameters: {path} holds values that are not finite.", expected="finite numbers"
-            )
+        refuse_if(
+            values.dtype.kind not in "fiu",
+            f"parameters: {path} holds no real numbers.",
+            f"values of the type {values.dtype}",
+            "finite numbers",
+        )
+        refuse_if(not len(values), f"parameters: {path} holds no rows.", expected=KINDS)
+        refuse_if(
+            not np.isfinite(values).all(),
+            f"parameters: {path} holds values that are not finite.",
+            expected="finite numbers",
+        )
         return values.astype(np.float64)
 
 
