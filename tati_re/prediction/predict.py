@@ -630,7 +630,9 @@ def _streamed_averages(run: RunFiles) -> dict[str, np.ndarray]:
     )
 
     mean = arrays.of_shape(f"{PREFIX}mean", (None, None))
-    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(sums, ()) | {"m2": mean.shape}
+    shapes: dict[str, tuple[int, ...]] = {"m2": mean.shape}
+    for name in sums:
+        shapes[name] = ()
     for name in ("expected_entropy", "log_density"):
         if f"{PREFIX}{name}" in arrays:
             shapes[name] = mean.shape[:1]
