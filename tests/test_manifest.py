@@ -60,7 +60,7 @@ def runs(tmp_path_factory):
             "batches": simulation(seed=2, batch_size=20).sample(
                 sampler="SGHMC", step_size=0.01, num_steps=60, output=folder / "batches"
             ),
-            "ladder": simulation(seed=3, fix_parameters="dense/bias").sample(
+            "ladder": simulation(seed=3, fix_parameters="dense/kernel[0,*]").sample(
                 sampler="HMC",
                 num_leapfrog_steps=2,
                 step_size=0.01,
@@ -116,7 +116,7 @@ def test_runs_say_what_they_became(runs):
     assert runs["batches"].manifest.sees_batches and not runs["until"].manifest.sees_batches
     assert runs["batches"].manifest.heating.end.mean > 0
     ladder = runs["ladder"].manifest
-    assert ladder.method.num_replicas == 2 and ladder.parameters.parts["dense/bias"].fixed
+    assert ladder.method.num_replicas == 2 and ladder.parameters.parts["dense/kernel"].fixed
     clock = runs["clock"].manifest
     assert clock.last_positions.step == clock.burnin_cut.step
     assert [stage.num_steps for stage in runs["fit"].manifest.options.stages] == [20, 10]
