@@ -3,7 +3,7 @@
 
 Each target is sampled as `sample()` chooses by itself (MCLMC on all data), of as many walkers and
 as long as --quick or the table of `CASES` says, and then, where its moments have no closed form, by
-MAMS from where the walkers are, which is exact. Printed are the bound (row "discretization bias" of
+MAMS from where the walkers are, which is exact. Printed are the bound (row "bias from the step size" of
 the certificate), and the relative error of variances: its mean over what is observed, which is what
 the bound is about, and the largest, with standard errors from the walkers of both runs. What is
 observed are the coordinates; of networks, whose coordinates have copies, the outputs at 64 inputs,
@@ -157,13 +157,13 @@ def measured(name: str, walkers: int, share: float, options: dict[str, Any]) -> 
                 "output": str(Path(folder) / "run"),
             }
             run = sim.sample(num_steps=steps, trajectory_format="h5", **kept, **options)
-            return variances(run, case.observed, walkers), run.certificate.set_index("quantity")
+            return variances(run, case.observed, walkers), run.certificate.set_index("check")
 
     (found, each), certificate = drawn(case.num_steps, until=None, **options)
     reference, of_reference = case.variance, 0.0 * each
     if reference is None:
         (reference, of_reference), _ = drawn(case.num_reference_steps, **EXACT)
-    row = certificate.loc["discretization bias"]
+    row = certificate.loc["bias from the step size"]
     relative = found / reference - 1
     parts = [each / reference, of_reference / reference * (found / reference)]
     error = math.sqrt(sum(part.mean(axis=1).var(ddof=1) for part in parts) / walkers)
@@ -181,7 +181,7 @@ def measured(name: str, walkers: int, share: float, options: dict[str, Any]) -> 
         "beyond": (abs(mean) - float(row["value"])) / error,
         "burn-in": certificate.loc["burn-in", "value"],
         "R-hat": certificate.loc["R-hat", "value"],
-        "ess": certificate.loc["effective size", "value"],
+        "ess": certificate.loc["ESS", "value"],
         **(
             {"squares": relative[-1], "U": relative[-2], "outputs": relative[:-2].mean()}
             if case.network

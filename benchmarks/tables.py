@@ -120,18 +120,18 @@ def measured(name: str, data: Path | None, max_time: float | None) -> SimpleName
             **({"max_time": max_time} if max_time else {})
         )
         seconds, processor = time.perf_counter() - began[0], time.process_time() - began[1]
-        told = run.certificate.set_index("quantity")
+        told = run.certificate.set_index("check")
         predicted = run.predict(test[:, :-1].astype(np.float32))
         found = predicted.predicted if classes else predicted.mean[:, 0]
         noise = run.run_info.get("noise_std")
         values = {key: float(told["value"].get(key, np.nan)) for key in told.index}
-    outside = told.index[told["verdict"] == "outside"]
+    failed = told.index[told["verdict"] == "failed"]
     return SimpleNamespace(
         examples=size,
         steps=int(run.run_info["step"].max()),
         values=values,
         noise=None if noise is None else float(noise.iloc[len(noise) // 2 :].mean()),
-        verdict="inside" if not len(outside) else "outside: " + ", ".join(outside),
+        verdict="passed" if not len(failed) else "failed: " + ", ".join(failed),
         seconds=seconds,
         processor=processor,
         ours=score(found, test[:, -1], classes),
@@ -162,7 +162,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if given.data is None and set(names) & {*UCI}:
         parser.error("--data: the folder of " + ", ".join(sorted({*names} & {*UCI})))
     print(
-        "| table (examples) | steps | least effective size | worst R-hat | of weights | bound of the bias | noise |"
+        "| table (examples) | steps | least ESS | worst R-hat | of weights | bound of the bias | noise |"
         " seconds | processor | certificate | test accuracy, or RMSE in deviations | of a random forest |"
     )
     print("|" + "---|" * 12)
@@ -171,8 +171,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         values = row.values
         noise = "" if row.noise is None else f"{row.noise:.3g}"
         print(
-            f"| {name} ({row.examples:,}) | {row.steps:,} | {values['effective size']:,.0f} | {values['R-hat']:.3f} "
-            f"| {values['R-hat of weights']:.3f} | {values['discretization bias']:.3f} | {noise} | {row.seconds:.0f} "
+            f"| {name} ({row.examples:,}) | {row.steps:,} | {values['ESS']:,.0f} | {values['R-hat']:.3f} "
+            f"| {values['R-hat of weights']:.3f} | {values['bias from the step size']:.3f} | {noise} | {row.seconds:.0f} "
             f"| {row.processor:.0f} | {row.verdict} | {row.ours} | {row.forest} |",
             flush=True,
         )

@@ -14,7 +14,7 @@ and a free path has a time that is a fixed part of its length.
 
 With a prior of standard deviation 3 there is one. Directions in which both classes move alike feel
 the prior alone, are the slowest, and have a time that is known. Measured: masses of every
-parameter, with and without 32 directions beside the diagonal (mass="fisher:32" and "fisher"). What
+parameter, with and without 32 directions in addition to the diagonal (mass="fisher:32" and "fisher"). What
 halves that take turns gain there, ensemble_quasi_newton.py measures.
 
     python examples/tati_figure_11.py --data FOLDER [--num-steps 2000] [--refresh 200] [--full]

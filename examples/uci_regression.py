@@ -26,7 +26,7 @@ cores, half of it HMC: test negative log likelihood (of the posterior predictive
 target's units) and root mean squared error of the mean prediction, with the standard error that
 four walkers leave (jackknife), the temperatures, and R-hat of the test error. What results.csv has
 already, run as long, is not run again. Of several splits means and the standard errors that the
-splits leave are printed at the end, and how often the certificate of `auto` was outside, and in
+splits leave are printed at the end, and how often the certificate of `auto` failed, and in
 what.
 
 Published beside it: dropout with a network of the same size, mean and standard deviation over 20
@@ -157,7 +157,7 @@ class Score(NamedTuple):
         kinetic_temperature: p'p/P, 1 where the momenta are right; nan without momenta.
         configurational_temperature: θ·∇U/P, 1 where the positions are right.
         passes: Over the training data.
-        outside: What the certificate says is outside of what was asked; of `auto` only.
+        failed: Checks of the certificate that failed; of `auto` only.
     """
 
     data: str
@@ -171,7 +171,7 @@ class Score(NamedTuple):
     kinetic_temperature: float
     configurational_temperature: float
     passes: float
-    outside: str = ""
+    failed: str = ""
 
 
 def read(folder: Path, name: str) -> np.ndarray:
@@ -336,10 +336,10 @@ def score(
     num_examples = len(split.train)
     run = sampled(method, sim, k, num_examples, steps)
     certificate = run.certificate if method is AUTO else None
-    outside = (
+    failed = (
         ""
         if certificate is None
-        else "; ".join(certificate["quantity"][certificate["verdict"] == "outside"])
+        else "; ".join(certificate["check"][certificate["verdict"] == "failed"])
     )
     num_steps, burnin = (
         int(run.run_info["step"].max()),
@@ -366,7 +366,7 @@ def score(
         kinetic,
         configurational,
         passes,
-        outside,
+        failed,
     )
 
 
@@ -424,7 +424,7 @@ def compare(
         print(
             f"{found.sampler:10}{cells[0]:19}{cells[1]:19}{found.r_hat:<8.2f}{kinetic:12}"
             f"{found.configurational_temperature:<20.3f}{found.passes:,.0f}"
-            + f"; outside: {found.outside or 'nothing'}"
+            + f"; failed: {found.failed or 'nothing'}"
             * (method is AUTO),
             flush=True,
         )
@@ -443,7 +443,13 @@ def stored(output: Path) -> list[Score]:
         rows = list(csv.DictReader(file))
     numbers = [[float(row[field] or "nan") for field in Score._fields[3:-1]] for row in rows]
     return [
-        Score(row["data"], int(row["split"]), row["sampler"], *own, row.get("outside") or "")
+        Score(
+            row["data"],
+            int(row["split"]),
+            row["sampler"],
+            *own,
+            row.get("failed", row.get("outside")) or "",
+        )
         for row, own in zip(rows, numbers, strict=True)
     ]
 
@@ -480,9 +486,9 @@ def summary(scores: Sequence[Score]) -> Iterator[str]:
         hats = numbers[:, 2].min(), numbers[:, 2].max()
         line += f", RMSE {rmse:.3f} ± {errors[1]:.3f}, R-hat of the test error {hats[0]:.2f} to {hats[1]:.2f}"
         if sampler == AUTO.sampler:
-            outside = [row for found in same for row in filter(None, found.outside.split("; "))]
-            counts = ", ".join(f"{row} {outside.count(row)}" for row in dict.fromkeys(outside))
-            line += f"; certificate outside: {counts or 'never'}"
+            failed = [row for found in same for row in filter(None, found.failed.split("; "))]
+            counts = ", ".join(f"{row} {failed.count(row)}" for row in dict.fromkeys(failed))
+            line += f"; certificate failed: {counts or 'never'}"
         yield line
 
 

@@ -52,7 +52,7 @@ open_missing()
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # of TensorFlow, which a script may import next
 
-shown_by(figures="tati_re.plotting", words="tati_re.report.summary")
+shown_by(figures="tati_re.plotting", words="tati_re.report.words")
 
 __getattr__, _lazy = lazy_names(__name__)
 __all__ = sorted(

@@ -348,7 +348,7 @@ GOOD = np.random.default_rng(10).normal(size=(10, 2))
 
 
 def test_a_run_says_what_follows_from_the_names(capsys):
-    sim = Simulation(data=(GOOD, GOOD[:, 0]), execution="graph", step_width=0.01)
+    sim = Simulation(data=(GOOD, GOOD[:, 0]), execution="graph", step_width=0.01, verbose=2)
     sim.sample(max_steps=2, every_nth=1)
     said = capsys.readouterr().out
     assert "L = the mean loss, without the factor N = 10" in said and "V = -log prior, none" in said
@@ -359,10 +359,10 @@ def test_an_inverse_temperature_that_acts_harder_is_said():
     given = {"potential": "posterior", "inverse_temperature": 3.0}
     (said,) = sentences(make_options(step_width=0.01, **given))
     assert said.startswith(
-        "inverse_temperature 3 beside TATi's step_width: under potential posterior it acts N times"
+        "inverse_temperature 3 with TATi's step_width: under potential posterior it acts N times"
     )
     (said,) = sentences(make_options(step_size=0.01, max_steps=2, **given))
-    assert "beside TATi's max_steps" in said
+    assert "with TATi's max_steps" in said
     assert sentences(make_options(step_size=0.01, num_steps=2, **given)) == []
     assert sentences(make_options(inverse_temperature=3.0, max_steps=2)) == []
     (law,) = sentences(make_options(step_width=0.01, inverse_temperature=3.0))
@@ -396,7 +396,7 @@ def test_the_names_work_in_every_call(tmp_path, monkeypatch):
     run = sim.sample(max_steps=4, every_nth=2, burn_in_steps=2)
     assert run.manifest["options"]["potential"] == "mean_loss"
     for call in (sim.set_options, sim.sample):
-        with pytest.raises(InputError, match=r"^number_walkers shapes the system"):
+        with pytest.raises(InputError, match=r"^number_walkers cannot change after the Simulation"):
             call(number_walkers=2)
     with pytest.raises(InputError, match=r"^walker_index: a run moves all walkers"):
         sim.fit(walker_index=0)
@@ -404,7 +404,7 @@ def test_the_names_work_in_every_call(tmp_path, monkeypatch):
         sim.get_options("dropout")
     with pytest.raises(
         InputError,
-        match=r"^input_dimension: not that of data and network\. Received: 3\. Expected: 2,",
+        match=r"^input_dimension: not the system of data and network\. Received: 3\. Expected: 2,",
     ):
         Simulation(dataset=[GOOD, GOOD[:, 0]], input_dimension=3)
 

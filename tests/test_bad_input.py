@@ -98,7 +98,7 @@ COMMANDS = {
     "unknown loss": (["--data", "good.csv", "--loss", "gausian"], "Did you mean 'gaussian'?"),
     "a loss for classes": (
         ["--data", "good.csv", "--loss", "sparse_categorical_crossentropy"],
-        "labels are no classes",
+        "labels are not classes",
     ),
     "unknown option": (
         ["--data", "good.csv", "--step-sise", "1"],
@@ -162,11 +162,11 @@ COMMANDS = {
     ),
     "a model as HDF5": (
         ["--data", "good.csv", "--save-model", "a.h5"],
-        "--save-model: its ending is that of another",
+        "--save-model: its suffix belongs to another",
     ),
     "rows as HDF5": (
         ["--data", "good.csv", "--run-file", "a.h5"],
-        "--run-file: its ending is that of another kind",
+        "--run-file: its suffix belongs to another kind",
     ),
     "a long name of a file": (
         ["--data", "good.csv", "--averages-file", "a" * 300],
@@ -392,5 +392,5 @@ def test_a_run_says_what_it_will_not_record(capsys):
     system = {"data": (X, Y), "execution": "graph", "step_size": 0.01}
     Simulation(**system).sample(num_steps=4, record_every=5, trajectory_every=9)
     said = capsys.readouterr().out
-    assert "record_every 5 is above num_steps 4: no row will be recorded." in said
-    assert "trajectory_every 9 is above num_steps: no position will be stored." in said
+    assert "record_every 5 exceeds num_steps 4: no row will be recorded." in said
+    assert "trajectory_every 9 exceeds num_steps: no position will be stored." in said

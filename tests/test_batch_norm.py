@@ -174,7 +174,7 @@ def test_it_is_said_once(capsys):
             [],
             "SGHMC needs gradients",
         ),
-        ({"control_variate": True}, [], "control_variate takes the gradient of all data"),
+        ({"control_variate": True}, [], "control_variate assumes that mini-batch gradients"),
     ],
 )
 def test_what_needs_fixed_statistics_is_refused(options, layers, words):
@@ -228,5 +228,5 @@ def test_stored_draws_predict_with_statistics_of_their_own():
     np.testing.assert_allclose(found.mean[:, 0], np.mean(outputs, axis=0), rtol=1e-6)
     ended = np.mean([sim.predict(X, theta)[:, 0] for theta in draws], axis=0)
     assert abs(ended - found.mean[:, 0]).max() > 0.02
-    with pytest.warns(UserWarning, match="statistics of batch normalization are those of the end"):
+    with pytest.warns(UserWarning, match="statistics of batch normalization from the end"):
         load(run.folder).predict(X, thin=1)

@@ -203,11 +203,15 @@ def test_each_call_settles_its_own_order(sim, tmp_path):
 
 def test_the_run_says_so(capsys):
     sim = Simulation(
-        data=(np.arange(8.0)[:, None], np.arange(8.0)), batch_size=4, execution="eager", num_steps=1
+        data=(np.arange(8.0)[:, None], np.arange(8.0)),
+        batch_size=4,
+        execution="eager",
+        num_steps=1,
+        verbose=2,
     )
     sim.sample(sampler="CCAdL", step_size=1e-3)
     assert (
-        "Mini-batches are drawn with replacement: CCAdL takes out the heat"
+        "Mini-batches are drawn with replacement: CCAdL corrects for noise"
         in capsys.readouterr().out
     )
     sim.sample(sampler="CCAdL", step_size=1e-3, batch_size=None)

@@ -256,7 +256,7 @@ def test_init_momenta_takes_named_arguments():
     sim = linear(num_walkers=2)
     with pytest.raises(
         InputError,
-        match=r"^init_momenta: its argument needs a name, .* Received: 4\.0\. Expected: temp",
+        match=r"^init_momenta: the argument needs a name, .* Received: 4\.0\. Expected: temp",
     ):
         sim.init_momenta(4.0)
     sim.init_momenta(seed=8)
@@ -338,7 +338,7 @@ def test_options_beside_a_sampler_object_are_told(capsys):
     sim.sample(
         sampler=tati_re.samplers.Splitting("BAOAB", 2.0), friction=7.0, step_size=0.01, num_steps=3
     )
-    assert "Not used by BAOAB as it is set up: friction.\n" in capsys.readouterr().out
+    assert "Not used by BAOAB with these settings: friction.\n" in capsys.readouterr().out
     sim.sample(sampler=tati_re.samplers.Splitting("BAOAB", 2.0), step_size=0.01, num_steps=3)
     assert "Not used" not in capsys.readouterr().out
 

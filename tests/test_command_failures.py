@@ -357,7 +357,7 @@ REFUSED = {
     "a long cell": (
         "dataset",
         ["--inspect", "cell.csv"],
-        "cell.csv has a line that is no row of a table: field larger",
+        "cell.csv has a line that is not a row of a table: field larger",
     ),
     "a long name": ("dataset", ["--inspect", f"{'d' * 300}.csv"], "data: File name too long."),
     "a folder of options": ("sample", ["--config", "."], ". cannot be read: Is a directory."),

@@ -136,7 +136,7 @@ BAD = {
         landscape,
         f"naive_subgrid {NETWORK} --interval_weights 1 0 --samples_weights 3 --directions_file plane.csv "
         "--interval_offsets 0 0",
-        "--interval_weights and --samples_weights are no grid. Received: 1 to 0 in 3.",
+        "--interval_weights and --samples_weights are not a grid. Received: 1 to 0 in 3.",
     ),
     "no step": (
         landscape,

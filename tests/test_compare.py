@@ -109,7 +109,7 @@ BAD = {
     "no run": ([".", "."], "not the folder of a run"),
     "no number": (
         ["a.csv", "a.csv", "--tolerance", "small"],
-        "--tolerance is no number of at least 0. Received: small.",
+        "--tolerance is not a number of at least 0. Received: small.",
     ),
     "a kind": (["a.csv", "a.csv", "--tolerance", "1", "relativ"], "Did you mean 'relative'?"),
     "two words": (

@@ -30,9 +30,7 @@ def test_a_callback_samples_around_the_trained_weights(capsys):
     assert posterior.run is None
     model.fit(X, Y, epochs=30, verbose=0, callbacks=[posterior])
     said = capsys.readouterr().out
-    assert (
-        "mean squared error is taken as Gaussian noise whose standard deviation is sampled" in said
-    )
+    assert "using Gaussian noise whose standard deviation is sampled" in said
     kernel, bias = model.get_weights()
     run = posterior.run
     assert run.manifest["loss"] == {"loss": "gaussian", "from_logits": True, "noise_std": "sampled"}
@@ -98,7 +96,7 @@ def test_a_pipeline_stands_for_inputs_and_targets():
 
 def test_outputs_that_are_no_probabilities_and_weights_of_the_loss_are_refused():
     with pytest.raises(
-        InputError, match=r"a linear layer are no probabilities, .* Received: from_logits=False"
+        InputError, match=r"a linear layer are not probabilities, .* Received: from_logits=False"
     ):
         tati_re.sample(
             linear(loss=keras.losses.BinaryCrossentropy()),

@@ -35,7 +35,7 @@ def test_what_data_or_loss_do_not_use_is_said(capsys):
     for more, sentence in (
         (
             {"test_data": "two.csv", "test_fraction": 0.2},
-            "these data, which have 15 examples to test with: test_fraction.",
+            "these data, which come with 15 test rows: test_fraction.",
         ),
         ({"loss": "mean_absolute_error"}, "the loss mean_absolute_error: noise_std."),
         ({"from_logits": True}, "the loss gaussian: from_logits."),
@@ -120,7 +120,7 @@ def test_test_data_and_flags(folder, capsys):
     assert header.count("kernel") == 1
     assert sample.main([*argv[:3], "--num-classes", "2", "--quiet"]) == 2
     assert "The labels are not integers." in capsys.readouterr().err
-    with pytest.raises(InputError, match="standardize shapes the system"):
+    with pytest.raises(InputError, match="standardize cannot change after the Simulation"):
         sim.set_options(standardize="all")
 
 

@@ -254,15 +254,15 @@ LINE = {
     "a cell too few": (lambda line: line.rsplit(b",", 1)[0], "line 54: it has 5 cells"),
     "a letter in a number": (
         lambda line: line[:-3] + b"x" + line[-2:],
-        "in the column kinetic_energy is no number",
+        "in the column kinetic_energy is not a number",
     ),
     "NULs": (lambda line: line[:-8] + bytes(8), "line 54: it holds NUL bytes"),
     "an empty line": (lambda line: b"", "line 54: it has 1 cells"),
     "a step that is no integer": (
         lambda line: b"1" + line.replace(b",", b".5,", 1),
-        "in the column step is no step",
+        "in the column step is not a step",
     ),
-    "two points": (lambda line: line + b".1", "in the column kinetic_energy is no number"),
+    "two points": (lambda line: line + b".1", "in the column kinetic_energy is not a number"),
 }
 
 

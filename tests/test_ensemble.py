@@ -243,7 +243,7 @@ def test_a_mass_by_fan_in_around_an_ensemble_in_a_run():
     error = found.std(axis=0, ddof=1) / np.sqrt(8)
     assert (error < 0.1 * exact).all()
     assert (np.abs(found.mean(axis=0) - exact) < 5.5 * error).all()
-    with pytest.raises(InputError, match="an ensemble moves in coordinates of its own"):
+    with pytest.raises(InputError, match="an ensemble moves in its own coordinates"):
         sim.sample(
             sampler=ensemble,
             mass="gradient_rms",

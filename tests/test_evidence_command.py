@@ -173,7 +173,7 @@ def test_options_that_the_methods_do_not_use_are_told(models, capsys):
             "--stream-predictions is not a known option",
         ),
         (["--config", "line.toml", "--output", "points.csv"], "--output is not empty"),
-        (["--config", "line.toml", "--workers", "2"], "more of them than estimates"),
+        (["--config", "line.toml", "--workers", "2"], "more workers than independent estimates"),
         (["--config", "line.toml", "--worker-gpus", "0.5"], "--worker-gpus: needs workers"),
     ],
 )

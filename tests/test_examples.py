@@ -212,7 +212,7 @@ def test_uci_regression_scores_the_mixture_of_all_draws():
 
 
 def test_uci_regression_summarizes_splits():
-    """Three splits: means 2 and 5, standard errors by the splits 1/√3; what was outside is
+    """Three splits: means 2 and 5, standard errors by the splits 1/√3; failed checks are
     counted.
     """
     script = example("uci_regression")
@@ -237,7 +237,7 @@ def test_uci_regression_summarizes_splits():
     once = script.Score("yacht", 0, "HMC", 1.0, 0.1, 4.0, 0.1, 1.0, 1.0, 1.0, 9.0)
     assert list(script.summary([*scores, once])) == [
         "yacht, auto, 3 splits: NLL 2.000 ± 0.577, RMSE 5.000 ± 0.577, R-hat of the test error 1.00 to 1.02; "
-        "certificate outside: R-hat 2, burn-in 1"
+        "certificate failed: R-hat 2, burn-in 1"
     ]
 
 

@@ -129,7 +129,7 @@ def test_empty_bins_and_bad_input():
     ("options", "sentence"),
     [
         *(
-            ({"limits": ends}, "limits are no interval")
+            ({"limits": ends}, "the interval contains no draws")
             for ends in [(1, -1), (1, 1), (np.nan, 1), (0, np.inf), (3, 4)]
         ),
         *(

@@ -154,9 +154,9 @@ def test_losses_of_one_number_an_example_stay():
 CALLS = {
     "observables in a list": (
         {"observables": [1]},
-        r"^observables is no table of functions\. Received: \[1\]\.",
+        r"^observables is not a table of functions\. Received: \[1\]\.",
     ),
-    "no function": ({"observables": {"a": 3}}, "^observables is no table of functions"),
+    "no function": ({"observables": {"a": 3}}, "^observables is not a table of functions"),
     "an observable that raises": (
         {"observables": {"a": lambda p: 1 / 0}},
         r"^observables: 'a' .*\(ZeroDivisionError",
@@ -167,7 +167,7 @@ CALLS = {
     ),
     "callbacks as a number": (
         {"callbacks": 3},
-        r"^callbacks are no list of functions\. Received: 3\.",
+        r"^callbacks are not a list of functions\. Received: 3\.",
     ),
     "a number in a list": (
         {"callbacks": [3]},

@@ -129,5 +129,5 @@ def test_what_xla_refuses_is_told_in_one_sentence(capfd, monkeypatch):
     sim.sample(sampler="BAOAB", step_size=1e-3, num_steps=20_000, max_time=2)
     said = capfd.readouterr()
     text = said.out + said.err
-    assert "XLA cannot compile this model: the steps run as a graph." in text
+    assert "XLA cannot compile this model. Running the steps as a graph." in text
     assert "tf2xla" not in text

@@ -332,7 +332,7 @@ def test_a_run_says_what_it_expects_and_keeps_its_bytes(tmp_path, monkeypatch, c
         "step_size": 0.02,
         "batch_size": 16,
         "execution": "graph",
-        "verbose": 1,
+        "verbose": 2,
     }
     for name, steps in (("whole", 24), ("stopped", 12)):
         regression(3, 64)[0].sample(**options | {"num_steps": steps}, output=str(tmp_path / name))
@@ -459,7 +459,9 @@ def test_causes_follow_from_the_facts(tmp_path):
         summarize(run).split()
     )
     run.manifest |= {"heating": {"start": found, "end": end | {"virial": 0.3, "mean": 0.02}}}
-    assert "that of the positions by 2 %" in why_hot(run.manifest, "configurational", 0.25)
+    assert "the temperature of the positions by 2 %" in why_hot(
+        run.manifest, "configurational", 0.25
+    )
     assert heating_lines(Manifest()) == []
 
 

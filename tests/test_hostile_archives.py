@@ -227,7 +227,7 @@ def test_a_manifest_that_is_no_file(tmp_path):
     import os
 
     os.mkfifo(tmp_path / "manifest.toml")
-    with pytest.raises(InputError, match="no regular file"):
+    with pytest.raises(InputError, match="not a regular file"):
         manifest.read(tmp_path)
     with pytest.raises(StorageError):
         (tmp_path / "checkpoint").symlink_to(tmp_path)

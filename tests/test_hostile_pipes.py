@@ -89,7 +89,7 @@ def test_a_fifo_in_a_run_folder(finished, tmp_path, name):
     ]
     with soon():
         for use in uses:
-            with pytest.raises(InputError, match="no regular file") as error:
+            with pytest.raises(InputError, match="not a regular file") as error:
                 use()
             assert os.path.basename(name) in str(error.value)
         bad = (
@@ -178,7 +178,7 @@ def test_commands_say_it_in_one_line(tmp_path, monkeypatch, capsys):
         for main, argv in calls:
             assert main(argv) == 2
             said = capsys.readouterr().err
-            assert said.count("\n") == 1 and "no regular file" in said
+            assert said.count("\n") == 1 and "not a regular file" in said
 
 
 def test_a_table_from_a_pipe_of_the_shell_is_refused_in_a_sentence():

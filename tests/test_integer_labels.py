@@ -98,7 +98,7 @@ def test_integers_of_all_types_are_integers(dtype):
 @pytest.mark.parametrize(
     ("labels", "sentence"),
     [
-        (CODES, "The labels 1, 4, 7 are 3 classes, in this order. Set num_classes = 0 for a"),
+        (CODES, "The labels 1, 4, 7 are 3 classes, in this order. Set num_classes=0 for a"),
         (18 + np.arange(60) % 30, "(30 different values) are treated as regression targets. Set"),
         (
             CODES.astype(float),

@@ -64,14 +64,14 @@ CASES = {
 
 
 def check_certificate(run, in_burnin):
-    """Nothing is inside that was not measured; without a row there is no certificate."""
+    """Nothing passes that was not measured; without a row there is no certificate."""
     if run.run_info.empty and not in_burnin:
         with pytest.raises(InputError, match="The run has no rows yet"):
             run.certificate  # noqa: B018
         return
-    certified = run.certificate.set_index("quantity")
-    assert "inside" not in set(certified.loc[["burn-in"], "verdict"]) or not in_burnin
-    assert certified.loc["R-hat", "verdict"] != "inside"
+    certified = run.certificate.detailed().set_index("check")
+    assert "passed" not in set(certified.loc[["burn-in"], "verdict"]) or not in_burnin
+    assert certified.loc["R-hat", "verdict"] != "passed"
 
 
 @pytest.mark.parametrize("case", CASES)

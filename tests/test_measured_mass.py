@@ -271,7 +271,7 @@ def test_masses_that_cannot_be_are_refused():
             Massive(EnsembleQuasiNewton(Splitting()), mass)
         with pytest.raises(InputError, match="no momenta"):
             Massive(SGLD(), mass)
-    with pytest.raises(InputError, match=r"^gradient_noise: a number is that of the gradient in θ"):
+    with pytest.raises(InputError, match=r"^gradient_noise: a number refers to the gradient in θ"):
         Massive(SGHMC(1.0, 2.0), [1.0, 4.0])
     with pytest.raises(InputError, match="measured at one temperature"):
         ReplicaExchange(Massive(Splitting(), "fisher:3"), make_ladder(temperatures=[1.0, 2.0]))

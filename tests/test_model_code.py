@@ -151,7 +151,7 @@ def test_the_command_samples_and_resumes_it(folder, name):
         ("my_net.py:fails", "fails cannot be made (KeyError: 'nothing')."),
         (
             "my_net.py:needs",
-            "needs needs widht, which is no option. Expected: a default for it in the function, or ",
+            "needs needs widht, which is not an option. Expected: a default for it in the function, or ",
         ),
         (
             "my_net.py:plain",
@@ -232,7 +232,7 @@ def test_another_model_of_the_same_shapes_is_refused(folder, dtype):
 
 def test_a_model_with_a_dict_as_output_is_refused_at_once():
     inputs = keras.Input((2,))
-    with pytest.raises(InputError, match=r"The model's output is no tensor\. Received: dict"):
+    with pytest.raises(InputError, match=r"The model's output is not a tensor\. Received: dict"):
         Simulation(keras.Model(inputs, {"a": keras.layers.Dense(1)(inputs)}), (X, X[:, 0]))
 
 

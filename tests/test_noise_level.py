@@ -253,13 +253,13 @@ def test_a_prior_object_is_that_of_the_weights():
         ),
         (
             lambda: Simulation(**OPTIONS).sample(noise_std=0.5, num_steps=2),
-            "noise_std: sampled is one more parameter and shapes the system. Received: 0.5.",
+            "noise_std: sampled adds a parameter, and cannot change after the Simulation is created. Received: 0.5.",
         ),
         (
             lambda: Simulation(**OPTIONS | {"noise_std": 0.5}).sample(
                 noise_std="sampled", num_steps=2
             ),
-            "noise_std: sampled is one more parameter and shapes the system. Received: sampled.",
+            "noise_std: sampled adds a parameter, and cannot change after the Simulation is created. Received: sampled.",
         ),
         (
             lambda: Simulation(**OPTIONS | {"data": (X, 0 * Y)}),

@@ -200,7 +200,7 @@ def test_toml_round_trip(tmp_path):
         ),
         (
             "[sampler]\nstep_size = 1",
-            "options stand without tables, except those of a method. Received: [sampler]. "
+            "only options of a method belong into a table. Received: [sampler]. "
             "Expected: step_size = 0.001, or [sampler.pSGLD] and decay = 0.99 below it.",
         ),
         (

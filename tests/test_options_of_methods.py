@@ -113,14 +113,14 @@ def test_tables_of_patterns_stay_tables_of_patterns():
         ),
         ({"sampler": {"pSGLD": {"step_size": 0.9}}}, "step_size is not an option of pSGLD"),
         ({"sampler": {"pSGLD": {}, "HMC": {}}}, "sampler: the tables name several methods"),
-        ({"sampler": {"SGLD": {"decay": 0.9}}}, "SGLD has no options of its own"),
+        ({"sampler": {"SGLD": {"decay": 0.9}}}, "SGLD has no separate options"),
         ({"sampler": {"pSGLD": {"decay": 2.0}}}, "preconditioner_decay is out of range"),
         ({"sampler": {"pSGLD": {"decay": "x"}}}, "preconditioner_decay has the wrong type"),
         (
             {"sampler": {"pSGLD": {"decay": 0.9}}, "preconditioner_decay": 0.9},
             "decay and preconditioner_decay are two names for the same option",
         ),
-        ({"optimizer": {"anneal": {"cooling": 0.9}}}, "anneal has no options of its own"),
+        ({"optimizer": {"anneal": {"cooling": 0.9}}}, "anneal has no separate options"),
     ],
 )
 def test_wrong_tables_are_refused(value, sentence):

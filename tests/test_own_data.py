@@ -153,7 +153,7 @@ def test_a_built_network_that_ends_in_a_sigmoid_has_one_output_for_two_classes()
         sim = Simulation(data=(X, labels), **built)
         assert sim.system.potential(sim.options).loss.name == "binary_crossentropy"
         assert sim.predict(X).shape == (40, 1)
-    with pytest.raises(InputError, match="no logits of classes"):
+    with pytest.raises(InputError, match="not logits of classes"):
         Simulation(data=(X, np.arange(40) % 3), **built)
     loss = keras.losses.BinaryCrossentropy(from_logits=True)
     assert Simulation(data=(X, Y > 0), hidden=[3], loss=loss, **SHORT).predict(X).shape == (40, 1)
@@ -255,7 +255,7 @@ def test_models_that_were_not_called_yet_are_built_from_the_data(tmp_path):
     ):
         tati_re.load(tmp_path / "run").predict(X)
     said = " ".join(Simulation(keras.Sequential(words), (tokens, 1e3 * Y), **SHORT).system.notes)
-    assert "The targets are standardized" in said and "standardize none leaves the targets" in said
+    assert "The targets are standardized" in said and "standardize='none' turns it off" in said
 
 
 def test_labels_that_do_not_fit_the_outputs_say_which_do():
@@ -314,14 +314,17 @@ def test_a_compiled_loss_that_is_not_used_is_named(capsys):
     for model, sentence in (
         (
             net(1, None, "mae"),
-            "The model's compiled loss, mean_absolute_error, is not used, but gaussian: loss=model.loss",
+            "Using the loss gaussian, not the model's compiled loss mean_absolute_error. Set loss=model.loss",
         ),
-        (net(1, None, keras.losses.Huber()), "compiled loss, huber, is not used"),
+        (net(1, None, keras.losses.Huber()), "compiled loss huber"),
         (net(1, None, "gaussian"), None),
     ):
         Simulation(model, (X, Y), **SHORT | {"num_steps": 4, "verbose": 1}).sample()
         said = capsys.readouterr().out
-        assert said.count("is not used, but") == (sentence is not None) and (sentence or "") in said
+        assert (
+            said.count("not the model's compiled loss") == (sentence is not None)
+            and (sentence or "") in said
+        )
     assert (
         Simulation(net(1, "sigmoid", "bce"), (X, Y > 0), **SHORT).system.compiled
         == "binary_crossentropy"
@@ -436,10 +439,7 @@ def test_names_of_classes_are_those_of_predictions_also_from_the_disk(tmp_path, 
         net(2), tmp_path / "own.csv", seed=1, **SHORT | {"verbose": 1}, stream_predictions=2
     )
     run = sim.sample(output=str(tmp_path / "run"))
-    assert (
-        "The labels are names: down, up are the classes 0 to 1, in this order."
-        in capsys.readouterr().out
-    )
+    assert "The labels down, up are the classes 0 to 1, in this order." in capsys.readouterr().out
     found = run.predict(X, frame["kind"])
     assert set(found.frame()["label"]) == {"up", "down"} and {"p[down]", "p[up]"} <= {
         *found.frame()
@@ -538,7 +538,7 @@ def test_a_pipeline_of_scikit_learn_makes_numbers_of_any_columns():
 
 def said_at_the_start(capsys, model, data, **options):
     sim = Simulation(
-        model, data, **{**SHORT, "num_steps": 2, "num_burnin_steps": 0, "verbose": 1, **options}
+        model, data, **{**SHORT, "num_steps": 2, "num_burnin_steps": 0, "verbose": 2, **options}
     )
     sim.sample(step_size=1e-6)
     return " ".join(capsys.readouterr().out.split())
@@ -616,19 +616,19 @@ def test_counts_are_told_from_classes(capsys):
 def test_many_examples_in_each_step_are_told(capsys):
     data, sentence = (
         (np.zeros((6000, 2)), np.arange(6000) % 2),
-        "Each step sees all 6,000 examples; steps on mini-",
+        "Each step uses all 6,000 rows; mini-",
     )
     model = sequential(keras.layers.LayerNormalization(), keras.layers.Dense(2), shape=(2,))
     assert sentence in said_at_the_start(capsys, model, data)
     for options in ({"batch_size": 100}, {"sampler": "HMC", "num_leapfrog_steps": 1}):
-        assert "Each step sees" not in said_at_the_start(capsys, model, data, **options)
+        assert "Each step uses all" not in said_at_the_start(capsys, model, data, **options)
 
 
 def test_labels_of_0_and_1_at_several_places_are_told(capsys):
     images = RANDOM.normal(size=(12, 8, 8, 1))
     masks, sentence = (
         (images > 0).astype(int),
-        "The labels, 0 and 1 at several places, are the values of a regression",
+        "Labels 0 and 1 in several columns are treated as regression targets",
     )
     model = sequential(keras.layers.Conv2D(1, 3, padding="same"))
     assert sentence in said_at_the_start(capsys, model, (images, masks))
@@ -675,7 +675,7 @@ def test_a_counter_among_the_inputs_and_rows_in_both_parts_are_told(tmp_path, ca
         "The input id is the number of the row, 1 to 40: it tells whatever the rows are sorted by. input_columns "
         "leaves it out." in said
     )
-    assert "trained on too" not in said
+    assert "also occur in the training data" not in said
     for columns in (["a", "b"], ["id^2", "a"]):
         assert "number of the row" not in said_at_the_start(
             capsys, None, str(tmp_path / "own.csv"), input_columns=columns
@@ -684,11 +684,11 @@ def test_a_counter_among_the_inputs_and_rows_in_both_parts_are_told(tmp_path, ca
     assert "number of the row" not in said_at_the_start(capsys, None, shuffled)
     assert "number of the row" not in said_at_the_start(capsys, None, frame[["id", "price"]])
     parts = (X[:20], Y[:20]), (X[15:35], Y[15:35])
-    told = "5 of the 20 examples to test with are trained on too, inputs and labels alike: scores of predictions count"
+    told = "5 of 20 test rows also occur in the training data; test scores will be optimistic."
     assert told in said_at_the_start(capsys, None, parts)
     assert told in describe_dataset(load_data(parts))
     others = (X[:20], Y[:20]), (X[15:35], Y[15:35] + 1)
-    assert "trained on too" not in said_at_the_start(capsys, None, others)
+    assert "also occur in the training data" not in said_at_the_start(capsys, None, others)
 
 
 @pytest.mark.parametrize(

@@ -343,7 +343,7 @@ class NoStep:
         ),
         (
             ShowsNoField,
-            "shapes and types in float64: shown names gradient, which is no field of shape (5,).",
+            "shapes and types in float64: shown names gradient, which is not a field of shape (5,).",
         ),
         (NoName, "attributes: name is ''. Expected: a text."),
         (
@@ -527,7 +527,7 @@ def test_its_step_size_can_be_tuned(folder):
         ),
         (
             "own:NeedsMass",
-            "NeedsMass needs heaviness, which is no option. Expected: a default for it in the ",
+            "NeedsMass needs heaviness, which is not an option. Expected: a default for it in the ",
         ),
         ("own:Fails", "Fails cannot be made (KeyError: 'nothing')."),
         (

@@ -141,7 +141,7 @@ REFUSED = {
     "an infinite step": (
         "far.csv",
         None,
-        r"far\.csv, line 2 has a step or walker that is no integer",
+        r"far\.csv, line 2 has a step or walker that is not an integer",
     ),
     "a step beyond all": ("beyond.csv", None, r"beyond\.csv, line 2 has a step"),
     "texts": ("texts.npy", None, r"holds no real numbers\. Received: values of the type <U1"),

@@ -141,7 +141,7 @@ def test_classes_at_several_places_are_shares_of_each_place():
         found.mean.reshape(30, 5, 2), sim.predict_probabilities(x), rtol=1e-9
     )
     assert found.draw_losses[-1] == pytest.approx(float(sim.loss()), rel=1e-9)
-    with pytest.raises(InputError, match="Classes at several places are no draws"):
+    with pytest.raises(InputError, match="Classes at several places are not draws"):
         run.loo()
 
 

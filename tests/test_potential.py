@@ -495,7 +495,7 @@ def test_the_start_of_a_run_says_what_is_sampled(capsys):
     )
     assert "Nothing confines U" in said
     # U = sum over both outputs of d² / 2, so that the variance of the noise is 1.
-    assert "stands for Gaussian noise of standard deviation 1;" in said
+    assert "implies Gaussian noise of standard deviation 1." in said
     Simulation(data=(X, VALUES), loss="mean_absolute_error", **options).sample(
         step_size=0.001, num_steps=1
     )
@@ -553,5 +553,5 @@ def test_losses_of_keras_refuse_other_shapes_and_logits_as_probabilities():
         with pytest.raises(InputError, match=r"outputs of shape \(1,\) for labels of shape \(3,\)"):
             Simulation(dense(1), (X, GENERATOR.normal(size=(N, 3))), loss=loss, **SMALL).potential()
     for loss in ("kl_divergence", keras.losses.BinaryFocalCrossentropy()):
-        with pytest.raises(InputError, match="outputs of a linear layer are no probabilities"):
+        with pytest.raises(InputError, match="outputs of a linear layer are not probabilities"):
             Simulation(dense(3), (X, np.eye(3)[CLASSES]), loss=loss, **SMALL).potential()

@@ -291,7 +291,7 @@ def test_a_table_goes_into_the_manifest_and_comes_back(tmp_path):
 def test_what_is_not_used_is_said(capsys):
     sim = Simulation(**{**SMALL, "verbose": 1}, prior="laplace", prior_std=3.0, prior_factor=2.0)
     sim.sample(num_steps=2, step_size=1e-4)
-    assert "Not used by the prior as it is set up: prior_std, prior_factor." in " ".join(
+    assert "Not used by this prior: prior_std, prior_factor." in " ".join(
         capsys.readouterr().out.split()
     )
     half_normal = make_options(

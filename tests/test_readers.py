@@ -213,7 +213,7 @@ WRONG = {
     OrderOfTheFile: "order of request.inputs",
     OtherErrors: "raises KeyError",
     SilentlyEmpty: "Expected: an error",
-    ShiftedLabels: "labels are not those",
+    ShiftedLabels: "labels differ from the file",
     OnceOnly: "second read",
     WithoutDot: "lacks its dot",
 }
@@ -357,7 +357,7 @@ def test_damaged_files_pipes_and_folders(added):
         assert text in said(load_data, TABLE, test_data="b.feather")
     os.mkfifo("c.feather")
     os.mkdir("d.feather")
-    assert "no regular file" in said(load_data, "c.feather")
+    assert "not a regular file" in said(load_data, "c.feather")
     assert "is a folder" in said(load_data, "d.feather")
     TABLE[:0].to_feather("e.feather")
     assert "e.feather has no examples" in said(load_data, "e.feather")

@@ -217,8 +217,8 @@ def test_what_a_ladder_learns_has_half_of_a_run_whose_burn_in_nobody_gave():
     ]
     assert found == [0, 30, 30, 30]
     run = sim.sample(**plain | {"record_every": 1}, adapt_ladder=True, execution="graph")
-    said = "steps, all that it may take; not settled: what a ladder or a bias learns, which is not looked at"
-    assert run.certificate["note"].iloc[-1] == said
+    said = "not settled: what a ladder or a bias learns, which is not looked at"
+    assert run.certificate.detailed()["note"].iloc[-1] == said
 
 
 def test_single_precision():
@@ -398,7 +398,7 @@ def test_unused_options_are_said(monkeypatch):
         ({"tempering": "likelihood"}, "has one temperature and takes no temperature_ratio"),
         (
             {"tempering": "likelihood", "temperature_ratio": None, "prior": "none"},
-            "tempering: the hottest rung is the prior, which has to be proper",
+            "tempering: the hottest rung is the prior, which must be proper",
         ),
         (
             {

@@ -190,4 +190,4 @@ def test_what_is_no_start_is_refused():
 def test_what_is_not_used_is_said(capsys):
     sim = Simulation(**{**SMALL, **STEPS, "verbose": 2}, replica_start="fresh")
     sim.sample()
-    assert "Not used by HMC as it is set up: replica_start." in capsys.readouterr().out
+    assert "Not used by HMC with these settings: replica_start." in capsys.readouterr().out

@@ -187,11 +187,11 @@ def copy(stopped, tmp_path) -> Path:
 def test_ctrl_c_ends_with_a_checkpoint_and_says_how_to_go_on(stopped):
     folder, said = stopped
     assert checkpoint.load(folder)[1]["step"] == 18
-    assert said.startswith("Interrupted after a checkpoint")
+    assert said.startswith("Interrupted. A checkpoint was written")
     assert f"Step 18 of {STEPS}" in said
     # A command has no data of Python; the call names what it takes again.
     assert (
-        said.endswith(f"; Simulation.resume({str(folder)!r}, data=...).")
+        said.endswith(f" Continue with: tati_re.Simulation.resume({str(folder)!r}, data=...)")
         and "tati-sample" not in said
     )
 
@@ -202,7 +202,7 @@ def test_an_interrupted_run_goes_on_and_a_finished_one_says_so(copy, whole, caps
     capsys.readouterr()
     run = Simulation.resume(str(copy), data=DATA, verbose=2)
     assert (
-        f"All {STEPS} steps of this run are done; give a larger num_steps to go on."
+        f"All {STEPS:,} steps of this run are done. Increase num_steps to continue."
         in capsys.readouterr().out
     )
     assert tables(copy) == whole
@@ -213,8 +213,9 @@ def test_max_time_ends_with_a_checkpoint_and_says_how_to_go_on(tmp_path, whole, 
     folder = tmp_path / "run"
     start(folder, limits=NINE, max_time=1e-6, verbose=2)
     said = capsys.readouterr().out
-    assert "max_time is over" in said
-    assert f"; Simulation.resume({str(folder)!r}, data=...)." in said and "tati-sample" not in said
+    assert "max_time is used up" in said
+    call = f"tati_re.Simulation.resume({str(folder)!r}, data=...)"
+    assert f" Continue with: {call}\n" in said and "tati-sample" not in said
     assert checkpoint.load(folder)[1]["step"] == 9
     Simulation.resume(str(folder), data=DATA, verbose=0)
     assert tables(folder) == whole

@@ -120,14 +120,14 @@ def test_a_temperature_that_changes_after_the_burn_in_is_told(capsys):
     schedule = {"temperature_schedule": [(1, 20.0), (300, 1.0)]}
     well().sample(num_burnin_steps=100, **schedule, **asked)
     assert (
-        "goes on after the burn-in, from 20 to 1: averages and predictions mix"
+        "continues after the burn-in, from 20 to 1. Averages and predictions mix"
         in capsys.readouterr().out
     )
     well().sample(num_burnin_steps=300, **schedule, **asked)
     assert "after the burn-in" not in capsys.readouterr().out
     explores = {"step_schedule": "cyclical", "cycle_steps": 10_000, "exploration_fraction": 0.9}
     well().sample(num_burnin_steps=10, **explores, **asked)
-    assert "explore, at temperature 0: nothing is drawn" in capsys.readouterr().out
+    assert "explore at temperature 0: no draws" in capsys.readouterr().out
 
 
 def tempered_by_hand(folder, left=(300, 300, 2, 0), rows=300):

@@ -312,12 +312,12 @@ def test_sentences_at_the_start(capsys):
     run = sim.fit(num_steps=1)
     said = capsys.readouterr().out
     assert (
-        "noise_std 50 is above the standard deviation of the targets" in said
+        "noise_std 50 exceeds the standard deviation of the targets" in said
         and "units of noise_std" in said
     )
-    assert f"No test part: all {N} examples are trained on. test_fraction=0.2" in said
+    assert f"No test rows: the run trains on all {N} rows. Set test_fraction=0.2" in said
     with pytest.raises(
-        InputError, match=r"no test part\. Expected: inputs to predict, or test_fraction = 0.2"
+        InputError, match=r"no test part\. Expected: inputs to predict, or test_fraction=0.2"
     ):
         run.predict()
     sim = Simulation(data=(FAR, VALUES), test_fraction=0.2, **QUICK)

@@ -310,10 +310,10 @@ def test_options_that_do_not_shape_the_system_can_be_changed():
     [
         (
             {"num_walkers": 2},
-            r"^num_walkers shapes the system\. Expected: num_walkers where the Simulation is made\.",
+            r"^num_walkers cannot change after the Simulation is created\. Expected: num_walkers in Simulation\(",
         ),
-        ({"data": (X, Y)}, r"^data shapes the system\."),
-        ({"dtype": "float32"}, r"^dtype shapes the system\."),
+        ({"data": (X, Y)}, r"^data cannot change after the Simulation"),
+        ({"dtype": "float32"}, r"^dtype cannot change after the Simulation"),
         ({"step_sise": 0.1}, r"^step_sise is not a known option\. Did you mean 'step_size'\?"),
         (
             {"step_size": -0.1},

@@ -416,7 +416,7 @@ STAGE = "num_steps[:learning_rate[:batch_size]] such as 3000:0.5:550, or the sam
                     keras.optimizers.schedules.ExponentialDecay(0.1, 5, 0.5)
                 ),
             },
-            "stages: the sgd object has a learning rate schedule of its own. Received: learning_rate = 0.25 of "
+            "stages: the sgd object has its own learning rate schedule. Received: learning_rate = 0.25 of "
             "stage 2. Expected: stages without learning_rate, or an optimizer with a constant one.",
         ),
     ],

@@ -30,12 +30,12 @@ def facts_of(**options):
 
 def test_rows_that_are_never_recorded():
     said = list(start_messages.of_records(facts_of()))
-    assert said == ["record_every 500 is above num_steps 100: no row will be recorded."]
+    assert said == ["record_every 500 exceeds num_steps 100: no row will be recorded."]
 
 
 def test_positions_that_are_never_stored_if_they_were_asked_for():
     said = list(start_messages.of_records(facts_of(trajectory_every=200)))
-    assert said[1:] == ["trajectory_every 200 is above num_steps: no position will be stored."]
+    assert said[1:] == ["trajectory_every 200 exceeds num_steps: no position will be stored."]
 
 
 def test_messages_come_in_the_order_of_the_list(monkeypatch):

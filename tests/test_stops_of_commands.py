@@ -158,7 +158,7 @@ def test_each_signal_ends_with_a_checkpoint_a_sentence_and_its_status(
         assert found == status, said
         last = said.splitlines()[-1]
         assert (
-            last.startswith("Interrupted after a checkpoint")
+            last.startswith("Interrupted. A checkpoint was written")
             and "--resume run" in last
             and f"Step {step} " in last
         )
@@ -169,7 +169,7 @@ def test_each_signal_ends_with_a_checkpoint_a_sentence_and_its_status(
     process.kill()
     process.communicate()
     status, said = result(tmp_path, "sample", "--resume", "run", "--max-time", "0.5")
-    assert status == 75 and "max_time is over" in said
+    assert status == 75 and "max_time is used up" in said
     step = steps_on_disk(tmp_path / "run")
     if command == "sample":
         assert tables(tmp_path / "run") == whole(step, command, run)

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from tati_re.analysis.format import table, with_error
-from tati_re.report.summary import summarize
+from tati_re.report.summary import summarize, summary_lines
 from tati_re.runs.manifest import Manifest
 
 WALKERS, ROWS, PARAMETERS = 4, 500, 40
@@ -66,7 +66,6 @@ def test_a_good_run_has_no_warnings(tmp_path):
         "potential (mean)",
         "±",
         "accuracy (mean)",
-        "of the potential",
         "kinetic temperature",
         "target 1",
         "inside",
@@ -99,14 +98,6 @@ def test_acceptance_and_missing_momenta(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        (
-            {"potential": lambda rows: rows["potential"] + 5 * rows["walker"]},
-            "R-hat of the potential is",
-        ),
-        (
-            {"potential": lambda rows: np.sin(rows["step"] / 900)},
-            "effective sample size of the potential is",
-        ),
         ({"kinetic_energy": lambda rows: 1.05 * rows["kinetic_energy"]}, "kinetic temperature is"),
         ({"kinetic_energy": lambda rows: 0.95 * rows["kinetic_energy"]}, "reduce step_size"),
         ({"virial": lambda rows: 1.05 * rows["virial"]}, "configurational temperature is"),
@@ -120,6 +111,27 @@ def test_one_sentence_per_trouble_comes_first(tmp_path, changes, words):
     first = " ".join(warnings_of(text).split())
     assert words in first
     assert text.startswith("Warning: ")
+
+
+@pytest.mark.parametrize(
+    ("potential", "failed"),
+    [
+        (lambda rows: rows["potential"] + 5 * rows["walker"], ["R-hat", "ESS"]),
+        (lambda rows: np.sin(rows["step"] / 900), ["ESS"]),
+    ],
+)
+def test_convergence_stands_once_in_the_certificate(tmp_path, potential, failed):
+    run = fake_run(tmp_path, potential=potential)
+    certificate = summarize(run).partition("Certificate: failed")[2]
+    assert summarize(run).count("R-hat ") == certificate.count("R-hat ") > 0
+    assert certificate.count("ESS ") == 1
+    lines = certificate.splitlines()
+    for name in failed:
+        place = next(k for k, line in enumerate(lines) if line.startswith(f"  {name} "))
+        assert "failed" in lines[place]
+        assert lines[place + 1].startswith("      "), "what to do stands below it"
+    notes = summary_lines(run)[0]
+    assert all(any(note.startswith(f"{name} ") for note in notes) for name in failed)
 
 
 def test_a_temperature_without_a_target_is_not_judged(tmp_path):

@@ -198,7 +198,7 @@ def test_a_function_that_cannot_be_right_is_refused(name):
 @pytest.mark.parametrize("function", [wrong_sign, wrong_entry, cut])
 def test_a_wrong_gradient_is_found_before_the_run(function, tmp_path):
     sim = tati_re.Simulation(potential=function, dimension=2, **GRAPH)
-    with pytest.raises(InputError, match="gradient is not that of the values"):
+    with pytest.raises(InputError, match="gradient does not belong to the values"):
         sim.sample(num_steps=10, output=str(tmp_path / "a"))
     assert not (tmp_path / "a").exists()
 

@@ -119,7 +119,7 @@ def test_a_run_that_is_too_short_has_no_verdict():
             and np.isinf([found.lower, found.upper]).all()
         )
         assert (
-            "no verdict: the run is too short" in temperature_text(found)
+            "inconclusive: the run is too short" in temperature_text(found)
             and temperature_note(found, Manifest()) is None
         )
     # Some 20 effective rows: the band would be -3 to 5, and no mean lies below it; one above it is
@@ -131,7 +131,7 @@ def test_a_run_that_is_too_short_has_no_verdict():
     assert measured_temperature(1e4 * few, "kinetic", 13, 1.0).verdict == "above"
     scattered = 500 * np.random.default_rng(0).standard_normal(3_000)  # as of positions far from 0
     found = measured_temperature(scattered, "configurational", 1, 1.0)
-    assert "no verdict: its noise is too large" in temperature_text(found)
+    assert "inconclusive: too noisy" in temperature_text(found)
     still = measured_temperature(np.ones(40), "kinetic", 1, 1.0)
     assert (
         still.verdict == "never changes"

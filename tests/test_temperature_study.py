@@ -301,7 +301,7 @@ def test_what_a_study_lacks_is_said_before_its_first_run(tmp_path):
         InputError, match=r"sets the temperature itself\. Received: inverse_temperature"
     ):
         temperature_study(sim, [0.5, 1.0], inverse_temperature=2.0)
-    with pytest.raises(InputError, match="positions have to be stored"):
+    with pytest.raises(InputError, match="no positions are stored"):
         temperature_study(sim, [0.5, 1.0], trajectory_every=0)
     (tmp_path / "T-0.5").mkdir()
     (tmp_path / "T-0.5" / "notes.txt").write_text("mine")

@@ -30,17 +30,20 @@ def lines_of(costs, seconds, kept=0):
 
 def test_a_line_a_minute_and_the_last_state():
     found = lines_of([1.0] * 100, [6.0] * 100)
-    assert found[0] == "points  part 1/100  0:09:54 left"
-    assert found[1] == "points  part 11/100  0:08:54 left"
-    assert len(found) == 11 and found[-1] == "points  part 100/100  0:00:00 left"
+    assert found[0] == "points     part 1/100           0:06   9:54 left"
+    assert found[1] == "points     part 11/100          1:06   8:54 left"
+    assert len(found) == 11 and found[-1] == "points     part 100/100        10:00"
 
 
 def test_costs_and_parts_that_were_kept_count():
     costs = [1.0, 1.0, 8.0, 8.0]
     found = lines_of(costs, [10.0, 10.0, 80.0])
-    assert found[0] == "points  part 1/4  0:02:50 left"
-    assert found[-1] == "points  part 3/4  0:01:20 left"
-    assert lines_of(costs, [10.0, 10.0, 80.0], kept=2)[-1] == "points  part 3/4  0:01:20 left"
+    assert found[0] == "points     part 1/4             0:10   2:50 left"
+    assert found[-1] == "points     part 3/4             1:40   1:20 left"
+    assert (
+        lines_of(costs, [10.0, 10.0, 80.0], kept=2)[-1]
+        == "points     part 3/4             1:20   1:20 left"
+    )
 
 
 @pytest.mark.parametrize("sampling", ["ladder", "sequential"])
@@ -49,7 +52,7 @@ def test_an_estimate_shows_its_parts(sampling, tmp_path, monkeypatch):
 
     class Noted(PlainProgress):
         def update(self, step, *others, limit=None, **more):
-            shown.append((step, self._total, limit))
+            shown.append((step, self._state.total, limit))
 
     monkeypatch.setattr(
         "tati_re.evidence.estimation.make_progress", lambda verbose: Noted(io.StringIO())
@@ -82,6 +85,6 @@ def test_an_estimate_shows_its_parts(sampling, tmp_path, monkeypatch):
 def test_stages_that_are_left_follow_from_the_last_one():
     """From 1e-4 by a factor of 10 there are four more to 1, of two seconds each."""
     rows = np.array([[0.0, 1e-5, 0, 0, 0, 0], [1e-5, 1e-4, 0, 0, 0, 0]])
-    assert _stages_left(rows, 2, 4.0) == "; about 4 more stages, 0:00:08 left"
+    assert _stages_left(rows, 2, 4.0) == "; about 4 more stages, 0:08 left"
     assert _stages_left(rows[:1], 1, 2.0) == ""
     assert _stages_left(np.array([[0.5, 1.0, 0, 0, 0, 0]]), 1, 2.0) == ""

@@ -18,9 +18,9 @@ from tati_re.analysis.until import (
     Quantity,
     conditions_of,
     diagnosis,
+    goal_text,
     look_after,
     steps_left,
-    what_is_missing,
 )
 from tati_re.cli.sample import main
 from tati_re.core.backend import tf, threads
@@ -182,23 +182,17 @@ def test_weights_make_fewer_draws_never_more():
     assert diagnosis([Quantity("a", draws, heavy)], 1.01)["ess"] < 5
 
 
-def test_a_sentence_says_what_is_missing():
-    numbers = {"rhat": 1.08, "rhat_of": "U", "ess": 100.0, "ess_of": "x", "mcse": {"u": 0.2}}
-    numbers |= {"spoiled_by": [3], "rhat_without": 1.004}
-    said = what_is_missing(
-        conditions_of("rhat<1.01, ess>400, mcse(u)<.1, mcse(v)<1"), numbers, 1000
+def test_a_few_words_say_how_far_a_run_is_from_its_end():
+    numbers = {"rhat": 1.08, "rhat_of": "U", "ess": 1_100.4, "ess_of": "x", "mcse": {"u": 0.2}}
+    numbers |= {"rhat(weights)": 1.3}
+    conditions = conditions_of("rhat<1.01, ess>400, rhat(weights)<1.1, mcse(u)<.1, mcse(v)<1")
+    assert goal_text(conditions, numbers) == (
+        "ESS 1,100 of 400, R-hat 1.080, of weights 1.300, mcse(u) 0.2"
     )
-    assert said == (
-        "R-hat is 1.080 of U, 1.004 without walker 3, and when it is below 1.01 cannot be told; ess is 100 of x, and "
-        "400 take about 3,000 more steps at this rate; mcse(u)<0.1: 0.2, which takes about 3,000 more steps at this "
-        "rate; mcse(v)<1 cannot be told from so few rows or stored positions"
+    assert goal_text(conditions, numbers | {"rhat(weights)": 1.05, "mcse": {"u": 0.01}}) == (
+        "ESS 1,100 of 400, R-hat 1.080"
     )
-    said = what_is_missing(conditions_of("ess>400"), numbers | {"ess": 0.0}, 1000)
-    assert said == "ess is 0 of x, and how long the rest takes cannot be told yet"
-    said = what_is_missing(conditions_of("rhat<1.01"), numbers | {"rhat": 1.03}, 1000)
-    assert said.endswith(
-        "1.030 of U, 1.004 without walker 3, and 1.01 takes about 2,000 more steps if the walkers agree, else longer"
-    )
+    assert goal_text(conditions, diagnosis([], 1.01) | {"mcse": {}}) == "ESS unknown, R-hat unknown"
 
 
 def test_the_steps_that_r_hat_takes():
@@ -238,11 +232,6 @@ def test_the_steps_that_r_hat_takes():
         steps_left(weights, {"rhat(weights)": value}, 1_000) for value in (1.05, 1.2, 1.35, 1.5)
     ]
     assert told == [0, 1_000, 2_500, np.inf]
-    said = what_is_missing([condition], {"rhat": 1.04, "rhat_of": "U"}, 1_000)
-    assert (
-        said
-        == "R-hat is 1.040 of U, and 1.02 takes about 1,000 more steps if the walkers agree, else longer"
-    )
 
 
 def stopped_mean(random, rule):
@@ -418,9 +407,9 @@ def test_a_run_whose_bias_grows_after_the_burn_in_begins_anew_with_shorter_steps
     assert averages["potential"][burnin + 1] == pytest.approx(
         rows["potential"][burnin + 1], rel=1e-6
     )
-    certified = whole.certificate.set_index("quantity")
-    assert certified.loc["discretization bias", "verdict"] == "inside"
-    assert certified.loc["effective size", "value"] < 4 * (2_000 - burnin)
+    certified = whole.certificate.detailed().set_index("check")
+    assert certified.loc["bias from the step size", "verdict"] == "passed"
+    assert certified.loc["ESS", "value"] < 4 * (2_000 - burnin)
 
 
 @pytest.mark.slow
@@ -463,8 +452,8 @@ def test_a_burn_in_takes_half_of_max_time_at_most(tmp_path, monkeypatch, ticking
     burnin, last = run.manifest["options"]["num_burnin_steps"], run.run_info["step"].max()
     assert 0 < burnin < last - 100 and run.exit_status == 75
     assert next(stored_positions(run)).step > burnin and (run.averages["step"] > burnin).all()
-    row = run.certificate.set_index("quantity").loc["burn-in"]
-    assert row["value"] == burnin and "cut off before it had settled" in row["note"]
+    row = run.certificate.detailed().set_index("check").loc["burn-in"]
+    assert row["value"] == burnin and "cut off early" in row["note"]
     again = tati_re.Simulation.resume(
         str(tmp_path / "a"), num_steps=int(last) + 300, potential=funnel
     )
@@ -503,8 +492,11 @@ def test_a_run_begins_anew_only_where_the_clock_leaves_as_many_steps_as_were_dra
     assert (
         run.manifest["options"]["num_burnin_steps"] == 960 and run.run_info["step"].max() == 1_260
     )
-    assert "what was drawn so far is burn-in" not in capsys.readouterr().out
-    assert run.certificate.set_index("quantity").loc["discretization bias", "verdict"] == "outside"
+    assert "earlier draws count as burn-in" not in capsys.readouterr().out
+    assert (
+        run.certificate.detailed().set_index("check").loc["bias from the step size", "verdict"]
+        == "failed"
+    )
 
 
 def test_a_burn_in_of_few_steps_takes_three_quarters_of_max_time(stepping):
@@ -515,20 +507,20 @@ def test_a_burn_in_of_few_steps_takes_three_quarters_of_max_time(stepping):
     run = tati_re.Simulation(**NECK).sample(**GROWING, max_time=200.0)
     assert (run.manifest["options"]["num_burnin_steps"], run.run_info["step"].max()) == (160, 200)
     assert len(list(stored_positions(run))) == 4 * 40
-    assert "not settled: " in run.certificate.set_index("quantity").loc["burn-in", "note"]
+    assert "not settled: " in run.certificate.detailed().set_index("check").loc["burn-in", "note"]
 
 
 def test_a_clock_that_ends_a_burn_in_before_the_first_draw_is_said(stepping, capsys):
     stepping(lambda step: 1.0)
     """Three quarters are over at step 30, of fewer than 40: too few to have tuned anything."""
     run = tati_re.Simulation(**NECK | {"verbose": 1}).sample(**GROWING, max_time=33.0)
-    said = "until is not reached: up to step 40 all is burn-in, and nothing is drawn yet.\n"
-    assert said in capsys.readouterr().out
-    certified = run.certificate.set_index("quantity")[["value", "verdict", "note"]]
-    note = "steps of up to 960: cut off by max_time, nothing is drawn yet"
-    assert certified.loc["burn-in"].to_list() == [40, "outside", note]
-    assert set(certified.loc[["discretization bias", "effective size", "R-hat"], "note"]) == {
-        "nothing is drawn yet"
+    said = capsys.readouterr().out
+    assert "Certificate: failed (" in said and "cut off by max_time" in said
+    certified = run.certificate.detailed().set_index("check")[["value", "verdict", "note"]]
+    note = "cut off by max_time, of up to 960 steps; no draws yet"
+    assert certified.loc["burn-in"].to_list() == [40, "failed", note]
+    assert set(certified.loc[["bias from the step size", "ESS", "R-hat"], "note"]) == {
+        "no draws yet"
     }
     assert set(Positions(run).read().step) == {40}
 
@@ -543,12 +535,12 @@ def test_a_run_that_ends_in_its_burn_in_has_no_later_end(tmp_path):
     }
     run = tati_re.Simulation(**NECK).sample(**asked, max_time=1e-3)
     assert run.exit_status == 75 and run.run_info.empty
-    certified = run.certificate.set_index("quantity")
-    assert certified.loc["burn-in", "verdict"] == "outside"
+    certified = run.certificate.detailed().set_index("check")
+    assert certified.loc["burn-in", "verdict"] == "failed"
     assert "cut off by max_time" in certified.loc["burn-in", "note"]
     again = tati_re.Simulation.resume(str(tmp_path / "run"), num_steps=400, potential=funnel)
     assert again.exit_status == 0 and again.manifest["options"]["num_steps"] == 400
-    assert again.certificate.set_index("quantity").loc["effective size", "verdict"] != "inside"
+    assert again.certificate.detailed().set_index("check").loc["ESS", "verdict"] != "passed"
 
 
 @pytest.mark.slow
@@ -638,20 +630,15 @@ def test_an_end_that_is_not_reached_says_what_is_missing(tmp_path, capsys):
     ]
     command += [f"{tmp_path}/run.toml", "--output", f"{tmp_path}/a", "--execution", "graph"]
     assert main(command) == 0
-    out = capsys.readouterr()
-    assert (
-        "until is not reached: ess is " in out.out + out.err
-        and "more steps at this rate" in out.out + out.err
-    )
+    out = capsys.readouterr().out
+    assert "Not converged: ESS " in out and "      run about " in out
     until = tati_re.load(tmp_path / "a").manifest["until"]
     assert not until["reached"] and [look["step"] for look in until["looks"]] == [2500, 3000]
-    said = " ".join((out.out + out.err).split())
-    advice = re.search(
-        r"To go on: tati-sample (--resume \S+ --trust --num-steps \d+), or Simulation\.(.+?\))\.",
-        said,
+    advice = re.fullmatch(
+        r"  tati-sample (--resume \S+ --trust --num-steps \d+)", out.splitlines()[-1]
     )
-    assert advice is not None and main(advice[1].split()) == 0
-    assert advice[2] == f"resume('{tmp_path}/a', {advice[1].split()[-1]}, trust=True)"
+    assert advice is not None, "the last line is a command"
+    assert main(advice[1].split()) == 0
     end = tati_re.load(tmp_path / "a").manifest["until"]["looks"][-1]
     assert end["step"] == int(advice[1].split()[-1]) and end["ess"] > 1_600
     assert main([*command, "--until", "rhat>2"]) == 2
@@ -672,11 +659,11 @@ def test_a_walker_of_a_network_that_drifts_is_asked_for_by_name(monkeypatch, cap
     x = np.linspace(-1, 1, 20)[:, None].astype("float32")
     sim = tati_re.Simulation(data=(x, x), hidden=[1], num_walkers=4, execution="graph")
     run = sim.sample(sampler="BAOAB", step_size=0.01, num_steps=300, until=asked)
-    said = " ".join(capsys.readouterr().out.split())
-    told = "of projection 0, where each walker is compared with itself, and 1.1 takes about 440 more steps"
-    assert (told in said) == ("weights" in asked) != run.manifest["until"]["reached"]
-    row = run.certificate.set_index("quantity").loc["R-hat of weights"]
-    assert (row["asked"], row["verdict"], row["given"]) == (1.1, "outside", "weights" in asked)
+    said = capsys.readouterr().out
+    assert "worst: projection 0\n      run about 440 more steps" in said
+    assert ("weights" in asked) != run.manifest["until"]["reached"]
+    row = run.certificate.detailed().set_index("check").loc["R-hat of weights"]
+    assert (row["limit"], row["verdict"], row["given"]) == (1.1, "failed", "weights" in asked)
 
 
 def test_a_run_whose_length_nobody_gave_goes_on_where_its_end_is_near(
@@ -684,14 +671,14 @@ def test_a_run_whose_length_nobody_gave_goes_on_where_its_end_is_near(
 ):
     """From 3,000 steps on as far as 12,000, where it can tell."""
     monkeypatch.setattr("tati_re.simulation.request.MOST_STEPS", 3_000)
-    asked = {"until": "ess>2000", "verbose": 1}
+    asked = {"until": "ess>2000", "verbose": 2}
     whole = simulation(**asked).sample(output=str(tmp_path / "a"))
     until, last = whole.manifest["until"], whole.manifest["options"]["num_steps"]
     assert (
         until["reached"] and until["most"] == 3_000 and until["looks"][-1]["step"] == last > 3_000
     )
     told = re.search(
-        r"not reached at step 3,000, and is expected to be at ([\d,]+)\.", capsys.readouterr().out
+        r"not met at step 3,000; continuing to step ([\d,]+), where", capsys.readouterr().out
     )
     assert told is not None and 3_725 <= int(told[1].replace(",", "")) < 12_000
 
@@ -749,8 +736,7 @@ def test_a_run_that_a_clock_ends_goes_on_until_then(monkeypatch, capsys, ticking
         not timed.manifest["until"]["reached"] and timed.manifest["options"]["num_steps"] > 20 * 200
     )
     assert (
-        timed.run_info["step"].max() > 20 * 200
-        and "until is not reached" in capsys.readouterr().out
+        timed.run_info["step"].max() > 20 * 200 and "Certificate: failed" in capsys.readouterr().out
     )
 
 

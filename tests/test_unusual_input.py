@@ -223,4 +223,4 @@ def test_walls_without_walls_are_told_as_not_used(capsys):
             data=(x, x[:, 0] / 6), hidden=[2], seed=1, standardize="none", noise_std=1.0, **prior
         )
         sim.sample(sampler="HMC", step_size=0.001, num_steps=2, walls="reflect", record_every=1)
-        assert ("Not used by HMC as it is set up: walls." in capsys.readouterr().out) == told
+        assert ("Not used by HMC with these settings: walls." in capsys.readouterr().out) == told

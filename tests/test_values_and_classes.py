@@ -111,7 +111,7 @@ def test_shares_of_classes_are_predicted_as_shares():
     found = run.predict(x, shares)
     np.testing.assert_allclose(found.mean.sum(axis=1), 1.0, rtol=1e-6)
     assert found.scores()["rmse"] < 0.1
-    with pytest.raises(InputError, match=r"shares of classes are no draws"):
+    with pytest.raises(InputError, match=r"shares of classes are not draws"):
         run.loo()
 
 

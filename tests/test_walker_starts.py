@@ -31,7 +31,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_walkers_start_at_rows_of_a_file(capsys):
-    sim = linear(parameters="tati.csv", parameters_step=2, num_walkers=2, verbose=1)
+    sim = linear(parameters="tati.csv", parameters_step=2, num_walkers=2, verbose=2)
     np.testing.assert_array_equal(sim.parameters, [[4, 5, 6], [7, 8, 9]])
     sim.sample(num_steps=1, step_size=1e-6)
     assert "Start: step 2 of tati.csv, each walker from its own row." in capsys.readouterr().out
@@ -56,7 +56,7 @@ def test_walkers_start_together_apart_or_anew(capsys):
     # 12,000 numbers: a standard error of 0.6 % of the deviation.
     assert abs(moved.std() / 0.1 - 1) < 5.5 / np.sqrt(2 * moved.size)
     assert abs(moved.mean()) < 5.5 * 0.1 / np.sqrt(moved.size)
-    sim = linear(seed=3, num_walkers=many, walker_start="fresh", verbose=1)
+    sim = linear(seed=3, num_walkers=many, walker_start="fresh", verbose=2)
     bound = 1 / np.sqrt(fan_in_plus_one(["dense/kernel", "dense/bias"], [(2, 1), (1,)]))
     assert (np.abs(sim.parameters) <= bound).all()
     # The mean square of a uniform number on (-b, b) is b²/3, that of its square b⁴/5.
@@ -300,10 +300,10 @@ def test_what_is_said_of_the_data_is_true_of_those_that_are_there(capsys):
     sim = linear(label_columns=[])
     sim.dataset = (X[:6], Y[:6])
     sim.sample(num_steps=1, step_size=0.01, verbose=1)
-    assert "No test part: all 6 examples are trained on." in capsys.readouterr().out
+    assert "No test rows: the run trains on all 6 rows." in capsys.readouterr().out
     sim.dataset = ((X[:6], Y[:6]), (X[6:], Y[6:]))
     sim.sample(num_steps=1, step_size=0.01, verbose=1)
-    assert "No test part" not in capsys.readouterr().out
+    assert "No test rows" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("ask", ["momenta", "init_momenta"])
@@ -340,9 +340,7 @@ def test_step_sizes_follow_from_the_largest_eigenvalue():
     assert sim.suggest_step_size() == pytest.approx(0.5 / np.sqrt(largest))
     for given in ({"mass": "fan_in"}, {"mass": np.ones(3)}, {"mass": "unit", "sampler": "pSGLD"}):
         sim.set_options(**given)
-        with pytest.raises(
-            InputError, match="sets no limit where each parameter has a speed of its own"
-        ):
+        with pytest.raises(InputError, match="sets no limit if each parameter has its own speed"):
             sim.suggest_step_size()
     flat = Simulation(
         data=(0 * X, Y), prior="none", use_bias=False, verbose=0, noise_std=1.0, execution="graph"

@@ -224,7 +224,7 @@ def test_the_command_samples_with_weights_and_resumes(tmp_path, monkeypatch, cap
             {"data": (X, Y), "sample_weights": "w"},
             "^sample_weights: only columns of files have names",
         ),
-        ({"data": (X, Y), "class_weights": [1, 2]}, "^class_weights: the labels are no classes"),
+        ({"data": (X, Y), "class_weights": [1, 2]}, "^class_weights: the labels are not classes"),
         (
             {"data": (X, CLASSES), "class_weights": [1, 2]},
             r"^class_weights are not one a class\. Received: 2 of them",

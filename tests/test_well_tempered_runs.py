@@ -419,7 +419,7 @@ def test_mini_batches_beside_energies_of_all_data(capsys):
     """
     run = sample(verbose=1, full_every=1, **MINI)
     said = capsys.readouterr()
-    assert "each step evaluates the loss of all 12 examples" in said.out + said.err
+    assert "each step also evaluates the loss of all 12 rows" in said.out + said.err
     rows = run.run_info
     np.testing.assert_allclose(rows["potential"], rows["full_potential"], rtol=1e-12)
     assert (run.exchanges["variance"] == 0).all() and run.manifest["method"][
@@ -439,7 +439,7 @@ def test_mini_batches_by_their_own_energies_are_warned_of(rule, capsys):
     )
     said = capsys.readouterr()
     assert (
-        "bias_energies batch: forces and weights see the bias at the noisy energies"
+        "bias_energies batch: the bias is evaluated at noisy mini-batch energies"
         in said.out + said.err
     )
     tried = run.exchanges.query(f"step > {BURNIN}")

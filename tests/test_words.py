@@ -1,6 +1,7 @@
-"""The language of the guide: no new turns of translated text, and no new sentence above 35 words.
+"""The language of guide and package: no new turns of translated text, and no new long sentence.
 
-words.toml has the numbers of each page that had some when the count began. They only fall.
+words.toml has the numbers of each page, and of the strings of each room, that had some when the
+count began. They only fall.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.strings import counts, strings
 from tests.words import LONGEST, sentences, turns, words
 
 ROOT = Path(__file__).parents[1]
@@ -45,6 +47,33 @@ def test_no_new_long_sentence(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     found = [sentence for sentence in sentences(text) if words(sentence) > LONGEST]
     assert len(found) <= allowed("long").get(page, 0), "\n\n".join(found)
+
+
+@pytest.mark.parametrize("kind", ["turns", "long"])
+def test_no_new_turns_and_long_sentences_in_strings(kind):
+    """`python -m tests.strings` prints the numbers; where they fell, lower them in words.toml."""
+    counts_of_strings = dict(zip(("turns", "long"), counts(), strict=False))[kind]
+    known = tomllib.loads(KNOWN.read_text(encoding="utf-8"))["strings"][kind]
+    assert set(known) <= set(counts_of_strings), "rooms without any: leave them out"
+    above = {room: n for room, n in counts_of_strings.items() if n > known.get(room, 0)}
+    assert above == {}
+
+
+def test_strings_are_literals_that_people_read(tmp_path):
+    path = tmp_path / "some.py"
+    path.write_text(
+        '"""A docstring of five words, and more."""\n'
+        "def f(n):\n"
+        '    """Another docstring of more than five words."""\n'
+        '    print(f"It has to run {n} more steps. Then it ends.")\n'
+        '    return "too short", "one two three four five; six"\n'
+    )
+    assert strings(path) == [
+        "It has to run x more steps",
+        "Then it ends.",
+        "one two three four five",
+        "six",
+    ]
 
 
 def avoided() -> list[str]:

@@ -351,7 +351,7 @@ def test_options_that_are_not_used_are_named(capsys):
     said = capsys.readouterr()
     line = next(line for line in (said.out + said.err).splitlines() if "Not used" in line)
     assert line.endswith(
-        "Not used by BAOAB as it is set up: num_leapfrog_steps, cycle_steps, ensemble_scheme."
+        "Not used by BAOAB with these settings: num_leapfrog_steps, cycle_steps, ensemble_scheme."
     )
     sim.sample(step_size=0.001, num_steps=10, friction=2.0)
     said = capsys.readouterr()

@@ -198,7 +198,7 @@ def free_energy(
     inside = np.isfinite(high - low) and low < high and ((low <= counted) & (counted <= high)).any()
     refuse_if(
         not inside,
-        "limits are no interval with draws in it.",
+        "limits: the interval contains no draws.",
         (low, high),
         "the lower end, then the upper one",
     )

@@ -259,46 +259,32 @@ def within_chains(quantities: Iterable[Quantity]) -> Iterator[Quantity]:
         yield Quantity(f"{name} within chains", draws - means[:, None], weights, compared)
 
 
-def what_is_missing(conditions: Sequence[Condition], numbers: Mapping[str, Any], steps: int) -> str:
-    """One sentence on conditions that do not hold `steps` steps after the burn-in, and how many
-    more they take.
+def goal_text(conditions: Sequence[Condition], numbers: Mapping[str, Any]) -> str:
+    """How far a run is from the end of its conditions.
+
+    Args:
+        conditions: The conditions of `until`.
+        numbers: The numbers of a look.
+
+    Returns:
+        Such as `ESS 212 of 400, R-hat 1.021`; conditions on weights and averages only if they do
+        not hold yet.
     """
-    parts = []
+    parts: list[str] = []
     for one in conditions:
         value = one.value(numbers)
-        if one.met(numbers):
-            continue
-        if one.quantity == GAIN and not math.isnan(value):
-            parts.append(
-                f"the log density of a row changed by {value:.3g} in the last doubling of the draws"
-            )
-        elif math.isnan(value):
-            parts.append(f"{one} cannot be told from so few rows or stored positions")
-        elif one.quantity in _HATS:
-            said = f"R-hat is {value:.3f} of {numbers[f'{one.quantity}_of']}"
-            if one.quantity == WEIGHTS:
-                said += ", where each walker is compared with itself"
-            elif walkers := numbers.get("spoiled_by"):
-                said += f", {numbers['rhat_without']:.3f} without {walker_names(walkers)}"
-            left = steps_left(one, numbers, steps)
-            told = f"{one.limit:g} takes about {left:,.0f} more steps if the walkers agree, else longer"
-            parts.append(
-                f"{said}, and {told if left < math.inf else f'when it is below {one.limit:g} cannot be told'}"
-            )
-        else:
-            what = (
-                f"ess is {value:,.0f} of {numbers['ess_of']}"
-                if one.quantity == "ess"
-                else f"{one}: {value:.3g}"
-            )
-            take = "which takes" if one.name else f"and {one.limit:g} take"
-            more = (
-                f"{take} about {steps_left(one, numbers, steps):,.0f} more steps at this rate"
-                if value
-                else None
-            )
-            parts.append(f"{what}, {more or 'and how long the rest takes cannot be told yet'}")
-    return "; ".join(parts)
+        known = not math.isnan(value)
+        if one.quantity == "ess":
+            parts.insert(0, f"ESS {value:,.0f} of {one.limit:,.4g}" if known else "ESS unknown")
+        elif one.quantity == "rhat":
+            parts.append(f"R-hat {value:.3f}" if known else "R-hat unknown")
+        elif one.quantity == GAIN:
+            gain = f"{value:+.3g} per row in the last doubling" if known else "not known yet"
+            parts.append(f"log density {gain} (limit {one.limit:g})")
+        elif known and not one.met(numbers):
+            named = f"mcse({one.name}) {value:.3g}"
+            parts.append(f"of weights {value:.3f}" if one.quantity == WEIGHTS else named)
+    return ", ".join(parts)
 
 
 def _agreed(one: Condition, numbers: Mapping[str, Any]) -> float:

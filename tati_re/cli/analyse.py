@@ -45,7 +45,7 @@ NUMBERS = {
 OWN: dict[str, tuple[Any, str]] = {
     "what": (
         ("MODULE",),
-        "modules, see below; default: those of a first look that the run has data for",
+        "modules, see below; default: the figures of a first look for which the run has data",
     ),
     "by": ("WORD", "all walkers together, each walker, or each rung; default all"),
     "observables": (("NAME",), "columns of run.csv; default those that vary"),

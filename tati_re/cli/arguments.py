@@ -386,17 +386,6 @@ def as_typed(message: str, flags: Collection[str]) -> str:
     return message
 
 
-def ended(run: Any, verbose: int) -> int:
-    """Prints the summary of a run that was not interrupted, unless quiet; returns the exit
-    status.
-    """
-    if run.exit_status != INTERRUPTED and verbose > 0:
-        print(summary := run.summary())
-        if str(run.folder) not in summary:
-            print(f"run folder: {run.folder}")
-    return run.exit_status
-
-
 _PRINTING = {"--print-config", "--print-completion", "--help-all", "--help-method"}
 """Flags whose result is what is printed, whatever the command writes without them."""
 

@@ -17,8 +17,8 @@ UNKNOWN_STATUS = 3
 def parser_of_command() -> Parser:
     description = (
         "Compare the averages of two run folders within their errors: U, predictions and parameters. Two CSV or HDF5 "
-        "files are compared column by column to a tolerance, and so are the tables of two run folders if --tolerance, "
-        "--column-tolerance, --drop or --ignore-sign is given. Exit status: 0 they agree, 1 they differ, 2 bad input, "
+        "files are compared column by column to a tolerance. The same holds for the tables of two run folders with "
+        "--tolerance, --column-tolerance, --drop or --ignore-sign. Exit status: 0 they agree, 1 they differ, 2 bad input, "
         "3 the runs are too short to tell. With --verify: 0 all files are whole (and two folders hold the same "
         "numbers), else 1."
     )
@@ -46,7 +46,7 @@ def parser_of_command() -> Parser:
     parser.add_argument(
         "--drop", "--column_drop", dest="drop", nargs="+", metavar="NAME", help=text
     )
-    text = "columns whose sign does not matter, likewise"
+    text = "columns whose sign does not matter, in the same form"
     parser.add_argument(
         "--ignore-sign",
         "--column_ignore_sign",
@@ -56,7 +56,7 @@ def parser_of_command() -> Parser:
         help=text,
     )
     text = (
-        "difference of two means that has to be visible for two runs to agree, in posterior standard deviations; "
+        "smallest difference of two means, in posterior standard deviations, that two runs must resolve to agree; "
         "default 0.5"
     )
     parser.add_argument("--resolution", metavar="X", help=text)
@@ -83,7 +83,7 @@ def _tolerance(name: str, words: Sequence[str]) -> Any:
         value = float(words[0])
     except ValueError:
         value = -1.0
-    refuse_if(not value >= 0, f"{name} is no number of at least 0.", words[0], "such as 1e-8")
+    refuse_if(not value >= 0, f"{name} is not a number of at least 0.", words[0], "such as 1e-8")
     kind = words[1] if len(words) == 2 else "absolute"
     refuse_if(
         kind not in KINDS,
@@ -148,7 +148,7 @@ def _positive(name: str, text: Any) -> float:
     except ValueError:
         value = math.nan
     good = value > 0 and math.isfinite(value)
-    refuse_if(not good, f"{name} is no number above 0.", text, "such as 0.5")
+    refuse_if(not good, f"{name} is not a number above 0.", text, "such as 0.5")
     return value
 
 

@@ -89,7 +89,7 @@ def _matrix(text: str) -> Any:
         ) from None
     except ValueError:
         raise InputError(
-            f"--covariance: {path} is no matrix.", expected="a .npy or .csv file of numbers"
+            f"--covariance: {path} is not a matrix.", expected="a .npy or .csv file of numbers"
         ) from None
 
 

@@ -50,7 +50,7 @@ def _models(typed: dict[str, Any]) -> dict[str, Options]:
 
 def _of_folder(typed: dict[str, Any]) -> dict[str, Options]:
     for name in typed:
-        expected = "only --workers, --verbose or --quiet beside it"
+        expected = "only --workers, --verbose or --quiet with it"
         refuse_if(
             name not in BESIDE_RESUME,
             f"{flag(name)} cannot be changed by --resume.",
@@ -134,7 +134,7 @@ def _check(models: dict[str, Options]) -> None:
         )
     jobs = len(_jobs(models, Path()))
     for options in models.values():
-        what = "--workers: each makes an estimate whole, and there are more of them than estimates of their own."
+        what = "--workers: there are more workers than independent estimates."
         refuse_if(
             (options.workers or 1) > jobs,
             what,

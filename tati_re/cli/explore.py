@@ -44,7 +44,7 @@ OWN: dict[str, tuple[Any, str]] = {
     ),
     "output": (
         "DIR",
-        "folder; the same command goes on with what is there; default the next of runs/explore-1, ...",
+        "folder; the same command continues from the stored parts; default the next of runs/explore-1, ...",
     ),
     "no_figures": (None, "tables only"),
     "trust": (None, f"of the run: {TRUST}"),
@@ -57,7 +57,7 @@ def parser_of_command() -> arguments.Parser:
     parser.add_argument("run", nargs="?", metavar="RUN", help="run folder")
     parser.add_table(OWN)
     for group in GROUPS:
-        title = f"{group}, in place of the run's; --dtype is float64 unless it is said"
+        title = f"{group}, in place of the run's; --dtype is float64 by default"
         parser.add_options(title, [name for name in options_of([group]) if name not in OWN])
     parser.add_options("more", MORE)
     groups = ("data", "prior", "model", "sampler", "train")

@@ -74,7 +74,7 @@ OWN: dict[str, tuple[Any, str]] = {
     "no_figures": (None, "tables only"),
     "output": (
         "DIR",
-        "folder; the same command goes on with what is there; default the next of runs/landscape-1, ...",
+        "folder; the same command continues from the stored parts; default the next of runs/landscape-1, ...",
     ),
     "overwrite": (None, "replace another landscape there"),
     "trust": (None, f"of the run: {TRUST}"),

@@ -356,7 +356,7 @@ def _axis(typed: dict[str, Any], kind: str, offset: float = 0.0) -> "Axis":
 
     low, high = _numbers(typed, f"interval_{kind}", 2)
     if not low < high or typed[f"samples_{kind}"] < 1:
-        what = f"--interval_{kind} and --samples_{kind} are no grid."
+        what = f"--interval_{kind} and --samples_{kind} are not a grid."
         raise InputError(
             what,
             f"{low:g} to {high:g} in {typed[f'samples_{kind}']}",

@@ -22,6 +22,7 @@ def _fit(options: Options) -> Any:
             print(
                 "The Hessian of U cannot be computed for this model, so that no step sizes are advised."
             )
+        print(run.summary())
     return run
 
 

@@ -20,14 +20,14 @@ def parser_of_command() -> Parser:
     )
     text = "what to predict: .csv, .txt, .npy, .npz, ... or a built-in name (default: the test part of the run's data)"
     parser.add_argument("--data", metavar="FILE", help=text)
-    text = "character encoding of --data, such as latin-1 (default: that of the run's data)"
+    text = "character encoding of --data, such as latin-1 (default: the encoding of the run's data)"
     parser.add_argument("--encoding", metavar="NAME", help=text)
     parser.add_argument(
         "--optimum", metavar="FOLDER", help="a run of tati-optimize to compare with"
     )
     text = "runs of tati-optimize whose walkers are the members of an ensemble to compare with"
     parser.add_argument("--ensemble", nargs="+", metavar="FOLDER", help=text)
-    text = "inputs unlike those of the training, which uncertainty should tell apart: as --data, or noise"
+    text = "inputs unlike the training inputs, which the uncertainty should detect: as --data, or noise"
     parser.add_argument("--ood", metavar="FILE", help=text)
     parser.add_argument(
         "--interval", metavar="X", help="probability inside of intervals (default 0.9)"

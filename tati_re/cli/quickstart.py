@@ -34,11 +34,11 @@ def _body(argv: list[str]) -> None:
 def parser_of_command() -> Parser:
     parser = Parser(
         prog="quickstart",
-        quiet="no progress, only the table at the end",
-        description="Train a 64-32-10 network on handwritten digits with Adam, sample its posterior until it has "
-        "converged, and compare the predictions of the optimum with those of the posterior average.",
+        quiet="no progress, only certificate and predictions at the end",
+        description="Train a 64-32-10 network on handwritten digits with Adam, and sample its posterior until it has "
+        "converged. Compare predictions of the optimum and of the posterior average.",
     )
-    steps = f"most sampling steps; default: those of a run that ends when {UNTIL}"
+    steps = f"upper limit of the sampling steps; default: no limit but {UNTIL}"
     parser.add_argument("--num-steps", type=int, metavar="N", help=steps)
     parser.add_argument(
         "--output",
@@ -57,6 +57,7 @@ def run_quickstart(folder: Path, num_steps: int | None, seed: int, verbose: int)
     """
     from tati_re.plotting import plot_traces
     from tati_re.report.prediction import report_predictions
+    from tati_re.report.screen import end_screen
     from tati_re.simulation.simulation import Simulation
 
     began = time.monotonic()
@@ -64,12 +65,12 @@ def run_quickstart(folder: Path, num_steps: int | None, seed: int, verbose: int)
     optimum = sim.fit(num_steps=NUM_FIT_STEPS, **FIT).passing_on()
     length = {} if num_steps is None else {"num_steps": num_steps}
     run = sim.sample(until=UNTIL, output=str(folder), **length).passing_on()
-    if verbose:
-        print("Predicting with the stored positions ...\n", flush=True)
     predictions = report_predictions([run], folder / files.PREDICTIONS, {"optimum": optimum.folder})
     burnin = run.manifest.num_burnin_steps
     plot_traces(run.run_info, sim.num_parameters(), burnin, folder / "traces.png")
-    print(run.summary(), predictions, f"time: {time.monotonic() - began:.0f} s", sep="\n\n")
+    if not verbose:
+        print(end_screen(run))
+    print("", predictions, "", f"time: {time.monotonic() - began:.0f} s", sep="\n")
 
 
 main = entry_point("quickstart", _body, __name__, writes_folder=True)

@@ -12,8 +12,8 @@ NUMBERS = {
 
 def parser_of_command() -> Parser:
     description = (
-        "Write one self-contained HTML page about runs: warnings with advice, what was sampled, traces, averages, "
-        "temperatures, ladder, bias, and the figures that other commands left in their folders."
+        "Write one self-contained HTML page about runs: warnings with advice, the model and data, traces, averages, "
+        "temperatures, ladder and bias. Figures of other commands in the run folders are included."
     )
     parser = Parser("tati-report", "tati-report RUN [RUN ...] [options]", description)
     parser.add_argument(
@@ -22,7 +22,7 @@ def parser_of_command() -> Parser:
     parser.add_argument(
         "--output", metavar="FILE", help="the page, .html; default report.html in the run folder"
     )
-    text = "further folders whose figures are shown, such as that of a landscape"
+    text = "further folders whose figures are shown, such as a landscape folder"
     parser.add_argument("--figures", nargs="+", metavar="DIR", help=text)
     for name, (_, text) in NUMBERS.items():
         parser.add_argument(flag(name), dest=name, metavar="N", help=text)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tati_re.cli.arguments import Parser, ended, loading, output_folder
+from tati_re.cli.arguments import Parser, loading, output_folder
 from tati_re.core.errors import InputError
 from tati_re.core.exit_status import FINISHED
 from tati_re.core.interruption import stopping
@@ -46,7 +46,8 @@ def add_trust(parser: Parser) -> None:
 def refuse_trust(typed: dict[str, Any]) -> None:
     if "trust" in typed:
         raise InputError(
-            "--trust belongs to --resume.", expected="no --trust: what is typed is the caller's own"
+            "--trust belongs to --resume.",
+            expected="no --trust: code named on the command line is trusted",
         )
 
 
@@ -86,4 +87,4 @@ def start(
         run = action(
             options if options.output is not None else make_options(options, output=str(folder))
         )
-    return ended(run, options.verbose)
+    return int(run.exit_status)

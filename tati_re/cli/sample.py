@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tati_re.cli.arguments import Parser, ended, entry_point, loading, make_parser
+from tati_re.cli.arguments import Parser, entry_point, loading, make_parser
 from tati_re.cli.run import add_trust, refuse_trust, start, with_config
 from tati_re.core.errors import CertificateWarning, refuse_if
 from tati_re.options.flags import flag
@@ -13,7 +13,15 @@ from tati_re.options.make import SAMPLE, Options
 from tati_re.options.trust import CODE, WRITTEN
 
 _WORKERS = ("workers", "cluster", "worker_gpus")
-_HANDED_ON = ("data", "test_data", *CODE, *WRITTEN, "requeue_signal", *_WORKERS)
+_HANDED_ON = (
+    "data",
+    "test_data",
+    *CODE,
+    *WRITTEN,
+    "requeue_signal",
+    "require_certificate",
+    *_WORKERS,
+)
 BESIDE_RESUME = ["resume", "num_steps", "max_time", "verbose", "quiet", "trust", *_HANDED_ON]
 
 
@@ -34,8 +42,10 @@ def _certified(verbose: int) -> Iterator[None]:
 
 
 def _resume(typed: dict[str, Any]) -> int:
-    allowed = "only --num-steps, --max-time, --requeue-signal, --workers, --cluster, --worker-gpus, --data or "
-    allowed += "--test-data of files that moved, --trust, --verbose or --quiet with --resume"
+    allowed = "only --num-steps, --max-time, --requeue-signal, --require-certificate, --workers, --cluster, "
+    allowed += (
+        "--worker-gpus, --data or --test-data of files that moved, --trust, --verbose or --quiet"
+    )
     for name in typed:
         refuse_if(
             name not in BESIDE_RESUME,
@@ -56,7 +66,7 @@ def _resume(typed: dict[str, Any]) -> int:
             verbose=options.verbose,
             **options.values_of(name for name in _HANDED_ON if name in typed),
         )
-    return ended(run, options.verbose)
+    return int(run.exit_status)
 
 
 def parser_of_command() -> Parser:

@@ -247,9 +247,7 @@ def refilled(size: int) -> tuple[Any, Any]:
     memory = vector._numpy()
     memory[:] = 1.0
     if not vector.numpy().all():  # swaps would be decided by zeros
-        raise RuntimeError(
-            "Tensors of this TensorFlow do not show what is written into their memory."
-        )
+        raise RuntimeError("Tensors of this TensorFlow do not show writes into their memory.")
     return vector, memory
 
 

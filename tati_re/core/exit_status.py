@@ -7,6 +7,10 @@ BAD_INPUT = 2
 """Bad input, a run that diverged, a folder that cannot be written or that another process writes:
 one sentence.
 """
+CERTIFICATE_FAILED = 4
+"""A run that came to its end under `require_certificate`, and failed a check of its certificate."""
+CERTIFICATE_NOT_MEASURED = 5
+"""As above: no check failed, but at least one could not be measured."""
 INTERNAL_ERROR = 70
 """A fault of the package: EX_SOFTWARE of sysexits.h."""
 OUTPUT_FAILED = 74

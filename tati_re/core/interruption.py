@@ -152,13 +152,18 @@ def commanded() -> Iterator[None]:
         writer.close()
 
 
+def in_command() -> bool:
+    """Whether this process runs a command, rather than a Python script."""
+    return bool(_watched)
+
+
 def _watch(reader: socket.socket) -> None:
     times = 0
     with reader:
         while number := reader.recv(1):
             times += number[0] == signal.SIGINT
             if times > 1:
-                said = _truths[-1]() if _truths else "What is on the disk stays."
+                said = _truths[-1]() if _truths else "Files on the disk stay."
                 shows = sys.stdout is not None and sys.stdout.isatty()
                 cursor = "\033[?25h" if shows else ""
                 with suppress(OSError):

@@ -74,14 +74,14 @@ minimum = _both(
     np.minimum,
     "minimum",
     "The smaller of the two, entry by entry.",
-    {"x": "Numbers.", "y": "Numbers of a shape that broadcasts with that of `x`."},
+    {"x": "Numbers.", "y": "Numbers whose shape broadcasts with the shape of `x`."},
 )
 maximum = _both(
     "maximum",
     np.maximum,
     "maximum",
     "The larger of the two, entry by entry.",
-    {"x": "Numbers.", "y": "Numbers of a shape that broadcasts with that of `x`."},
+    {"x": "Numbers.", "y": "Numbers whose shape broadcasts with the shape of `x`."},
 )
 where = _both(
     "where",

@@ -104,5 +104,5 @@ def _refuse_other(path: AnyPath, mode: int, option: str = "") -> None:
         return
     kind = next((words for is_kind, words in _KINDS if is_kind(mode)), "something else")
     start = f"{option}: the file" if option else "The file"
-    what = f"{start} {os.fspath(path)} cannot be read: it is no regular file."
+    what = f"{start} {os.fspath(path)} cannot be read: it is not a regular file."
     refuse_if(True, what, kind, "a regular file")

@@ -472,7 +472,7 @@ def of_classes(
     count = dataset.num_classes
     refuse_if(
         count is None,
-        "class_weights: the labels are no classes.",
+        "class_weights: the labels are not classes.",
         f"a {dataset.task}",
         "num_classes for classes, or sample_weights",
     )
@@ -530,8 +530,8 @@ def said_of_class_weights(weights: Sequence[float]) -> str:
     ratio = " : ".join(f"{weight / smallest:.4g}" for weight in weights[:10])
     more = " : ..." if len(weights) > 10 else ""
     return (
-        f"The classes are weighted {ratio}{more}: predicted probabilities are those of the weighted "
-        "classes. To undo it divide each p[c] by the weight of class c, then each row by its sum: "
+        f"The classes are weighted {ratio}{more}: predicted probabilities refer to the weighted "
+        "classes. To undo it, divide each p[c] by the weight of class c, then each row by its sum: "
         "prediction.without_class_weights()."
     )
 

@@ -80,8 +80,7 @@ def cautions(dataset: Dataset) -> Iterator[str]:
         )
         if 20 * (count := sum(each in known for each in test)) >= len(test):
             yield (
-                f"{count} of the {len(test)} examples to test with are trained on too, inputs and labels alike: "
-                "scores of predictions count them as new."
+                f"{count} of {len(test)} test rows also occur in the training data; test scores will be optimistic."
             )
 
 

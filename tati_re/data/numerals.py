@@ -19,7 +19,7 @@ TIMES = "numbers, such as the minutes since midnight"
 FRACTIONS = "decimal numbers, such as 0.1 for 1/10"
 LIMITS = "numbers: replace a value such as <9.5 by a number, or leave its row out"
 RANGES = "numbers: the middle of each range, or its ends in two columns"
-UNCERTAIN = "plain numbers, with uncertainties in a column of their own"
+UNCERTAIN = "plain numbers, with uncertainties in a separate column"
 FORTRAN = "numbers: x.str.replace('D', 'E').astype(float) reads exponents of Fortran"
 
 _LONGEST = 64

@@ -53,7 +53,7 @@ def packed(
         called = f" {name}" if name else ""
         if array.dtype.kind not in "buif" or not array.ndim:
             raise InputError(
-                f"data: input{called} is no array of numbers.", f"type {array.dtype}", "numbers"
+                f"data: input{called} is not an array of numbers.", f"type {array.dtype}", "numbers"
             )
         if (
             array.dtype.kind in "ui"
@@ -101,7 +101,7 @@ def as_packed(
         return values
     if isinstance(inputs, Mapping):
         known = [name for name, _ in layout]
-        what = "inputs by name: those of the data have no names."
+        what = "inputs by name: the inputs of the data have no names."
         refuse_if(
             not any(known),
             what,
@@ -147,7 +147,7 @@ def order_of(layout: Layout, wanted: Layout) -> np.ndarray | None:
     if layout and sizes != [math.prod(shape) for _, shape in wanted]:
         received = ", ".join(f"{name} {shape}".strip() for name, shape in layout)
         expected = ", ".join(f"{name} {shape}" for name, shape in wanted)
-        raise InputError("data: the inputs do not fit those of the model.", received, expected)
+        raise InputError("data: the inputs do not fit the inputs of the model.", received, expected)
     if order == list(range(len(layout))):
         return None
     starts = np.cumsum([0, *(math.prod(shape) for _, shape in layout)])

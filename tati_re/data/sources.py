@@ -293,7 +293,7 @@ def _existing(source: str | Path) -> Path:
     refuse_if(path.is_dir(), "data is a folder.", source, files)
     if path.exists():
         expected = f"{files}: data are read more than once, and a pipe only once"
-        raise InputError("data is no regular file, but a pipe or device.", source, expected)
+        raise InputError("data is not a regular file, but a pipe or device.", source, expected)
     folder = path.parent
     names = (*GENERATORS, *KERAS)
     others = (

@@ -226,9 +226,8 @@ def _standardized(
 def _of_given_model(parts: list[str]) -> str:
     """Says that the targets of a given model are standardized, and its inputs are not."""
     said = (
-        "The targets are standardized (mean 0, deviation 1 on the training set): they are far from "
-        "order 1, and the model does not scale its outputs. Predictions are in the units of the "
-        "data; standardize none leaves the targets."
+        "The targets are standardized (mean 0, deviation 1 on the training set), because the model does "
+        "not scale its outputs. Predictions are in the units of the data; standardize='none' turns it off."
     )
     inputs = " The inputs, far from order 1 too, stay as they are; standardize all scales both."
     return said + inputs if "inputs" in parts else said

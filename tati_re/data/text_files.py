@@ -111,7 +111,7 @@ class TextTable:
             row = next(csv.reader([line], delimiter=self.separator, skipinitialspace=True))
         except csv.Error as error:
             raise InputError(
-                f"{self.path.name} has a line that is no row of a table: {error}.",
+                f"{self.path.name} has a line that is not a row of a table: {error}.",
                 f"{line[:40]}...",
             ) from None
         return [cell.strip() for cell in row]

@@ -30,7 +30,7 @@ def check_cluster(address: str) -> None:
         )
     mode = os.environ.get("RAY_AUTH_MODE")
     path = os.environ.get("RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token")
-    what = "cluster: Ray runs whatever it is sent, and has to ask for a token."
+    what = "cluster: Ray executes any code it receives. Enable its token authentication."
     right = "RAY_AUTH_MODE=token"
     refuse_if(
         mode != "token",

@@ -74,7 +74,7 @@ class Team:
                 return told
             except Failed as failed:
                 raise InputError(
-                    "workers: what the run is made of cannot be made in another process.",
+                    "workers: the model, sampler or a function of this run cannot be recreated in another process.",
                     received=failed.words,
                     expected="a model and functions that are saved and read again, or no workers",
                 ) from None
@@ -84,7 +84,7 @@ class Team:
     def _compare(self, number: int, told: dict[str, Any], first: dict[str, Any]) -> None:
         differ = [name for name in first if told.get(name) != first[name]]
         if "device" in differ:
-            what = "workers: those of a run all compute on CPUs, or all on GPUs."
+            what = "workers: all workers of a run compute on CPUs, or all on GPUs."
             raise InputError(
                 what, f"{told.get('device')} beside {first['device']}", "machines of one kind"
             )

@@ -39,8 +39,8 @@ class Outcome(enum.Enum):
     """How a run ended; the value is the sentence that the user reads."""
 
     FINISHED = "All steps are done."
-    INTERRUPTED = "Interrupted after a checkpoint; resume the run to go on."
-    OUT_OF_TIME = "max_time is over, a checkpoint is written; resume the run to go on."
+    INTERRUPTED = "Interrupted. A checkpoint was written; resume the run to continue."
+    OUT_OF_TIME = "max_time is used up. A checkpoint was written; resume the run to continue."
 
 
 class Looks(Protocol):
@@ -52,6 +52,11 @@ class Looks(Protocol):
 
     begins_anew: bool
     trajectory_every: int
+    goal: str
+    """How far the run is from its end, in a few words."""
+
+    def missing(self, step: int) -> float:
+        """Steps expected from this one to the end; inf if not known."""
 
     def next_look(self, step: int, burnin: int) -> int: ...
 
@@ -81,6 +86,8 @@ class Plan:
     looks: Looks | None = None
     predictions: PredictionAverages | None = None
     limits: Limits = LIMITS
+    title: str = "sampling"
+    """What the steps after the burn-in are called on the screen."""
 
 
 class Driver:
@@ -100,6 +107,9 @@ class Driver:
         self._move = self._saved = 0
         self._whole: dict[str, str] = {}
         self._told = False
+        self._tuned = ""
+        """What the burn-in has tuned, in a few words."""
+        self._is_burning = False
         self._manifest: dict[str, str] = {}
         self.seconds = 0.0
         self.signal = 0
@@ -162,7 +172,7 @@ class Driver:
         since = began if self.limits.began is None else self.limits.began
         limit = TimeLimit(plan.max_time, since, self.limits.share)
         last = line.moves(plan.num_steps)
-        self.progress.start(plan.num_steps, self.step, self.loop.title, self.loop.walkers)
+        self._begin_phase()
         try:
             with interruptible(self.truth, plan.requeue_signal) as interrupted:
                 while self._move < last or self._move < (last := self._extended(carry, last)):
@@ -179,9 +189,11 @@ class Driver:
                             last = self._move
                             break
                         if plan.looks.begins_anew:
-                            said = f"The energy errors since step {line.num_burnin_steps:,} tell of more bias than "
-                            said += "target_bias: the steps are shortened, and what was drawn so far is burn-in."
-                            carry = self._begun_anew(carry, said)
+                            carry = self._begun_anew(
+                                carry,
+                                f"Energy errors since step {line.num_burnin_steps:,} imply a bias above "
+                                "target_bias. Reducing the step size; earlier draws count as burn-in.",
+                            )
                     others = [
                         other.first_step
                         for other in self.loops
@@ -206,7 +218,7 @@ class Driver:
                     if self._may_begin and (share := limit.ends_burnin(now, self.step)):
                         self.burnin_cut = self.step
                         carry = self._begun_anew(
-                            carry, f"{share} of max_time is over: the burn-in ends here."
+                            carry, f"{share} of max_time is used up; the burn-in ends here."
                         )
                     if interrupted() or over:
                         outcome = Outcome.INTERRUPTED if interrupted() else Outcome.OUT_OF_TIME
@@ -219,14 +231,40 @@ class Driver:
                 self._tell_burnin(carry, now=True)
                 self.flush(carry)
                 self.signal = interrupted()
+                if plan.looks is not None and plan.looks.goal and not self._is_burning:
+                    self.progress.finish(plan.looks.goal)
         finally:
             self.close()
         return carry, outcome
 
     def _report(self, rate: float | None, left: float) -> None:
         """Reports the step with steps a second, if known, and the seconds that are left, if bound."""
-        bound = {} if math.isinf(left) else {"limit": max(0.0, left)}
-        self.progress.update(self.step, *self.tables.last, rate, **bound)
+        if self._is_burning and self._burnin_is_over:
+            self.progress.update(self.loop.timeline.num_burnin_steps)
+            self.progress.finish(self._tuned)
+            self._begin_phase()
+
+        more: dict[str, Any] = {} if math.isinf(left) else {"limit": max(0.0, left)}
+        looks = self.plan.looks
+        if looks is not None and not self._is_burning:
+            more |= {"goal": looks.goal, "missing": looks.missing(self.step)}
+        if self._is_burning and self.loop.burnin.finds_end:
+            more |= {"missing": math.inf}
+        self.progress.update(self.step, *self.tables.last, rate, **more)
+
+    def _begin_phase(self) -> None:
+        """Begins the line of the burn-in, or that of what follows it."""
+        last = self.loop.timeline.num_burnin_steps
+        self._is_burning = self.step < last
+        total = last if self._is_burning else self.planned
+        title = "burn-in" if self._is_burning else self.plan.title
+        self.progress.start(total, self.step, title, self.loop.walkers)
+
+    @property
+    def _burnin_is_over(self) -> bool:
+        """Whether the burn-in is over, and what it tuned is known."""
+        known = self._told or self.plan.burnt_in is None or not self.loop.method.adapts
+        return known and self.step >= self.loop.timeline.num_burnin_steps
 
     def _chunk(self, carry: Carry, count: int) -> tuple[Carry, int]:
         """Takes a chunk of up to so many moves: the carry after it, and how many it was to have."""
@@ -324,10 +362,10 @@ class Driver:
             line.trajectory_every = looks.trajectory_every
             self._manifest = {}
             self.planned = bound
-            self.progress.message(
-                f"until is not reached at step {self.step:,}, and is expected to be at {bound:,}."
+            self.progress.detail(
+                f"until not met at step {self.step:,}; continuing to step {bound:,}, where it is expected to be."
             )
-            self.progress.start(bound, self.step, self.loop.method.name, self.loop.walkers)
+            self._begin_phase()
         return line.moves(bound)
 
     @property
@@ -346,7 +384,10 @@ class Driver:
         over = self._is_frozen or (now and self.step >= last)
         if method.adapts and self.plan.burnt_in is not None and not self._told and over:
             self._told = True
-            self.plan.burnt_in(last, self.loop.burnin.tuned(carry.state), carry)
+            tuned = self.loop.burnin.tuned(carry.state)
+            settings, _, unsettled = tuned.partition(", not settled")
+            self._tuned = f"{settings} (not settled)" if unsettled else settings
+            self.plan.burnt_in(last, tuned, carry)
             self._manifest = {}
 
     def exit_status(self, outcome: Outcome) -> int:

@@ -57,7 +57,7 @@ class Observables:
         )
         refuse_if(
             not named,
-            "observables is no table of functions.",
+            "observables is not a table of functions.",
             shown(extra, 77, repr),
             '{"name": function}',
         )

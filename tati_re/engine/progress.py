@@ -1,4 +1,4 @@
-"""Progress of a run: a bar on a terminal, plain lines elsewhere, or silence."""
+"""Progress of a run: a bar for each phase on a terminal, plain lines elsewhere, or silence."""
 
 from __future__ import annotations
 
@@ -21,23 +21,26 @@ FIRST_SECONDS = 5.0
 LINE_SECONDS = 60.0
 """Seconds to the first line of a log, and between later ones."""
 _WIDE = 110
-"""Columns of a terminal that has room for replicas, workers and blocks beside the name of a
-method.
-"""
+"""Columns of a terminal that has room for a long title."""
+_TITLE = 10
+"""Columns of the name of a phase: fitting, burn-in, sampling."""
+_BAR = 12
+"""Columns of a bar."""
 
 
 class Progress(Protocol):
-    """Progress of the engine; any object with these five methods. `start` once, then `update` as
-    often as you like, `message` for a sentence at any time, `stop` at the end, also after an error:
-    a bar hides the cursor until then.
+    """Progress of the engine; any object with these six methods.
+
+    `start` begins a phase, `update` may be called as often as you like, `finish` ends the phase
+    with a few words, `message` reports a sentence at any time, `detail` one that only
+    `verbose=2` shows, and `stop` ends it all, also after an error: a bar hides the cursor until
+    then.
     """
 
     def start(
         self, total: int, done: int = 0, title: str = "", walkers: int = 1, unit: str = "step"
     ) -> None:
-        """Begins with `done` of `total` steps, or of another unit, under a title such as the
-        sampler's name.
-        """
+        """Begins a phase with `done` of `total` steps, or of another unit, under a title."""
 
     def update(
         self,
@@ -46,35 +49,130 @@ class Progress(Protocol):
         temperature: Any = None,
         rate: float | None = None,
         limit: float | None = None,
+        goal: str = "",
+        missing: float | None = None,
     ) -> None:
-        """Says the step reached, potential and temperature (numbers, or arrays over walkers), steps
-        a second, and the seconds that `max_time` leaves, where it is given.
+        """Reports the state of the phase.
+
+        Args:
+            step: Steps done.
+            potential: U, a number or an array over walkers. Default: not known.
+            temperature: Temperature, likewise. Default: not known.
+            rate: Steps a second. Default: not known.
+            limit: Seconds that `max_time` leaves. Default: no limit.
+            goal: How far the run is from its end, such as `ESS 212 of 400`. Default: a run of
+                fixed length.
+            missing: Steps expected until the goal; inf if not known. Default: those to the total.
         """
 
+    def finish(self, text: str = "") -> None:
+        """Ends a phase, with a few words on its result."""
+
     def message(self, text: str) -> None:
-        """Says one sentence."""
+        """Reports one sentence."""
+
+    def detail(self, text: str) -> None:
+        """Reports one sentence, if details are shown."""
 
     def stop(self) -> None:
         """Ends; a second call does nothing."""
 
 
 class NullProgress:
-    """Says nothing."""
+    """Reports nothing."""
 
     def start(self, *_: Any, **__: Any) -> None:
         pass
 
-    update = message = stop = start
+    update = finish = message = detail = stop = start
+
+
+class PhaseState:
+    """The state of a phase, as text.
+
+    Args:
+        total: The last step.
+        walkers: The number of walkers.
+        details: Whether U, T, walkers and the rate are shown beside a goal.
+        clock: The time in seconds.
+    """
+
+    def __init__(self, total: int, walkers: int, details: bool, clock: Callable[[], float]) -> None:
+        self.total = total
+        self._walkers = walkers
+        self._details = details
+        self._clock = clock
+        self._began = clock()
+        self.over = False
+
+    def count(self, step: int) -> str:
+        """Steps done, of how many unless the phase is over."""
+        if self.over and step != self.total:
+            return f"{step:,}"
+        return f"{step:,}/{self.total:,}"
+
+    @property
+    def elapsed(self) -> str:
+        """The time since the phase began, such as `0:31`."""
+        return clock_text(self._clock() - self._began)
+
+    def text(
+        self,
+        step: int,
+        potential: Any = None,
+        temperature: Any = None,
+        rate: float | None = None,
+        limit: float | None = None,
+        goal: str = "",
+        missing: float | None = None,
+    ) -> str:
+        """The state in words, such as `ESS 212 of 400, R-hat 1.021, about 0:35 left`."""
+        parts = [goal] if goal else []
+        if self._details and self._walkers > 1:
+            parts.append(f"{self._walkers} walkers")
+        if self._details or not goal:
+            parts += _energies(potential, temperature)
+        if self._details and _is_rate(rate):
+            parts.append(_rate_text(rate))
+
+        steps = self.total - step if missing is None else missing
+        seconds = [] if limit is None else [limit]
+        if _is_rate(rate) and math.isfinite(steps):
+            seconds.append(max(0.0, steps) / cast(float, rate))
+        if seconds and step < self.total:
+            about = "about " if goal else ""
+            parts.append(f"{about}{clock_text(min(seconds))} left")
+        return ", ".join(parts)
+
+
+def _is_rate(rate: float | None) -> bool:
+    return rate is not None and math.isfinite(rate) and rate > 0
+
+
+def _rate_text(rate: Any) -> str:
+    return f"{rate:,.0f} steps/s" if rate >= 10 else f"{rate:.2g} steps/s"
+
+
+def _energies(potential: Any, temperature: Any) -> list[str]:
+    """U and T, if they are known, as means over the walkers."""
+    parts = []
+    for letter, value in (("U", potential), ("T", temperature)):
+        if value is not None and np.size(value):
+            mean = float(np.mean(value))
+            form = ",.0f" if 1e4 <= abs(mean) < 1e9 else ".4g"
+            parts.append(f"{letter} {mean:{form}}")
+    return parts
 
 
 class PlainProgress:
-    """One line after five seconds, one a minute from then on, and the last state at the end;
-    messages come at once.
+    """One line after five seconds, one a minute from then on, and the last state at the end of a
+    phase; messages come at once.
 
     Args:
         stream: Where the lines go. Default: standard output.
         clock: The time in seconds. Default: `time.monotonic`.
         seconds: Seconds between lines. Default: 60.
+        details: Whether details are shown. Default: no.
     """
 
     seconds = LINE_SECONDS
@@ -84,43 +182,50 @@ class PlainProgress:
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
         seconds: float | None = None,
+        details: bool = False,
     ) -> None:
         self.stream = stream or cast(TextIO, LenientStream(inner_stream(sys.stdout)))
         self._clock = clock
         self.seconds = self.seconds if seconds is None else seconds
+        self._details = details
         self._waiting: str | None = None
 
     def start(
         self, total: int, done: int = 0, title: str = "", walkers: int = 1, unit: str = "step"
     ) -> None:
-        self._total = total
-        self._title = printable(title, keep="")
-        self._walkers = walkers
-        self._unit = unit
+        self._state = PhaseState(total, walkers, self._details, self._clock)
+        self._title = printable(title, keep="").ljust(_TITLE)
+        self._unit = "" if unit == "step" else f"{unit} "
+        self._step = done
         self._waiting = None
         self._next = self._clock() + min(FIRST_SECONDS, self.seconds)
 
-    def update(
-        self,
-        step: int,
-        potential: Any = None,
-        temperature: Any = None,
-        rate: float | None = None,
-        limit: float | None = None,
-    ) -> None:
-        state = _state(self._total - step, self._walkers, potential, temperature, rate, limit)
-        self._waiting = "  ".join(
-            part for part in (self._title, f"{self._unit} {step}/{self._total}", state) if part
-        )
+    def update(self, step: int, *values: Any, **named: Any) -> None:
+        self._step = step
+        self._waiting = self._line(self._state.text(step, *values, **named))
         if self._clock() >= self._next:
             self._print_waiting()
+
+    def finish(self, text: str = "") -> None:
+        self._state.over = True
+        self._waiting = self._line(printable(text, keep=""))
+        self.stop()
 
     def message(self, text: str) -> None:
         print(printable(text), file=self.stream, flush=True)
 
+    def detail(self, text: str) -> None:
+        if self._details:
+            self.message(text)
+
     def stop(self) -> None:
         if self._waiting is not None:
             self._print_waiting()
+
+    def _line(self, state: str) -> str:
+        count = self._unit + self._state.count(self._step)
+        line = f"{self._title} {count:<17} {self._state.elapsed:>7}   {state}"
+        return line.rstrip()
 
     def _print_waiting(self) -> None:
         print(self._waiting, file=self.stream, flush=True)
@@ -195,14 +300,26 @@ def _ipython_display() -> Any:
 
 
 class RichProgress:
-    """A bar on a terminal: title, bar, step, walkers, potential, temperature, steps a second, time
-    left.
+    """A bar on a terminal for each phase: title, bar, steps, elapsed time, state.
+
+    The line of a phase that is over stays.
+
+    Args:
+        stream: Where it is shown. Default: standard output.
+        console: The console of rich. Default: one for the stream.
+        clock: The time in seconds. Default: `time.monotonic`.
     """
 
-    def __init__(self, stream: TextIO | None = None, console: Console | None = None) -> None:
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        console: Console | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         from rich.console import Console
 
         self.console = console or Console(file=inner_stream(stream or sys.stdout))
+        self._clock = clock
         self._bar: Any = None
 
     def start(
@@ -213,45 +330,60 @@ class RichProgress:
         from rich.table import Column
 
         self.stop()
-        self._walkers = walkers
+        self._state = PhaseState(total, walkers, details=False, clock=self._clock)
         title = printable(title, keep="")
         title = title if self.console.width >= _WIDE else title.partition(",")[0]
-        counter = 2 * len(str(total)) + 1
         self._bar = Bar(
             TextColumn(
                 "{task.description}",
                 markup=False,
-                table_column=Column(no_wrap=True, min_width=len(title)),
+                table_column=Column(no_wrap=True, min_width=_TITLE),
             ),
-            BarColumn(bar_width=None),
+            BarColumn(bar_width=_BAR),
             TextColumn(
-                "{task.completed}/{task.total}",
-                table_column=Column(no_wrap=True, min_width=counter),
+                "{task.fields[count]}",
+                table_column=Column(no_wrap=True, min_width=2 * len(f"{total:,}") + 1),
+            ),
+            TextColumn(
+                "{task.fields[elapsed]}",
+                table_column=Column(no_wrap=True, min_width=4, justify="right"),
             ),
             TextColumn("{task.fields[state]}", markup=False, table_column=Column(no_wrap=True)),
             console=self.console,
             refresh_per_second=4,
-            expand=True,
         )
-        state = _state(total - done, walkers)
-        self._task = self._bar.add_task(title, total=total, completed=done, state=state)
+        fields = self._fields(done, self._state.text(done))
+        self._task = self._bar.add_task(title, total=total, completed=done, **fields)
         self._bar.start()
 
-    def update(
-        self,
-        step: int,
-        potential: Any = None,
-        temperature: Any = None,
-        rate: float | None = None,
-        limit: float | None = None,
-    ) -> None:
-        left = int(self._bar.tasks[0].total) - step
-        state = _state(left, self._walkers, potential, temperature, rate, limit)
-        # 80 columns are just enough without this word.
-        self._bar.update(self._task, completed=step, state=state.removesuffix(" left"))
+    def update(self, step: int, *values: Any, **named: Any) -> None:
+        if self._bar is None:
+            return
+        missing = named.get("missing")
+        total = self._state.total
+        if missing is not None and math.isfinite(missing):
+            total = min(total, max(1, step + round(missing)))
+        fields = self._fields(step, self._state.text(step, *values, **named))
+        self._bar.update(self._task, total=total, completed=step, **fields)
+
+    def finish(self, text: str = "") -> None:
+        if self._bar is None:
+            return
+        self._state.over = True
+        fields = self._fields(self._step, printable(text, keep=""))
+        self._bar.update(self._task, total=max(1, self._step), completed=self._step, **fields)
+        self.stop()
+
+    def _fields(self, step: int, state: str) -> dict[str, str]:
+        """What is shown beside the bar."""
+        self._step = step
+        return {"count": self._state.count(step), "elapsed": self._state.elapsed, "state": state}
 
     def message(self, text: str) -> None:
         self.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+
+    def detail(self, text: str) -> None:
+        """Details are shown as plain lines, with `verbose=2`."""
 
     def stop(self) -> None:
         if self._bar is not None:
@@ -272,7 +404,7 @@ class Countdown:
         >>> countdown = Countdown(PlainProgress(), [1.0, 1.0, 2.0], "points")
         >>> countdown.done()
         >>> countdown.stop()
-        points  part 1/3  0:00:00 left
+        points     part 1/3             0:00   0:00 left
     """
 
     def __init__(
@@ -316,7 +448,7 @@ def make_progress(verbose: int = 1, stream: TextIO | None = None) -> Progress:
 
     Args:
         verbose: 0: silence; 1: a bar on a terminal, a line below the cell of a notebook, elsewhere
-            a line a minute; 2: plain lines, one each five seconds. Default: 1.
+            a line a minute; 2: details, as plain lines, one each five seconds. Default: 1.
         stream: Where it is shown. Default: standard output; a process without one is silent.
     """
     shown = inner_stream(stream or sys.stdout)
@@ -329,40 +461,14 @@ def make_progress(verbose: int = 1, stream: TextIO | None = None) -> Progress:
         return RichProgress(stream)
     if verbose == 1 and is_notebook:
         return NotebookProgress(stream)
-    return PlainProgress(stream, seconds=FIRST_SECONDS if verbose == 2 else None)
-
-
-def _state(
-    left: int,
-    walkers: int,
-    potential: Any = None,
-    temperature: Any = None,
-    rate: float | None = None,
-    limit: float | None = None,
-) -> str:
-    """Returns `4 walkers  U 312.4  T 1.002  5,300 steps/s  0:00:12 left`, without what is not
-    known; the time left is that of all steps or, where it is shorter, that of `max_time`.
-    """
-    parts = [f"{walkers} walkers"] if walkers > 1 else []
-    for letter, value in (("U", potential), ("T", temperature)):
-        if value is not None and np.size(value):
-            mean = float(np.mean(value))
-            parts.append(
-                f"{letter} {mean:,.0f}" if 1e4 <= abs(mean) < 1e9 else f"{letter} {mean:.4g}"
-            )
-
-    clocks = [] if limit is None else [limit]
-    if rate is not None and math.isfinite(rate) and rate > 0:
-        clocks.append(left / rate)
-        parts.append(f"{rate:,.0f} steps/s" if rate >= 10 else f"{rate:.2g} steps/s")
-    if clocks:
-        parts.append(f"{clock_text(min(clocks))} left")
-    return "  ".join(parts)
+    details = verbose >= 2
+    return PlainProgress(stream, seconds=FIRST_SECONDS if details else None, details=details)
 
 
 def clock_text(seconds: float) -> str:
-    """Seconds as `0:01:30`."""
+    """Seconds as `1:30`, or `2:01:30`."""
     whole = max(0, round(seconds))
-    minutes = whole // 60 % 60
-    hours = whole // 3600
-    return f"{hours}:{minutes:02d}:{whole % 60:02d}"
+    minutes = whole // 60
+    if minutes < 60:
+        return f"{minutes}:{whole % 60:02d}"
+    return f"{minutes // 60}:{minutes % 60:02d}:{whole % 60:02d}"

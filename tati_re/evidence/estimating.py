@@ -179,7 +179,7 @@ def energies_of_run(run: Run) -> Energies:
     count = manifest.dataset.num_examples or 1
     if options.batch_size not in (None, count) or (np.abs(rows["temperature"] - 1.0) > 1e-9).any():
         raise InputError(
-            "The run's energies are not those of all data at T = 1.",
+            "The run's energies do not refer to all data at T = 1.",
             run.folder,
             "no batch_size, T = 1",
         )

@@ -81,12 +81,12 @@ def check(sim, options: Options, potential) -> None:
         )
     if options.kT != 1.0:
         raise InputError(
-            "temperature: the evidence is that of the posterior.",
+            "temperature: the evidence refers to the posterior at temperature 1.",
             options.kT,
             "no temperature, or 1",
         )
     if given := [name for name in _LADDER if name in options.explicit]:
-        what = f"{given[0]}: the points of the path are those of evidence_grid."
+        what = f"{given[0]}: evidence_grid already sets the points of the path."
         raise InputError(what, expected="evidence_nodes, evidence_sampling")
 
 

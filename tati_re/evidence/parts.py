@@ -97,6 +97,6 @@ def opened(folder: AnyPath, specification: Mapping[str, Any], overwrite: bool) -
     messages = [f"{parts} parts are kept in {folder}: continuing behind them."] if parts else []
     if first_difference(then, now):
         messages.append(
-            "The versions differ from those of the parts: results are not the same digit for digit."
+            "The versions differ from the versions of the parts: results differ in their last digits."
         )
     return messages

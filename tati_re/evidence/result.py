@@ -136,7 +136,7 @@ class Evidences(Sequence):
                 )
                 found.append(
                     f"{NAMES[one.method]} and {NAMES[other.method]} disagree: {one.log_z:.6g} and {other.log_z:.6g} "
-                    f"are {apart:.3g} apart, {times}: at least one of them has not come to equilibrium, or its points "
+                    f"are {apart:.3g} apart, {times}. At least one of them is not in equilibrium, or its points "
                     "are too far apart."
                 )
         return found

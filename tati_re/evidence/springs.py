@@ -160,7 +160,7 @@ class SpringsEvaluate(Delegating):
         return self.path.springs.from_normal(normal)
 
     def examples(self, position, indices):
-        raise InputError("The path from springs to the posterior is no sum over examples.")
+        raise InputError("The path from springs to the posterior is not a sum over examples.")
 
     def at(self, rung: Rung) -> SpringsEvaluate:
         return SpringsEvaluate(self.path, self.evaluate, rung)

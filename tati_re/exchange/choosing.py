@@ -121,7 +121,7 @@ def _check_own_ladder(sampler: Method, options: Options) -> None:
     refuse_if(asked, what, sampler.name, "another sampler, or no ladder and no bias")
     refuse_if(
         isinstance(sampler, ReplicaExchange) and sampler.num_ladders != options.num_walkers,
-        "num_walkers: the sampler has ladders of its own.",
+        "num_walkers: this sampler defines its own temperature ladder.",
         options.num_walkers,
         "their number",
     )
@@ -146,7 +146,7 @@ def _check_likelihood_ladder(options: Options, ladder: Ladder, prior: Prior) -> 
     """Refuses an improper prior on the hottest rung, and a center of one likelihood weight."""
     refuse_if(
         not prior.proper and ladder.draws_prior,
-        "tempering: the hottest rung is the prior, which has to be proper.",
+        "tempering: the hottest rung is the prior, which must be proper.",
         f"prior {prior}",
         "one that is, such as gaussian",
     )
@@ -165,7 +165,7 @@ def _simulated_tempering(sampler: Method, options: Options, ladder: Ladder) -> S
     )
     refuse_if(
         options.step_sizes,
-        "step_sizes: a walker that moves by itself has one.",
+        "step_sizes: simulated tempering uses a single step size.",
         options.step_sizes,
         "step_size",
     )

@@ -266,7 +266,7 @@ def compensation_table(
     raw = _half_density(ratio, largest, points)
     tail = _tail_ratio(ratio)
     clipped = -2 * float(np.trapezoid(np.minimum(raw, 0.0), z))
-    what = "The series is no density, large parts of it are negative: it has too many terms for its filter."
+    what = "The series is not a density: large parts of it are negative. It has too many terms for its filter."
     refuse_if(
         not (tail > 0 and clipped < 0.1),
         what,

@@ -394,7 +394,7 @@ class Biased(Delegating):
 
     def at(self, rung: Rung):
         raise InputError(
-            "bias: this sampler changes temperatures by itself.", expected="such as BAOAB or HMC"
+            "bias: this sampler changes temperatures on its own.", expected="such as BAOAB or HMC"
         )
 
     def part(self, first, count: int):

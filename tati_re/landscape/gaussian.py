@@ -180,7 +180,7 @@ def _laplace(sim: Any, full: bool) -> GaussianApproximation:
         widths = np.ones(count)
         least = 0.0
     if any((value != value[:1]).any() for value in sim.walkers.auxiliary):
-        what = "kind: the walkers have statistics of batch normalization of their own."
+        what = "kind: each walker has its own statistics of batch normalization."
         raise InputError(what, f"{len(positions)} walkers", "one walker, or kind swag")
     found = []
     flat = 1e-9 if surface.dtype == "float64" else 1e-5
@@ -217,7 +217,7 @@ def _laplace(sim: Any, full: bool) -> GaussianApproximation:
     )
     if above.max() > 1:
         warnings.warn(
-            f"A walker is {above.max():.3g} T above the bottom of its parabola: a Gaussian around it is not that of a "
+            f"A walker is {above.max():.3g} T above the bottom of its parabola: a Gaussian around it does not describe a "
             "minimum. Descend on all data first, as by sim.fit(optimizer='fire', batch_size=None).",
             stacklevel=3,
         )

@@ -125,7 +125,7 @@ def finished(path: Path | None) -> pandas.DataFrame | None:
     if path is None or not path.exists():
         return None
     try:
-        frame, reason = read_csv(path), "it holds what is no number"
+        frame, reason = read_csv(path), "it contains entries that are not numbers"
     except ValueError as error:
         frame, reason = None, str(error).strip().split("\n")[0]
     if frame is None or any(kind.kind not in "biuf" for kind in frame.dtypes):

@@ -169,7 +169,7 @@ def _refuse_calls(model: Any) -> None:
     )
     with users_code("model: its call", "one that gives the same outputs for the same inputs"):
         first, again = (np.asarray(run(_ones(model))) for _ in range(2))
-    what = "model: its call draws random numbers that no layer keeps the state of, so that U is no function."
+    what = "model: its call draws random numbers whose state no layer stores, so that U is not a function of the parameters."
     expected = "keras.layers such as Dropout, or a keras.random.SeedGenerator that is an attribute of the layer"
     refuse_if(
         foreign or not np.allclose(first, again, rtol=1e-3, equal_nan=True),
@@ -379,7 +379,7 @@ def output_shape_of(model: Any) -> tuple[int | None, ...]:
     kind = type(output).__name__
     several = isinstance(output, (dict, list, tuple))
     refuse_if(
-        several, "The model's output is no tensor.", kind, "one tensor, not in a dict or list"
+        several, "The model's output is not a tensor.", kind, "one tensor, not in a dict or list"
     )
     return (None, *output.shape[1:])
 

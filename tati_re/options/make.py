@@ -326,7 +326,7 @@ def read_toml(path: AnyPath) -> dict[str, Any]:
     for name, value in values.items():
         if isinstance(value, dict) and not (name in OPTIONS and is_table(OPTIONS[name].metadata)):
             raise InputError(
-                f"{os.fspath(path)}: options stand without tables, except those of a method.",
+                f"{os.fspath(path)}: only options of a method belong into a table.",
                 f"[{name}]",
                 "step_size = 0.001, or [sampler.pSGLD] and decay = 0.99 below it",
             )
@@ -424,8 +424,8 @@ def reference_page() -> str:
     parts = [
         "# Options",
         "Each option is a keyword argument in Python (`step_size=0.01`), a flag of the commands (`--step-size 0.01`) "
-        "and a key of a TOML file (`step_size = 0.01`), which `--config run.toml` reads and `--print-config` prints. A "
-        "flag goes before the file. In Python `model` is also a Keras model, and `data` also arrays.",
+        "and a key of a TOML file (`step_size = 0.01`). `--config run.toml` reads such a file, and `--print-config` "
+        "prints one. A flag overrides the file. In Python `model` is also a Keras model, and `data` also arrays.",
         "This page is made from the table in `tati_re/options/table.py` by `python -m tati_re.options`.",
     ]
     for group, title in GROUPS.items():

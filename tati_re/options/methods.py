@@ -209,9 +209,7 @@ def help_of_method(name: str) -> str:
                 parts.append(_help_of(kind, method))
     if not parts:
         names = [method for kind in KINDS for method in methods_of(kind)]
-        what = (
-            f"--help-method: no method of this name has options of its own.{nearest(name, names)}"
-        )
+        what = f"--help-method: no method of this name has separate options.{nearest(name, names)}"
         raise InputError(what, name, ", ".join(dict.fromkeys(names)))
     return "\n".join(parts)
 
@@ -267,7 +265,7 @@ def table_of_methods() -> str:
             rows.append(f"| `[{kind}.{method}]` | {options} |")
     parts = [
         "## Options of one method",
-        "The options of a method also go into a table of their own, which names the method, too:",
+        "The options of a method may also stand in a table that names the method:",
         "```toml\n[sampler.pSGLD]\ndecay = 0.99\n```",
         'In Python this is `sampler={"pSGLD": {"decay": 0.99}}`, on the command line '
         "`--sampler pSGLD --set decay=0.99`. Each is also an option under the name in parentheses. "
@@ -339,7 +337,7 @@ def _add(
     """Adds the options of one table of a method to the others."""
     known = options_of_method(kind, name)
     if own and not known:
-        what = f"[{kind}.{name}]: {name} has no options of its own."
+        what = f"[{kind}.{name}]: {name} has no separate options."
         raise InputError(what, ", ".join(own), f"{kind} = {name!r}, or a table of {_listed(kind)}")
     for short, value in own.items():
         option = known.get(short, short if short in known.values() else None)

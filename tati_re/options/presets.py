@@ -70,20 +70,20 @@ NOTES = {
     "compensated swap rule at a noise variance of 1. In the paper it is 0.2",
     "renhd_euler": "algorithm 2 of RENHD as published: Euler steps, whose configurational temperature is low by half "
     "the friction of a step",
-    "RELD": "a baseline of RENHD, here SGLD on the same ladder. The paper freezes the thermostat of its own step, an "
+    "RELD": "a baseline of RENHD, here SGLD on the same ladder. The paper freezes the thermostat of its step, an "
     "update without a known law",
     "reSGLD": "Deng et al. 2020: two SGLD chains at temperatures 1 and 10, corrected swap rule",
     "reSGHMC": "Deng et al. 2020: two SGHMC chains, the second five times as hot; F is correction_factor, step_sizes "
     "sets the step size of each chain, temperature_schedule the annealing",
     "RE-HMC": "Baldock and Marzari 2019: 16 temperatures from 0.01 to 1, step sizes tuned for each and then frozen; "
-    "uniform prior |θ| < 50/sqrt(k) and masses k, k = fan-in + 1; each replica starts at the end of its own descent",
-    "MILE": "Sommer et al., ICLR 2025: microcanonical chains from the members of a deep ensemble, at a large step: an "
-    "energy error of 0.1 per parameter and step, which bounds the error of variances by 36 %. The paper has no mass",
+    "uniform prior |θ| < 50/sqrt(k) and masses k, k = fan-in + 1; each replica starts at the end of a separate descent",
+    "MILE": "Sommer et al., ICLR 2025: microcanonical chains from the members of a deep ensemble. The step is large: an "
+    "energy error of 0.1 per parameter and step bounds the error of variances by 36 %. The paper has no mass",
     "simulated_tempering": "Marinari and Parisi 1992: every walker moves on the ladder independently",
     "EQN": "ensemble quasi-Newton (Leimkuhler, Matthews and Weare 2018): eight walkers of BAOAB, each preconditioned by "
     "the covariance of the others",
-    "WTE": "well-tempered ensemble (Bonomi and Parrinello 2010) on a ladder of four temperatures: a bias on the "
-    "potential energy, grown in the burn-in, makes neighboring rungs overlap",
+    "WTE": "well-tempered ensemble (Bonomi and Parrinello 2010) on a ladder of four temperatures. A bias on the "
+    "potential energy grows in the burn-in and makes neighboring rungs overlap",
 }
 """A note on each preset."""
 

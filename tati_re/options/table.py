@@ -25,7 +25,15 @@ GROUPS = {
 }
 SAMPLE = ("data", "model", "posterior", "sampler", "walkers", "replicas", "workers", "run")
 OPTIMIZE = ("data", "model", "posterior", "training", "walkers", "run")
-NOT_OF_FITS = ("resume", "goal", "candidates", "until", "stream_predictions", "num_burnin_steps")
+NOT_OF_FITS = (
+    "resume",
+    "goal",
+    "candidates",
+    "until",
+    "require_certificate",
+    "stream_predictions",
+    "num_burnin_steps",
+)
 """Options of these groups that a fit has no use for."""
 EVIDENCE = ("data", "model", "posterior", "sampler", "walkers", "workers", "evidence", "run")
 NOT_OF_EVIDENCE = (
@@ -34,6 +42,7 @@ NOT_OF_EVIDENCE = (
         "goal",
         "candidates",
         "until",
+        "require_certificate",
         "record_every",
         "trajectory_every",
         "trajectory_format",
@@ -151,11 +160,11 @@ class Options(BaseModel):
     )
     test_data: str | list[str] | None = _data(
         None,
-        "files of the test set, in the format of data; none: that of the data, else test_fraction of them",
+        "files of the test set, in the format of data; none: the test part of the data, else test_fraction of the rows",
     )
     test_fraction: float | None = _data(
         None,
-        "fraction of the data held out for testing where they have no test set; none: 0.2, and 0 for arrays",
+        "fraction of the data held out for testing if they have no test set; none: 0.2, and 0 for arrays",
         ge=0,
         lt=1,
     )
@@ -169,7 +178,7 @@ class Options(BaseModel):
     )
     data_keys: list[str] = _data(
         [],
-        "names of the arrays in an NPZ file (inputs, labels, optionally test inputs and test labels) or of the "
+        "names of the arrays in an NPZ file (inputs, labels, optionally test inputs and test labels); of the "
         "features in a TFRecord file (inputs, labels)",
     )
     encoding: str | None = _data(
@@ -184,9 +193,9 @@ class Options(BaseModel):
     )
     standardize: Literal["auto", "none", "inputs", "targets", "all", "pixels"] = _data(
         "auto",
-        "scale each input, the targets of a regression, or both (all) to mean 0 and standard deviation 1 on the "
-        "training set, or divide inputs by the largest of them (pixels); predictions are in the units of the data; "
-        "auto: data that are far from that, of a given model the targets if it does not scale its outputs",
+        "inputs, targets (of a regression), all: scale to mean 0 and standard deviation 1 on the training set; pixels: "
+        "divide inputs by their maximum; auto: data far from order 1, for a given model only targets if it does not "
+        "scale its outputs; predictions are in the units of the data",
     )
     shuffle: bool = _data(
         True, "random batches and a random test set; false keeps the order of the data for both"
@@ -275,7 +284,7 @@ class Options(BaseModel):
     )
     dimension: int | None = _posterior(
         None,
-        "number of coordinates of a potential that is a function; none: that of coordinates",
+        "number of coordinates of a potential that is a function; none: the number of coordinates",
         ge=1,
     )
     coordinates: list[str] = _posterior(
@@ -320,12 +329,10 @@ class Options(BaseModel):
     sampler: str = _sampler(
         "auto",
         "a splitting word over A, B, O, U, C, D (BAOAB, UBU, BADODAB, ...); a method by name: {samplers}; your own: "
-        "my_module:MySampler or my_file.py:MySampler; or a preset, a set of options: {presets}; auto: BAOAB, or, where "
-        "step size and ladder are left open too, what fits the data and the model",
+        "my_module:MySampler or my_file.py:MySampler; or a preset, a set of options: {presets}; auto: BAOAB; if step "
+        "size and ladder are open too, chosen from data and model",
     )
-    preset: Preset | None = _sampler(
-        None, "a set of options by name, which may stand as a value of sampler as well"
-    )
+    preset: Preset | None = _sampler(None, "a set of options by name; may also be given as sampler")
     step_size: Annotated[float, Field(gt=0)] | Literal["auto"] = _sampler(
         "auto",
         "time step h of the scheme; for SGLD the coefficient of the gradient; auto: found in the burn-in, from "
@@ -381,8 +388,8 @@ class Options(BaseModel):
     )
     integrator: Literal["leapfrog", "mclachlan", "isotropic"] = _sampler(
         "leapfrog",
-        "MCLMC and MAMS: leapfrog, or at two gradients a step mclachlan, of smaller error, or isotropic, of least "
-        "error where a mass has made all directions alike",
+        "MCLMC and MAMS: leapfrog; mclachlan: two gradients a step, smaller error; isotropic: two gradients a step, "
+        "least error if a mass has made all directions alike",
     )
     walls: Literal["reject", "reflect"] = _sampler(
         "reject",
@@ -390,8 +397,8 @@ class Options(BaseModel):
     )
     target_bias: float = _sampler(
         0.02,
-        "step_size auto without a Metropolis test: relative error of variances that is allowed on average over the "
-        "directions; a single one may have more",
+        "step_size auto without a Metropolis test: allowed relative error of variances, mean over all directions (single "
+        "directions may exceed it)",
         gt=0,
         le=1,
     )
@@ -431,7 +438,7 @@ class Options(BaseModel):
     mass: Mass = _sampler(
         "unit",
         "mass of each parameter: 1, fan-in + 1 of its layer, or measured in the burn-in: sqrt(Var g / Var position) "
-        "(fisher; fisher:32 with 32 directions beside the diagonal), T / Var position, or rms of the gradient g",
+        "(fisher; fisher:32 with 32 directions in addition to the diagonal), T / Var position, or rms of the gradient g",
     )
     tempering_plateau: float = _sampler(
         0.1,
@@ -491,8 +498,8 @@ class Options(BaseModel):
     )
     fit_steps: int = _walkers(
         2000,
-        "walker_start fit: steps of the fit, the last quarter at a tenth of the learning rate; where the run chooses "
-        "its sampler, as many as see each example ten times, from the default to 20,000",
+        "walker_start fit: steps of the fit, the last quarter at a tenth of the learning rate; if the run chooses "
+        "its sampler, enough for ten epochs, from the default to 20,000",
         ge=1,
     )
     walker_jitter: float = _walkers(
@@ -517,7 +524,7 @@ class Options(BaseModel):
     )
     max_temperature: float | None = _replicas(
         None,
-        "highest temperature of a geometric ladder, or of TACT-HMC, where none is 6 times the target's",
+        "highest temperature of a geometric ladder, or of TACT-HMC (there none: 6 times the target's)",
         gt=0,
     )
     temperatures: list[Temperature] = _replicas(
@@ -584,7 +591,7 @@ class Options(BaseModel):
     )
     replica_start: Literal["same", "fresh", "descent"] = _replicas(
         "same",
-        "initial positions of replicas; same: those of the walkers; fresh: each drawn from U(-1/sqrt(k), 1/sqrt(k)), k "
+        "start of the replicas; same: the positions of the walkers; fresh: each drawn from U(-1/sqrt(k), 1/sqrt(k)), k "
         "= fan-in + 1; descent: fresh, followed by a descent on the full batch",
     )
     descent_steps: int = _replicas(
@@ -593,7 +600,7 @@ class Options(BaseModel):
     bias: Literal["none", "well_tempered", "WTE"] = _replicas(
         "none",
         "well_tempered: a bias on the energies, grown in the burn-in, that makes them overlap between rungs; "
-        "WTE: the same, on a ladder of four temperatures where no ladder is given",
+        "WTE: the same, on a ladder of four temperatures if no ladder is given",
     )
     bias_factor: float = _replicas(
         10.0, "gamma: factor by which the bias increases the variance of U", gt=1
@@ -628,7 +635,7 @@ class Options(BaseModel):
     stages: list[Stage] = _training(
         [],
         f"stages of fit, {FORM} each, such as 3000:0.5:550 3000:0.05:{ALL}: steps, learning rate, batch size "
-        f"({ALL}: all examples); what a stage leaves out is as for the run; num_steps is their sum",
+        f"({ALL}: all examples); missing parts as for the run; num_steps is their sum",
     )
     barzilai_borwein_step: Literal["long", "short"] = _training(
         "short", "step of barzilai_borwein; long: s's/s'y; short: s'y/y'y"
@@ -680,30 +687,36 @@ class Options(BaseModel):
     )
 
     num_steps: int = _run(
-        1000, "all steps, burn-in included; with until at most, and by itself 100000", ge=1
+        1000,
+        "number of steps, burn-in included; the upper limit if until is set (default then 100000)",
+        ge=1,
     )
     goal: Literal["posterior", "predict"] | None = _run(
         None,
         "posterior: sample the posterior of the model as given; predict: choose likelihood, hidden layers and prior "
-        "width on held-out training rows, fit 8 members, sample a chain from each, and stop when predictions no longer "
+        "width on held-out training rows; fit 8 members and sample a chain from each; stop when predictions no longer "
         "improve or after max_time (60 seconds if not set); none: posterior",
     )
     candidates: str | list[str] | None = _run(
         None,
-        "goal predict: what is compared, LOSS:UNITS:WIDTH each, such as gaussian:50:1 heteroscedastic_gaussian:16-16:0.5; "
+        "goal predict: models to compare, LOSS:UNITS:WIDTH each, such as gaussian:50:1 heteroscedastic_gaussian:16-16:0.5; "
         "none: a list that follows from the labels",
     )
     until: str | None = _run(
         None,
-        "conditions at which sampling ends before num_steps, joined by commas, such as rhat<1.01, ess>400, "
-        "mcse(potential)<0.1: the worst R-hat and the least effective sample size of U, predictions and coordinates, "
-        "the standard error of the mean of a column of run.csv; rhat(weights)<1.1: no walker of a network still drifts; "
-        "gain<0.005: the last doubling of the draws changed the leave-one-out log density of a row by less",
+        "conditions that end sampling before num_steps, joined by commas: rhat<1.01 (worst R-hat), ess>400 (least "
+        "effective sample size; both of U, predictions and coordinates), rhat(weights)<1.1 (no chain of a network still "
+        "drifts); mcse(potential)<0.1 (standard error of the mean of a column of run.csv); gain<0.005 (change of the "
+        "leave-one-out log density of a row in the last doubling of the draws)",
+    )
+    require_certificate: bool = _run(
+        False,
+        "report the certificate in the exit status of a completed run: 0 passed, 4 failed, 5 not measured",
     )
     num_burnin_steps: Annotated[int, Field(ge=0)] | None = _run(
         None,
-        "initial steps, excluded from averages and trajectory; none: until what adapts has settled, at the latest half "
-        "of num_steps; 0 where nothing adapts",
+        "initial steps, excluded from averages and trajectory; none: until the tuning has settled, at most half "
+        "of num_steps; 0 if nothing adapts",
     )
     record_every: Annotated[int, Field(ge=1)] | Literal["auto"] = _run(
         "auto",
@@ -716,8 +729,8 @@ class Options(BaseModel):
     )
     trajectory_every: Annotated[int, Field(ge=0)] | Literal["auto"] = _run(
         "auto",
-        "steps between rows of the trajectory; 0: no trajectory; auto: so many that about 1,000 positions of all "
-        "walkers are stored, 512 MB at most (with until 20 times as many), more of a run that ends early; 100 for fit",
+        "steps between rows of the trajectory; 0: no trajectory; auto: store about 1,000 "
+        "draws in total (20,000 with until), at most 512 MB; 100 for a fit",
     )
     group_temperatures: bool = _run(
         False,
@@ -751,40 +764,40 @@ class Options(BaseModel):
     overwrite: bool = _run(False, "replace the files of an earlier run in the run folder")
     resume: str | None = _run(
         None,
-        "run folder to resume; beside it only num_steps (in all), max_time, requeue_signal, verbose, what workers are "
-        "told, and data, code and files that the folder names",
+        "run folder to resume; may be combined only with num_steps (the new total), max_time, requeue_signal, "
+        "require_certificate, verbose, options of workers, and data, code and files that the folder names",
     )
     seed: int = _run(0, "seed of all random numbers", ge=0)
     call: int | None = _run(
         None,
-        "number of a run among those of its seed: noise and mini-batches are other ones in each; none: counted by a "
+        "index of this run among runs with the same seed; each index has its own random numbers; none: counted by a "
         "Simulation, 1 in a command",
         ge=1,
     )
     execution: Literal["auto", "xla", "graph", "eager"] = _run(
         "auto",
-        "how steps are compiled, with the same sampled distribution; auto: XLA, or a graph where num_steps times the "
+        "how steps are compiled, with the same sampled distribution; auto: XLA, or a graph if num_steps times the "
         "number of walkers is at most 4,000 (of a fit 12,000), or a graph is faster",
     )
     threads: int | None = _run(None, "number of TensorFlow threads; none: TensorFlow decides", ge=1)
     workers: Annotated[int, Field(ge=1)] | None = _workers(
         None,
-        "processes that hold the walkers in blocks, each with as many threads as `threads` says, 1 by default; may be "
-        "another number when the run is resumed; none: one loop for all walkers in this process",
+        "processes that hold the walkers in blocks, each with as many threads as `threads` says, 1 by default; may "
+        "change on resume; none: one loop for all walkers in this process",
     )
     block_size: Annotated[int, Field(ge=1)] | Literal["auto"] = _workers(
         "auto",
-        "walkers of a block, with workers; numbers depend on it, and not on how many workers there are; auto: up to 4, "
+        "walkers of a block, with workers; results depend on it, not on the number of workers; auto: up to 4, "
         "on a ladder one replica of every walker",
     )
     cluster: str | None = _workers(
         None,
-        "Ray cluster on whose machines the workers are; auto: the one that this job runs in, host:port: one that runs "
-        "there; is told anew when the run is resumed; none: this machine, without Ray",
+        "Ray cluster that runs the workers; auto: the cluster of this job; host:port: a running cluster; "
+        "must be given again on resume; none: this machine, without Ray",
     )
     worker_gpus: float | None = _workers(
         None,
-        "part of a GPU for each worker, at most 1; told anew when the run is resumed; none: CPUs",
+        "fraction of a GPU per worker, at most 1; must be given again on resume; none: CPUs",
         gt=0,
         le=1,
     )
@@ -802,7 +815,7 @@ class Options(BaseModel):
     )
     verbose: int = _run(
         1,
-        "0: quiet; 1: progress and summary; 2: more; --quiet is the same as --verbose 0",
+        "0: quiet; 1: choices, progress, certificate; 2: details too; --quiet is the same as --verbose 0",
         ge=0,
         le=2,
     )

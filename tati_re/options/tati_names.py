@@ -438,8 +438,8 @@ def sentences(options: Any, own_prior: bool = False) -> list[str]:
     given = options.inverse_temperature is not None and "potential" in options.explicit
     if other and given and options.potential == "posterior":
         said.append(
-            f"inverse_temperature {options.inverse_temperature:g} beside TATi's {other[0]}: under potential posterior "
-            "it acts N times harder than in TATi, N the number of examples, for U sums the losses that TATi averages."
+            f"inverse_temperature {options.inverse_temperature:g} with TATi's {other[0]}: under potential posterior "
+            "it acts N times harder than in TATi (N examples), as U sums losses that TATi averages."
         )
     if "num_leapfrog_steps" in derived:
         said.append(
@@ -465,5 +465,7 @@ def check_dimensions(tati: Mapping[str, Any], num_inputs: int, num_outputs: int)
     for name, found in (("input_dimension", num_inputs), ("output_dimension", num_outputs)):
         if name in tati and int(tati[name]) != found:
             raise InputError(
-                f"{name}: not that of data and network.", tati[name], f"{found}, or to leave it out"
+                f"{name}: not the system of data and network.",
+                tati[name],
+                f"{found}, or to leave it out",
             )

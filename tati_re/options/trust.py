@@ -18,7 +18,7 @@ CODE = ("sampler", "model", "potential")
 """Options that may name code: a file or module, a colon, and a name in it."""
 WRITTEN = ("run_file", "averages_file", "trajectory_file", "save_model", "tensorboard")
 """Options that name what a run writes beside its folder."""
-TRUST = "run the code that its folder names, and write the files outside of it, as for a folder of one's own"
+TRUST = "run the code that its folder names, and write files outside of it, as for a folder you made yourself"
 """Help of the flag --trust."""
 
 

@@ -98,7 +98,8 @@ def called(
             also = f", or one of {', '.join(others)}" if others else ""
             expected = f"a default for it {where}, or the name of an option such as friction{also}"
             raise InputError(
-                f"{option}: {name} needs {parameter.name}, which is no option.", expected=expected
+                f"{option}: {name} needs {parameter.name}, which is not an option.",
+                expected=expected,
             )
         if required or value is not None:
             arguments[parameter.name] = value

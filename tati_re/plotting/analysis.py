@@ -68,9 +68,9 @@ def plot_spectrum(tables: Mapping[str, pd.DataFrame], path: AnyPath | None = Non
         axes.set_yscale("log")
         axes.yaxis.set_minor_formatter(_InFigures(minor_thresholds=(1.2, 0.5)))
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_xlabel("eigenvector, widest first")
+        axes.set_xlabel("eigenvector (by decreasing variance)")
         plain(axes)
-    panels[0].set_ylabel("variance along it (eigenvalue)")
+    panels[0].set_ylabel("variance (eigenvalue)")
     if timed:
         panels[1].set_ylabel("autocorrelation time (steps)")
     if len(tables) > 1:
@@ -129,7 +129,7 @@ def plot_diffusion_map(
     )
     left.set_ylim(bottom=0)
     left.xaxis.set_major_locator(MaxNLocator(integer=True))
-    left.set(xlabel="eigenfunction", ylabel="rate, minus its eigenvalue")
+    left.set(xlabel="eigenfunction", ylabel="rate (minus the eigenvalue)")
     first = found.vectors[:, 0]
     second = found.vectors[:, 1] if len(found.values) > 1 else potential
     order = np.argsort(-potential)

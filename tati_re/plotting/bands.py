@@ -119,7 +119,7 @@ def draw_ranks(axes: Axes, chains: np.ndarray) -> None:
     labeled(
         axes,
         f"rank among all; {thinned.shape[1]:,} independent draws {which}",
-        "distribution less uniform",
+        "distribution minus uniform",
     )
     # Equal draws, as those of an accuracy, take their ranks by lot: ranks that they share would
     # leave the band.

@@ -67,7 +67,7 @@ def _draw_apart(axes: Axes, inside: Any, outside: Any, name: str) -> None:
     area = auroc(inside.entropy, outside.entropy)
     pad = 4 + 14 * legend_above(axes)
     axes.set_title(f"{name}, AUROC {area:.3f}", loc="left", color=DARK, fontsize=10, pad=pad)
-    axes.set_ylabel("part of predictions")
+    axes.set_ylabel("fraction of predictions")
 
 
 def draw_stairs(
@@ -117,7 +117,7 @@ def draw_reliability(
             0.5 * (result.edges[1:] + result.edges[:-1]) + (number - 0.5 * (len(sets) - 1)) * width
         )
         counts.bar(middle, result.count, width=width, color=color)
-    axes.set(ylabel="part predicted right", xlim=(max(0.0, first - 0.03), 1.03), ylim=(-0.03, 1.05))
+    axes.set(ylabel="fraction correct", xlim=(max(0.0, first - 0.03), 1.03), ylim=(-0.03, 1.05))
     axes.tick_params(labelbottom=False)
     axes.legend(
         frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0.0, 0.99), borderaxespad=0.1

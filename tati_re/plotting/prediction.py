@@ -305,7 +305,7 @@ def _draw_coverage(axes: Axes, predictions: dict[str, RegressionPrediction]) -> 
             label=name,
         )
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
-    axes.set(xlabel="probability of the interval", ylabel="part of targets inside")
+    axes.set(xlabel="probability of the interval", ylabel="fraction of targets inside")
     axes.legend(frameon=False, fontsize=8, loc="best")
 
 
@@ -318,5 +318,7 @@ def draw_pit(axes: Axes, predictions: Mapping[str, RegressionPrediction]) -> Non
         axes.plot(places, below - places, color=COLORS[number % len(COLORS)], linewidth=1.4)
     axes.axhline(0, color=GRAY, linewidth=0.8, linestyle="--")
     axes.set(
-        xlim=(0, 1), xlabel="probability below the target (PIT)", ylabel="distribution less uniform"
+        xlim=(0, 1),
+        xlabel="probability below the target (PIT)",
+        ylabel="distribution minus uniform",
     )

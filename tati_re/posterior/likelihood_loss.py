@@ -120,7 +120,7 @@ def _of_users(name: str) -> type[Likelihood]:
     expected = (
         f"a class that derives from tati_re.likelihoods.Likelihood, or {', '.join(likelihoods())}"
     )
-    refuse_if(not is_class(made), "loss: this is no likelihood.", name, expected)
+    refuse_if(not is_class(made), "loss: this is not a likelihood.", name, expected)
     return made
 
 

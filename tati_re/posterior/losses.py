@@ -264,7 +264,7 @@ def make_loss(
         if name in OF_LOGITS
         else "a softmax, or a sigmoid, at the end"
     )
-    what = f"loss: outputs of a {activation} layer are no probabilities, as {f'{kind}()' if is_object else name} takes them."
+    what = f"loss: outputs of a {activation} layer are not probabilities, as {f'{kind}()' if is_object else name} takes them."
     no_softmax = activation in _NO_PROBABILITIES and (no_logits or name in _OF_PROBABILITIES)
     received = "from_logits=False" if no_logits else f"a {activation} layer"
     refuse_if(no_softmax, what, received, instead)
@@ -391,7 +391,7 @@ def check_fit(
             expected = (
                 places if target_shape not in ((), (1,)) else "gaussian or another regression loss"
             )
-            raise InputError("loss: the labels are no classes.", loss.name, expected)
+            raise InputError("loss: the labels are not classes.", loss.name, expected)
         what = f"loss: {loss.name} needs one output a class."
         expected = f"at least {num_classes} outputs, or labels from 0 to {last - 1}"
         refuse_if(

@@ -250,10 +250,10 @@ def check_noise(noise_std: float | str, loss, dataset, flat, given: bool) -> Non
         raise InputError(
             f"noise_std: the network of {loss.name} predicts the noise.", noise_std, "no noise_std"
         )
-    what = "noise_std: sampled is one more parameter and shapes the system."
-    refuse_if(sampled != has, what, noise_std, "noise_std where the Simulation is made")
+    what = "noise_std: sampled adds a parameter, and cannot change after the Simulation is created."
+    refuse_if(sampled != has, what, noise_std, "noise_std in Simulation(...)")
     if sampled and loss.name != "gaussian":
-        expected = "loss gaussian, or no noise_std; and the loss where the Simulation is made"
+        expected = "loss gaussian, or no noise_std; and the loss in Simulation(...)"
         raise InputError(
             "noise_std: sampled is a parameter of the Gaussian likelihood.",
             f"loss {loss.name}",

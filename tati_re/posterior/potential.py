@@ -186,15 +186,15 @@ class ModelPotential(ModelPasses, Potential):
         said = [self.loss.note] if self.loss.note else []
         if self._loops:
             said.append(
-                "The layers of this model cannot be vectorized over walkers, which are computed one by one."
+                "The layers of this model cannot be vectorized; walkers are computed one by one."
             )
         if self.streamed:
             size = device_bytes(
                 self.dataset.inputs, self.dataset.input_scale, self.flat.input_dtype
             )
             said.append(
-                f"Inputs of {size / 1e6:,.3g} megabytes are more than memory_limit: each step reads the examples of "
-                "its batch, in a graph and not under XLA."
+                f"Inputs of {size / 1e6:,.3g} MB exceed memory_limit. Each step reads the rows of its batch from disk, "
+                "in a graph instead of XLA."
             )
         if sentence := unconfined(self.prior, self.flat.tensor_names, self.flat.regularized):
             said.append(sentence)
@@ -207,10 +207,10 @@ class ModelPotential(ModelPasses, Potential):
                 else ""
             )
             said.append(
-                f"The mean squared error as a log likelihood stands for Gaussian noise of standard deviation "
-                f"{np.sqrt(count / 2):.4g}; loss='gaussian' with noise_std says it and counts its constant."
+                f"The mean squared error as a log likelihood implies Gaussian noise of standard deviation "
+                f"{np.sqrt(count / 2):.4g}. Use loss='gaussian' with noise_std to set it."
                 if self.loss.name == "mean_squared_error"
                 else f"The loss {self.loss.name} is not a likelihood with its constant: "
-                f"exp(-N * mean loss) is sampled as it stands.{mean}"
+                f"exp(-N * mean loss) is sampled unchanged.{mean}"
             )
         return said

@@ -37,7 +37,7 @@ class Target:
     def __init__(self, function: Callable, dimension: int, dtype: str) -> None:
         refuse_if(
             not callable(function),
-            "potential: this is no function.",
+            "potential: this is not a function.",
             type(function).__name__,
             EXPECTED,
         )
@@ -134,7 +134,7 @@ class Target:
             terms = 2 * along * slopes[1]
             if not is_change(values, terms, tolerance, self.dtype):
                 raise InputError(
-                    "potential: the gradient is not that of the values.",
+                    "potential: the gradient does not belong to the values.",
                     received=f"a slope of {terms.sum() / 2 / step:.6g} by the gradient and {difference / 2 / step:.6g} "
                     f"by finite differences near {_listed(here)}",
                     expected="the gradient of U = -log density, with its sign",

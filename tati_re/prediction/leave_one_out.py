@@ -190,7 +190,7 @@ def stored_leave_one_out(run: RunFiles) -> LeaveOneOut | None:
     table = read_table(path)
     if missing := set(_COLUMNS) - set(table):
         raise InputError(
-            f"{path} is no table of run.loo().", f"no column {min(missing)}", ", ".join(_COLUMNS)
+            f"{path} is not a table of run.loo().", f"no column {min(missing)}", ", ".join(_COLUMNS)
         )
     if "num_draws" not in table:  # of an earlier version
         return None

@@ -224,7 +224,7 @@ class Network:
             return OwnStatistics(
                 self.flat, dataset_of(run).inputs, options.batch_size, self.prepared
             )
-        what = "The statistics of batch normalization are those of the end of the run for all draws"
+        what = "All draws use the statistics of batch normalization from the end of the run"
         warnings.warn(
             f"{what}: its training data, data=..., would give each its own.", stacklevel=2
         )
@@ -361,7 +361,7 @@ def likelihood_of(run: RunFiles, data: Any = None, model: Any = None) -> tuple[A
         if data.targets.ndim > 2
         else "Labels that are shares of classes"
     )
-    refuse_if(shares, f"{several} are no draws of a likelihood.", expected="one class an example")
+    refuse_if(shares, f"{several} are not draws of a likelihood.", expected="one class an example")
     what = "The run sampled exp(-mean loss), no posterior."
     refuse_if(
         said.options.potential == "mean_loss",
@@ -371,7 +371,7 @@ def likelihood_of(run: RunFiles, data: Any = None, model: Any = None) -> tuple[A
     )
     if not network.predictive.likelihood:
         raise InputError(
-            "The run's loss is no likelihood.",
+            "The run's loss is not a likelihood.",
             network.predictive.name,
             "a cross-entropy or gaussian",
         )

@@ -284,7 +284,7 @@ def test_part(run: RunFiles) -> tuple[np.ndarray, np.ndarray | None]:
     if dataset.test_inputs is None:
         what = "The run's data have no test part."
         raise InputError(
-            what, expected="inputs to predict, or test_fraction = 0.2 where the Simulation is made"
+            what, expected="inputs to predict, or test_fraction=0.2 in Simulation(...)"
         )
     labels = dataset.test_targets
     return dataset.test_inputs, None if labels is None else dataset.as_labels(labels)

@@ -114,7 +114,7 @@ def temperature_study(
         ", ".join(given),
         "temperatures alone",
     )
-    what = "temperature_study: positions have to be stored."
+    what = "temperature_study: no positions are stored."
     refuse_if(options.get("trajectory_every") == 0, what, 0, "trajectory_every above 0")
     folders = (
         []

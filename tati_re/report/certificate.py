@@ -4,14 +4,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tati_re.analysis.averages import energy_error
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size
-from tati_re.analysis.format import percent, table
+from tati_re.analysis.format import percent
 from tati_re.analysis.heating import MOST_OF_ONE
 from tati_re.analysis.temperature import (
     COLUMNS,
@@ -28,19 +28,33 @@ from tati_re.analysis.until import (
     Condition,
     conditions_of,
     diagnosis,
+    steps_left,
     walker_names,
     within_chains,
 )
 from tati_re.core.errors import InputError
 from tati_re.prediction.quantities import quantities
+from tati_re.report.verdicts import (
+    ABOVE,
+    BAND,
+    COUNT,
+    FAILED,
+    PASSED,
+    SHARE,
+    STEPS,
+    Certificate,
+    CheckResult,
+    check_result,
+)
 from tati_re.runs.manifest import sees_batches
 from tati_re.runs.run import RunFiles, last_step
 from tati_re.runs.selection import as_run, at_target, burnin_of, is_optimization
 from tati_re.samplers.choosing import latest_end
-from tati_re.samplers.wrappers.metered import BAND, error_of_bias
+from tati_re.samplers.wrappers.metered import BAND as FACTOR_OF_TUNING
+from tati_re.samplers.wrappers.metered import error_of_bias
 from tati_re.samplers.wrappers.tuner import FOR_SPEED, LEARNT, NOT_SETTLED
 
-_NOT_YET = "nothing is drawn yet"
+_NOT_YET = "no draws yet"
 _STILL = "U never changes"
 _FACTOR = 1.5  # How far the prediction and a measured temperature may differ.
 _SLOW = "not in equilibrium yet, or the steps are large for the stiffest direction; take more burn-in, or reduce step_size"
@@ -48,15 +62,15 @@ _SLOW = "not in equilibrium yet, or the steps are large for the stiffest directi
 
 def heating_lines(manifest: dict[str, Any]) -> list[tuple[str, str]]:
     """The line of the summary below the measured temperatures; none for full batches."""
-    found = latest(manifest)
-    if not found:
+    heating = latest(manifest)
+    if not heating:
         return []
-    if "not_predicted" in found:
-        return [("expected heating", f"not predicted; {found['not_predicted']}")]
-    kinetic = "" if math.isnan(found["kinetic"]) else f", kinetic + {percent(found['kinetic'])}"
+    if "not_predicted" in heating:
+        return [("expected heating", f"not predicted; {heating['not_predicted']}")]
+    kinetic = "" if math.isnan(heating["kinetic"]) else f", kinetic + {percent(heating['kinetic'])}"
     text = (
-        f"by mini-batch noise: {percent(found['slowest'])} in the slowest directions, {percent(found['stiffest'])} in "
-        f"the stiffest, {percent(found['mean'])} in all; configurational temperature + {percent(found['virial'])}"
+        f"by mini-batch noise: {percent(heating['slowest'])} in the slowest directions, {percent(heating['stiffest'])} in "
+        f"the stiffest, {percent(heating['mean'])} in all; configurational temperature + {percent(heating['virial'])}"
     )
     return [("expected heating", text + kinetic)]
 
@@ -65,27 +79,27 @@ def why_hot(manifest: dict[str, Any], kind: str, excess: float) -> str:
     """What can have raised a temperature by so much, and what helps."""
     if not sees_batches(manifest):
         return _SLOW
-    found = latest(manifest)
-    expected = found.get("virial" if kind == "configurational" else "kinetic")
+    heating = latest(manifest)
+    expected = heating.get("virial" if kind == "configurational" else "kinetic")
     if expected is None:
         return (
             "not in equilibrium yet, or the steps are large for the stiffest direction, or mini-batch noise heats, "
             "which was not predicted; take more burn-in, smaller steps or larger batches"
         )
-    said = f"mini-batch noise was expected to raise it by {percent(expected)}"
+    cause = f"mini-batch noise was expected to raise it by {percent(expected)}"
     if expected * _FACTOR < excess:
-        return f"{said} only; {_SLOW}"
-    if kind == "configurational" and found["mean"] * _FACTOR < expected:
-        said += (
-            f", and that of the positions by {percent(found['mean'])}: within a sweep a gradient is correlated with "
-            "where the batches before it led, which the virial shows"
+        return f"{cause} only; {_SLOW}"
+    if kind == "configurational" and heating["mean"] * _FACTOR < expected:
+        cause += (
+            f", and the temperature of the positions by {percent(heating['mean'])} (within a sweep the virial also contains "
+            "correlations between batches)"
         )
-    return f"{said}; reduce it by smaller steps, larger batches or more friction"
+    return f"{cause}; reduce it by smaller steps, larger batches or more friction"
 
 
 def latest(manifest: dict[str, Any]) -> dict[str, Any]:
-    found = manifest.get("heating", {})
-    return found.get("end") or found.get("start") or {}
+    heating = manifest.get("heating", {})
+    return heating.get("end") or heating.get("start") or {}
 
 
 _MOST_SPREAD = 1e9
@@ -98,40 +112,14 @@ _FEWEST_ERRORS = 30
 of what it should be in one of a hundred cases.
 """
 _ROWS_OF_RARE = 500  # Below it a hundredth of the rows is a handful.
-INSIDE = "inside"
-OUTSIDE = "outside"
-UNKNOWN = "unknown"
 TARGET_BIAS = 0.02
 OF_PREDICTIONS = {"rhat": 1.05, "ess": 100.0}
 """Limits of a run for prediction, within each chain: an average over 100 independent draws is off by
 a tenth of the spread of the draws.
 """
-
-
-class Row(NamedTuple):
-    """What is certified, its number, what was asked, the verdict, a note; `given`: the user asked,
-    not the default.
-    """
-
-    quantity: str
-    value: float
-    asked: float
-    verdict: str
-    note: str = ""
-    given: bool = False
-
-
-class Certificate(pd.DataFrame):
-    """The frame of a certificate, which prints the lines of a summary; what is taken from it is a
-    plain frame.
-    """
-
-    def __repr__(self) -> str:
-        return table(certificate_lines(self))
-
-    def _repr_html_(self) -> str:
-        with pd.option_context("display.max_colwidth", None):
-            return self.to_html()
+_STEP_SIZE_BIAS = "bias from the step size"
+_HEATING = "mini-batch heating"
+_VERDICTS_OF_BANDS = {"too short": "the run is too short"}
 
 
 @dataclass(frozen=True)
@@ -217,13 +205,15 @@ class CertificateFacts:
 
     @cached_property
     def not_mixed(self) -> str:
-        """The fact that chains stay in modes of their own; empty where they agree, or are compared."""
+        """The fact that chains stay in separate modes; empty if they agree, or are compared."""
         between = self.number("rhat_between")
         if not (self.predicts and between > self.limits["rhat"]):
             return ""
         chains = self.rows["walker"].nunique()
-        said = f"chains have not mixed across modes (R-hat {between:.3g} between them)"
-        return f"{said}: predictions are a mixture of {chains} chains"
+        return (
+            f"chains have not mixed across modes (R-hat {between:.3g} between them); predictions are a "
+            f"mixture of {chains} chains"
+        )
 
     def limit_is_given(self, quantity: str) -> bool:
         """Whether the limit of a quantity stands in the option `until`."""
@@ -276,18 +266,18 @@ class CertificateFacts:
     def has_converged(self) -> bool:
         """Whether all checks of convergence passed."""
         rows = [row for check in CONVERGENCE for row in check(self)]
-        return all(row.verdict == INSIDE for row in rows)
+        return all(row.verdict == PASSED for row in rows)
 
 
-def certificate(run: RunFiles, burnin: int | None = None) -> pd.DataFrame:
-    """What a sampled run certifies, one row each: see `Run.certificate`.
+def certificate(run: RunFiles, burnin: int | None = None) -> Certificate:
+    """What a sampled run certifies, a row for each check: see `Run.certificate`.
 
     Args:
         run: The run, or its folder.
         burnin: Steps to leave out. Default: the burn-in of the run.
 
     Returns:
-        The rows of all `CHECKS`.
+        The outcomes of all `CHECKS`.
 
     Raises:
         InputError: A fit, or a run without rows.
@@ -295,12 +285,12 @@ def certificate(run: RunFiles, burnin: int | None = None) -> pd.DataFrame:
     run = as_run(run)
     rows = run.run_info
     if rows.empty and "burnin_cut" in run.manifest:
-        return Certificate(_nothing_drawn(run.manifest, last_step(run, 0)))
+        return Certificate.of(_nothing_drawn(run.manifest, last_step(run, 0)))
     if rows.empty and run.manifest.get("kind") != "fit":
         raise InputError(
             f"The run has no rows yet: it ended at step {last_step(run, 0):,}, before the first one.",
             run.folder,
-            "a run that came to its first row; Simulation.resume goes on",
+            "a run with at least one row; Simulation.resume continues it",
         )
     if is_optimization(run.manifest, rows):
         raise InputError(
@@ -308,11 +298,11 @@ def certificate(run: RunFiles, burnin: int | None = None) -> pd.DataFrame:
         )
 
     facts = CertificateFacts(run, at_target(rows), burnin_of(run, burnin))
-    return Certificate([row for check in CHECKS for row in check(facts)])
+    return Certificate.of([one for check in CHECKS for one in check(facts)])
 
 
 def widths_note(run: RunFiles) -> str:
-    """Says that coordinates have widths too different for one step size and any mass; else empty."""
+    """Reports widths of coordinates too different for one step size and any mass; else empty."""
     if run.manifest.get("kind") == "fit":
         return ""
     try:
@@ -330,65 +320,49 @@ def widths_note(run: RunFiles) -> str:
 
 
 def failed_checks(run: RunFiles) -> list[str]:
-    """The checks of a run's certificate that failed, in words; those not measured are not among
-    them.
+    """The checks of a run's certificate that failed, in words.
+
+    Args:
+        run: The run.
+
+    Returns:
+        A text for each failed check, such as `R-hat 1.08 (limit < 1.01)`; none for those that were
+        not measured.
     """
-    frame = certificate(run)
-    failed = frame[frame["verdict"] == OUTSIDE]
-    found = []
-    for name, value, asked in failed[["quantity", "value", "asked"]].itertuples(index=False):
-        number = "" if math.isnan(value) else f" {value:.3g}"
-        found.append(f"{name}{number}" + (f" (asked {asked:g})" if asked > 0 else ""))
-    spread = widths_note(run) if found else ""
-    return [spread, *found] if spread else found
+    failed = [one for one in certificate(run).results if one.verdict == FAILED]
+    texts = []
+    for one in failed:
+        limit = f"(limit {one.limit_text})" if one.limit_text else ""
+        texts.append(" ".join(filter(None, [one.check, one.value_text, limit])))
+    spread = widths_note(run) if failed else ""
+    return [spread, *texts] if spread else texts
 
 
-def _not_over(said: dict[str, Any], burnin: int) -> str:
-    """The note on a burn-in, of so many steps at most, during which the run ended."""
-    cut = said.get("burnin_cut")
+def _not_over(manifest: dict[str, Any], burnin: int) -> str:
+    """The remark on a burn-in, of so many steps at most, during which the run ended."""
+    cut = manifest.get("burnin_cut")
     how = "not over" if cut is None else f"cut off by {cut['by']}"
-    return f"steps of up to {burnin:,}: {how}, {_NOT_YET}"
+    return f"{how}, of up to {burnin:,} steps; {_NOT_YET}"
 
 
-def _nothing_drawn(said: dict[str, Any], step: int) -> list[Row]:
-    """The rows of a run that was cut off in its burn-in, before the first row of a table."""
-    unknown = ("discretization bias", "effective size", "R-hat")
-    rows = [_row(name, math.nan, math.nan, None, _NOT_YET) for name in unknown]
-    burnin = int(said.get("options", {}).get("num_burnin_steps") or 0)
-    return [*rows, _row("burn-in", float(step), math.nan, False, _not_over(said, burnin))]
+def _nothing_drawn(manifest: dict[str, Any], step: int) -> list[CheckResult]:
+    """The outcomes of a run that was cut off in its burn-in, before the first row of a table."""
+    names = ("R-hat", "ESS", _STEP_SIZE_BIAS)
+    results = [check_result(name, math.nan, math.nan, None, remark=_NOT_YET) for name in names]
+    burnin = int(manifest.get("options", {}).get("num_burnin_steps") or 0)
+    return [*results, _burnin_not_over(manifest, burnin, step)]
 
 
-def certificate_lines(frame: pd.DataFrame) -> list[tuple[str, str]]:
-    """The certificate as label and value of the lines of a summary; the first one is the verdict of
-    all.
-    """
-    verdicts = {
-        verdict: frame.loc[frame["verdict"] == verdict, "quantity"]
-        for verdict in (OUTSIDE, UNKNOWN)
-    }
-    said = "; ".join(
-        f"{verdict}: {', '.join(rows)}" for verdict, rows in verdicts.items() if len(rows)
+def _burnin_not_over(manifest: dict[str, Any], burnin: int, step: int) -> CheckResult:
+    return check_result(
+        "burn-in",
+        float(step),
+        math.nan,
+        False,
+        form=STEPS,
+        remark=_not_over(manifest, burnin),
+        advice="resume the run",
     )
-    lines = [("certificate", said or INSIDE)]
-    for row in (Row(*values) for values in frame[[*Row._fields]].to_numpy().tolist()):
-        value = f"{row.value:,.0f}" if row.value.is_integer() else f"{row.value:.4g}"
-        parts = ["" if math.isnan(row.value) else value, row.note]
-        if row.asked > 0:
-            parts.append(f"asked {row.asked:g}" + ("" if row.given else " (default)"))
-        lines.append((f"  {row.quantity}", "  ".join(filter(None, [row.verdict, *parts]))))
-    return lines
-
-
-def _row(
-    what: str, value: float, asked: float, good: bool | None, note: str = "", given: bool = False
-) -> Row:
-    """A row that is inside where it is `good`; unknown where that is None, or the value no
-    number.
-    """
-    verdict = INSIDE if good else OUTSIDE
-    if good is None or math.isnan(value):
-        verdict = UNKNOWN
-    return Row(what, value, asked, verdict, note, given)
 
 
 def _errors_of_rows(kept: pd.DataFrame, begin: int) -> np.ndarray:
@@ -398,17 +372,18 @@ def _errors_of_rows(kept: pd.DataFrame, begin: int) -> np.ndarray:
 
 
 def _num_errors(kept: pd.DataFrame, begin: int) -> int:
-    """How many rows have energy errors of their own, over all walkers; 0 where none is metered."""
+    """How many rows have energy errors of their own, over all walkers; 0 if none is metered."""
     if "eevpd" not in kept:
         return 0
     return int(np.count_nonzero(_errors_of_rows(kept, begin) > 0))
 
 
-def _rare(said: dict[str, Any], kept: pd.DataFrame, begin: int) -> float:
-    """The share of the energy error since the burn-in that a hundredth of the rows has; 0 where not
-    each step, or that of each walker at one temperature, is metered; nan where rows are few.
+def _rare(manifest: dict[str, Any], kept: pd.DataFrame, begin: int) -> float:
+    """The share of the energy error since the burn-in that a hundredth of the rows has; 0 if not
+    each step, or that of each walker at one temperature, is metered; nan if rows are few.
     """
-    if said.get("options", {}).get("sampler") != "MCLMC" or "rung" in kept or "eevpd" not in kept:
+    sampler = manifest.get("options", {}).get("sampler")
+    if sampler != "MCLMC" or "rung" in kept or "eevpd" not in kept:
         return 0.0
     errors = np.sort(_errors_of_rows(kept, begin))[::-1]
     if len(errors) < _ROWS_OF_RARE or not errors.sum() > 0:
@@ -416,60 +391,78 @@ def _rare(said: dict[str, Any], kept: pd.DataFrame, begin: int) -> float:
     return float(errors[: len(errors) // 100].sum() / errors.sum())
 
 
-def _bias(facts: CertificateFacts) -> list[Row]:
+def _bias(facts: CertificateFacts) -> list[CheckResult]:
     """The bias of the step size, from the energy error."""
-    said = facts.manifest
     kept = facts.kept
-    asked = facts.target_bias
+    limit = facts.target_bias
     given = facts.bias_is_given
-    what = "discretization bias"
-    if _is_exact(said, kept):
-        return [_row(what, 0.0, asked, True, "exact: a Metropolis test on all data", given)]
+
+    def outcome(value: float, passed: bool | None, remark: str) -> list[CheckResult]:
+        return [
+            check_result(
+                _STEP_SIZE_BIAS, value, limit, passed, form=SHARE, remark=remark, given=given
+            )
+        ]
+
+    if _is_exact(facts.manifest, kept):
+        return outcome(0.0, True, "exact: Metropolis test on all data")
 
     error = energy_error(kept) if "eevpd" in kept and len(kept) else math.nan
     if not math.isfinite(error):
-        none = "no energy error was metered; step_size auto does" if len(kept) else _NOT_YET
-        return [_row(what, math.nan, asked, None, none, given)]
+        unmetered = "energy errors were not recorded; set step_size auto"
+        return outcome(math.nan, None, unmetered if len(kept) else _NOT_YET)
 
-    if said.get("first_order"):
-        note = (
-            "by the energy error alone; that of order h friction, which BAOAB lacks, is not metered"
-        )
-        return [_row(what, _bias_of(error), asked, None, note, given)]
+    if facts.manifest.get("first_order"):
+        remark = "from energy errors; the scheme's O(h · friction) bias is not measured"
+        return outcome(_bias_of(error), None, remark)
     return [_bound_of_bias(facts, error)]
 
 
-def _is_exact(said: dict[str, Any], kept: pd.DataFrame) -> bool:
+def _is_exact(manifest: dict[str, Any], kept: pd.DataFrame) -> bool:
     """Whether a Metropolis test on all data removes the bias."""
-    tested = "acceptance" in kept and "acceptance" not in said.get("observables", [])
-    return tested and not sees_batches(said) and not said.get("method", {}).get("swap_bias")
+    tested = "acceptance" in kept and "acceptance" not in manifest.get("observables", [])
+    return tested and not sees_batches(manifest) and not manifest.get("method", {}).get("swap_bias")
 
 
-def _bound_of_bias(facts: CertificateFacts, error: float) -> Row:
+def _bound_of_bias(facts: CertificateFacts, error: float) -> CheckResult:
     """The bound of the bias by the energy error, and what no bound covers."""
-    asked = facts.target_bias
-    allowed = BAND * error_of_bias(asked)
+    limit = facts.target_bias
+    allowed = FACTOR_OF_TUNING * error_of_bias(limit)
     bound = _bias_of(error)
     rare = _rare(facts.manifest, facts.kept, facts.own_burnin)
     enough = _num_errors(facts.kept, facts.own_burnin) >= _FEWEST_ERRORS
 
-    note = "relative error of variances on average over all directions, an upper bound"
-    good: bool | None = error <= allowed
-    if good and (not enough or math.isnan(rare)):
-        good = None
-        note += "; too few rows with energy errors to tell"
+    remark = "upper bound, mean over all directions"
+    details = "relative error of variances"
+    passed: bool | None = error <= allowed
+    if passed and (not enough or math.isnan(rare)):
+        passed = None
+        remark = "too few rows with energy errors"
 
     number = int(facts.manifest.get("parameters", {}).get("num", 0))
     if why := _unbounded(facts, rare):
-        good = None if good else good
-        note += f"; one alone may have any: {why}"
+        if passed:
+            passed = None
+            remark = f"a single direction may be off by any amount: {why}"
+        else:
+            details += f"; a single direction may be off by any amount: {why}"
     elif number > 1:
-        note += f"; one alone may have {_bias_of(number * error):.2g}"
+        details += f"; a single direction may be off by {percent(_bias_of(number * error))}"
 
-    if asked < bound and good:
+    if limit < bound and passed:
         most = _bias_of(allowed)
-        note += f" (inside up to {most:.2g}: the energy error is tuned to a factor {BAND:g})"
-    return _row("discretization bias", bound, asked, good, note, facts.bias_is_given)
+        remark = f"accepted up to {percent(most)}: tuning is accurate to a factor of {FACTOR_OF_TUNING:g}"
+    return check_result(
+        _STEP_SIZE_BIAS,
+        bound,
+        limit,
+        passed,
+        form=SHARE,
+        remark=remark,
+        details=details,
+        advice='reduce step_size, or set step_size="auto" with a longer burn-in',
+        given=facts.bias_is_given,
+    )
 
 
 def _unbounded(facts: CertificateFacts, rare: float) -> str:
@@ -481,9 +474,12 @@ def _unbounded(facts: CertificateFacts, rare: float) -> str:
     """
     unseen = float((facts.noted("convergence") or {}).get("unexplained", 0.0))
     if unseen > _MOST_UNSEEN:
-        return f"on {percent(unseen)} of the lines between draws U jumps, or its gradient is wrong, which HMC would see"
+        return (
+            f"U jumps, or its gradient is wrong, on {percent(unseen)} of the lines between draws "
+            "(HMC would show it)"
+        )
     if rare > _MOST_RARE:
-        return f"1 % of the rows have {100 * rare:.0f} % of the energy error, as at the neck of a funnel"
+        return f"1 % of the rows have {100 * rare:.0f} % of the energy error, as in the neck of a funnel"
     return ""
 
 
@@ -493,60 +489,83 @@ def _bias_of(error: float) -> float:
     return float(roots[np.argmin(abs(roots.imag))].real)
 
 
-def _predicted_heating(facts: CertificateFacts) -> list[Row]:
-    """The heating that is predicted of mini-batch noise: its mean, and none of its directions above
-    a tenth.
+def _predicted_heating(facts: CertificateFacts) -> list[CheckResult]:
+    """The predicted heating by mini-batch noise: its mean, and no direction above a tenth.
+
+    Without mini-batches there is none to check.
     """
-    said = facts.manifest
-    asked = facts.target_bias
+    limit = facts.target_bias
     given = facts.bias_is_given
-    what = "predicted heating"
-    if not sees_batches(said):
-        return [_row(what, 0.0, asked, True, "none: all data in every step", given)]
-    heating = latest(said)
+    if not sees_batches(facts.manifest):
+        return []
+
+    heating = latest(facts.manifest)
     if "mean" not in heating:
-        none = heating.get("not_predicted", "not predicted")
-        return [_row(what, math.nan, asked, None, none, given)]
+        why = heating.get("not_predicted", "not predicted")
+        return [check_result(_HEATING, math.nan, limit, None, form=SHARE, remark=why, given=given)]
+
     value = float(heating["mean"])
     single: dict[str, float] = {
         name: float(heating[name]) for name in ("slowest", "stiffest", "hottest") if name in heating
     }
     worst = max(single, key=lambda name: single[name], default="")
-    note = f"{percent(heating.get('slowest', math.nan))} in the slowest directions"
+    details = f"{percent(heating.get('slowest', math.nan))} in the slowest directions"
     hides = bool(worst) and single[worst] > MOST_OF_ONE
     if worst and worst != "slowest":
-        note += f", {percent(single[worst])} in the {worst}"
-    if hides and value <= asked:
-        note += f": above {percent(MOST_OF_ONE)}, which the mean hides"
-    good: bool | None = value <= asked and not hides
-    if any(math.isnan(one) for one in single.values()):
-        good = None if good else good
-    return [_row(what, value, asked, good, note, given)]
+        details += f", {percent(single[worst])} in the {worst}"
+
+    remark = "predicted, mean over all directions"
+    if hides and value <= limit:
+        remark = f"predicted; {percent(single[worst])} in the {worst} directions (limit {percent(MOST_OF_ONE)})"
+    passed: bool | None = value <= limit and not hides
+    if any(math.isnan(one) for one in single.values()) and passed:
+        passed = None
+        remark = "the heating of single directions is not known"
+    return [
+        check_result(
+            _HEATING,
+            value,
+            limit,
+            passed,
+            form=SHARE,
+            remark=remark,
+            details=details,
+            advice="use larger batches, smaller steps or more friction",
+            given=given,
+        )
+    ]
 
 
-def _temperatures(facts: CertificateFacts) -> list[Row]:
-    """The measured temperatures, with that of positions about their means where known, and those of
-    groups of parameters where recorded.
+def _temperatures(facts: CertificateFacts) -> list[CheckResult]:
+    """The measured temperatures, with that of positions about their means if known, and those of
+    groups of parameters if recorded.
     """
-    said = facts.manifest
+    manifest = facts.manifest
     kept = facts.kept
-    asked = facts.target_bias
-    given = facts.bias_is_given
+    limit = facts.target_bias
     centered = facts.noted("centered")
-    found = []
-    for one in measured_temperatures(kept, int(said.get("parameters", {}).get("num", 0))):
+    results = []
+    for one in measured_temperatures(kept, int(manifest.get("parameters", {}).get("num", 0))):
         configurational = one.kind == "configurational"
         energies = kept[COLUMNS[one.kind]]
-        free = configurational and nothing_confines(said)
-        walled = configurational and has_no_target(said) and not free
+        free = configurational and nothing_confines(manifest)
+        walled = configurational and has_no_target(manifest) and not free
         fixed = energies.std() <= 1e-6 * abs(energies.mean())  # momenta of a fixed length
         if walled or fixed:
             continue
-        what = f"{one.kind} heating"
         if free:
             excess = one.mean / one.target - 1
-            note = "no target: nothing confines U"
-            found.append(_row(what, excess, asked, None, note, given))
+            results.append(
+                check_result(
+                    f"{one.kind} temperature",
+                    excess,
+                    limit,
+                    None,
+                    form=BAND,
+                    remark="nothing confines U",
+                    given=facts.bias_is_given,
+                )
+            )
             continue
         about = ""
         about_mean = one
@@ -554,45 +573,69 @@ def _temperatures(facts: CertificateFacts) -> list[Row]:
             about_mean = one._replace(
                 mean=centered["mean"], lower=centered["lower"], upper=centered["upper"]
             )
-        if about_mean is not one and not one.half <= max(asked, about_mean.half):
+        if about_mean is not one and not one.half <= max(limit, about_mean.half):
             one = about_mean
-            about = f"{centered['num_draws']} draws, about their mean: "
-        group = _group_apart(facts.run, one.kind, facts.burnin)
-        found.append(_temperature(one, what, about, group, asked, given))
-    return found
+            about = f"from {centered['num_draws']} draws, about their mean"
+        results.append(_temperature(facts, one, about))
+    return results
 
 
-def _temperature(
-    one: Temperature, what: str, about: str, group: str, asked: float, given: bool
-) -> Row:
-    """A measured temperature against its target: outside where it is further off than was asked,
-    and than chance allows; unknown where chance alone may reach further than was asked. `about`
-    says which draws were taken, `group` which group of parameters is apart.
+def _temperature(facts: CertificateFacts, one: Temperature, about: str) -> CheckResult:
+    """A measured temperature against its target.
+
+    Failed if it is further off than the limit and than chance allows; not measured if chance alone
+    may reach further than the limit.
+
+    Args:
+        facts: The facts.
+        one: The temperature.
+        about: Which draws were used; empty for all rows.
     """
+    limit = facts.target_bias
     excess = one.mean / one.target - 1
-    good: bool | None = None
+    passed: bool | None = None
     if one.tells:
-        if one.half <= asked:
-            good = True
-        if not one.in_band and abs(excess) > asked:
-            good = False
-    note = one.verdict
+        if one.half <= limit:
+            passed = True
+        if not one.in_band and abs(excess) > limit:
+            passed = False
+
+    remark = _VERDICTS_OF_BANDS.get(one.verdict, one.verdict)
+    details = [about]
     if math.isfinite(one.half):
-        note = f"chance gives up to {percent(one.half)}"
-    if good is None and math.isfinite(one.half) and asked > 0:
-        times = (one.half / asked) ** 2
-        note += f", more than is asked: {times:,.2g} times as many draws would tell"
-    if good is None and what.startswith("configurational") and not about:
-        note += "; needs more steps, or coordinates that are about 0 on average"
-    if group:
-        good = False
-        note += f"; {group}"
-    return _row(what, excess, asked, good, about + note, given)
+        remark = ""
+        details.append(f"up to {percent(one.half)} expected by chance")
+    if passed is None and math.isfinite(one.half) and limit > 0:
+        times = (one.half / limit) ** 2
+        remark = (
+            f"up to {percent(one.half)} expected by chance; {times:,.2g} times as many draws needed"
+        )
+        details.pop()
+    if passed is None and one.kind == "configurational" and not about:
+        details.append("or coordinates that are about 0 on average")
+
+    advice = "reduce step_size, or take more burn-in"
+    if excess > 0:
+        advice = why_hot(facts.manifest, one.kind, excess)
+    if group := _group_apart(facts.run, one.kind, facts.burnin):
+        passed = False
+        remark = group
+    return check_result(
+        f"{one.kind} temperature",
+        excess,
+        limit,
+        passed,
+        form=BAND,
+        remark=remark,
+        details="; ".join(filter(None, details)),
+        advice=advice,
+        given=facts.bias_is_given,
+    )
 
 
 def _group_apart(run: RunFiles, kind: str, burnin: int) -> str:
-    """The group of parameters that is furthest off, where it is off by more than a tenth and than
-    chance allows; empty where none is, or groups were not recorded.
+    """The group of parameters that is furthest off, if it is off by more than a tenth and than
+    chance allows; empty if none is, or groups were not recorded.
     """
     try:
         groups = group_temperatures(run, "tensor", burnin)
@@ -606,121 +649,208 @@ def _group_apart(run: RunFiles, kind: str, burnin: int) -> str:
     return f"{off['group'].iloc[worst]} alone is off by {percent(excess[worst])}"
 
 
-def _effective_size(facts: CertificateFacts) -> list[Row]:
+def _more_steps(facts: CertificateFacts, quantity: str, otherwise: str, name: str = "") -> str:
+    """How many more steps a condition needs, as advice.
+
+    Args:
+        facts: The facts.
+        quantity: Of the condition: "rhat", "ess", "rhat(weights)" or "mcse".
+        otherwise: The advice if the number is not known.
+        name: The column of "mcse". Default: none.
+    """
+    limit = facts.limits[quantity]
+    if name:
+        limit = next(one.limit for one in facts.conditions if one.name == name)
+    numbers = {"mcse": {}, **facts.numbers}
+    more = steps_left(Condition(quantity, name, limit), numbers, facts.num_steps - facts.burnin)
+    if math.isfinite(more) and more > 0:
+        return f"run about {more:,.0f} more steps"
+    return otherwise
+
+
+def _effective_size(facts: CertificateFacts) -> list[CheckResult]:
     """The least effective sample size."""
     size = facts.effective_size
     limit = facts.limits["ess"]
-    of = facts.nothing_to_compare
+    remark = facts.nothing_to_compare
     if facts.numbers["ess_of"]:
-        of = f"least, of {facts.numbers['ess_of']}{facts.without_predictions}"
-    given = facts.limit_is_given("ess")
-    return [_row("effective size", size, limit, size > limit, of, given)]
+        remark = f"least: {facts.numbers['ess_of']}{facts.without_predictions}"
+    return [
+        check_result(
+            "ESS",
+            size,
+            limit,
+            size > limit,
+            form=ABOVE,
+            remark=remark,
+            advice=_more_steps(facts, "ess", "run longer"),
+            given=facts.limit_is_given("ess"),
+        )
+    ]
 
 
-def _worst_r_hat(facts: CertificateFacts) -> list[Row]:
+def _worst_r_hat(facts: CertificateFacts) -> list[CheckResult]:
     """The worst R-hat of the quantities that walkers are compared by."""
     hat = facts.number("rhat")
     limit = facts.limits["rhat"]
     chance = facts.number("rhat_by_chance")
-    good = _agreement(hat, limit, chance, facts.by_chance_of_one)
+    passed = _agreement(hat, limit, chance, facts.by_chance_of_one)
 
-    of = facts.numbers["rhat_of"] or facts.nothing_to_compare
+    remark = facts.numbers["rhat_of"] or facts.nothing_to_compare
     if not math.isnan(hat):
-        of = f"worst, of {facts.numbers['rhat_of']}{facts.without_predictions}"
-        if good is None:
+        remark = f"worst: {facts.numbers['rhat_of']}{facts.without_predictions}"
+        if passed is None:
             most = chance if hat >= limit else facts.by_chance_of_one
-            of += f"; chance gives up to {most:.3f}, store more positions"
-        if facts.not_mixed:
-            of += f"; {facts.not_mixed}"
-    return [_row("R-hat", hat, limit, good, of, facts.limit_is_given("rhat"))]
+            remark = f"up to {most:.3f} expected by chance with so few draws; store more"
+    return [
+        check_result(
+            "R-hat",
+            hat,
+            limit,
+            passed,
+            remark=remark,
+            details=facts.not_mixed,
+            advice=_more_steps(
+                facts,
+                "rhat",
+                "the chains have not mixed: run longer, or add temperatures (num_replicas)",
+            ),
+            given=facts.limit_is_given("rhat"),
+        )
+    ]
 
 
-def _r_hat_of_weights(facts: CertificateFacts) -> list[Row]:
-    """R-hat of weights, which walkers are not compared by; none if it was not measured."""
+def _r_hat_of_weights(facts: CertificateFacts) -> list[CheckResult]:
+    """R-hat of weights, by which walkers are not compared; none if it was not measured."""
     if WEIGHTS not in facts.numbers:
         return []
 
     drift = facts.number(WEIGHTS)
-    most = facts.limits[WEIGHTS]
-    of = f"worst, of {facts.numbers[f'{WEIGHTS}_of']}: each walker compared with itself"
-    steady: bool | None = drift < most
-    if steady and not facts.by_chance_of_one <= most:
+    limit = facts.limits[WEIGHTS]
+    remark = f"worst: {facts.numbers[f'{WEIGHTS}_of']}"
+    steady: bool | None = drift < limit
+    if steady and not facts.by_chance_of_one <= limit:
         steady = None
-        of += "; too few draws to tell"
-    return [_row("R-hat of weights", drift, most, steady, of, facts.limit_is_given(WEIGHTS))]
+        remark = "too few draws"
+    return [
+        check_result(
+            "R-hat of weights",
+            drift,
+            limit,
+            steady,
+            remark=remark,
+            details="halves of each chain compared",
+            advice=_more_steps(facts, WEIGHTS, "the weights still drift: run longer"),
+            given=facts.limit_is_given(WEIGHTS),
+        )
+    ]
 
 
-def _walkers_apart(facts: CertificateFacts) -> list[Row]:
-    """Walkers that alone raise R-hat, or that never came to the target."""
+def _walkers_apart(facts: CertificateFacts) -> list[CheckResult]:
+    """Chains that alone explain a high R-hat, or that never reached the target."""
     hat = facts.number("rhat")
     limit = facts.limits["rhat"]
-    good = _agreement(hat, limit, facts.number("rhat_by_chance"), facts.by_chance_of_one)
-    apart = facts.numbers.get("spoiled_by", [])
-    of = "no walker alone lifts R-hat" if hat > limit else "too few draws"
-    if good:
-        of = ""
+    passed = _agreement(hat, limit, facts.number("rhat_by_chance"), facts.by_chance_of_one)
+    outliers = facts.numbers.get("spoiled_by", [])
+    remark = "no single chain explains the high R-hat" if hat > limit else "too few draws"
+    if passed:
+        remark = ""
 
     walkers, there = (
         {*table.loc[table["step"] > facts.burnin, "walker"]}
         for table in (facts.run.run_info, facts.rows)
     )
+    advice = "run longer, or start these chains elsewhere (walker_start)"
     if away := sorted(walkers - there):
-        good = False
-        apart = away
-        of = f"{walker_names(away)}: never at the target since the burn-in"
-    elif apart:
-        good = None if good is None else False
-        of = f"{walker_names(apart)}: R-hat is {facts.numbers['rhat_without']:.3f} without"
+        passed = False
+        outliers = away
+        remark = f"{walker_names(away)}: never at the target temperature"
+        advice = "run longer, or add rungs to the ladder"
+    elif outliers:
+        passed = None if passed is None else False
+        remark = f"{walker_names(outliers)}: R-hat is {facts.numbers['rhat_without']:.3f} without"
     elif len(there) < 2:
-        good = None
-        of = "a single walker"
+        passed = None
+        remark = "a single chain"
 
-    known = good if good or apart else None
-    number = math.nan if known is None else float(len(apart))
-    return [_row("walkers apart", number, 0.0, known, of)]
+    known = passed if passed or outliers else None
+    number = math.nan if known is None else float(len(outliers))
+    return [
+        check_result(
+            "outlying chains", number, 0.0, known, form=COUNT, remark=remark, advice=advice
+        )
+    ]
 
 
-def _errors_of_averages(facts: CertificateFacts) -> list[Row]:
+def _errors_of_averages(facts: CertificateFacts) -> list[CheckResult]:
     """Standard errors of averages, if `until` asks for them."""
-    found = []
+    results = []
     for one in (one for one in facts.conditions if one.name):
         value = float(facts.numbers.get("mcse", {}).get(one.name, math.nan))
-        error = "standard error of the mean"
+        remark = ""
         small: bool | None = value < one.limit
         if small and not facts.effective_size >= FEWEST_EFFECTIVE:
             small = None
-            error += ", rough: the effective size is too small to tell it"
-        found.append(_row(f"error of {one.name}", value, one.limit, small, error, True))
-    return found
+            remark = "rough: the effective sample size is too small"
+        results.append(
+            check_result(
+                f"standard error of {one.name}",
+                value,
+                one.limit,
+                small,
+                remark=remark,
+                advice=_more_steps(facts, "mcse", "run longer", one.name),
+                given=True,
+            )
+        )
+    return results
 
 
 def _agreement(hat: float, limit: float, chance: float, of_one: float) -> bool | None:
-    """Whether R-hat is below its limit. None where chance gives as much: above the limit by the
-    worst of all quantities, below it where already one of them is above by chance.
+    """Whether R-hat is below its limit. None if chance gives as much: above the limit by the
+    worst of all quantities, below it if already one of them is above by chance.
     """
     if hat < limit:
         return True if of_one <= limit else None
     return None if hat < chance else False
 
 
-def _divergences(facts: CertificateFacts) -> list[Row]:
-    """Steps that were undone because they diverged, since the burn-in."""
+def _divergences(facts: CertificateFacts) -> list[CheckResult]:
+    """Diverged steps since the burn-in, which were undone."""
     rows = facts.rows
+    advice = "reduce step_size"
     stopped = "stopped" in facts.manifest
     if stopped or "divergences" not in rows:
-        note = "the run stopped" if stopped else "a run stops at the first one"
-        return [_row("divergences", float(stopped), 0.0, not stopped, note)]
+        remark = "the run stopped" if stopped else ""
+        count = float(stopped)
+        details = "" if stopped else "a run stops at the first one"
+        return [
+            check_result(
+                "divergences",
+                count,
+                0.0,
+                not stopped,
+                form=COUNT,
+                remark=remark,
+                details=details,
+                advice=advice,
+            )
+        ]
 
     early = rows[rows["step"] <= facts.burnin]
     before = float(early.groupby("walker")["divergences"].max().sum())
     count = float(rows.groupby("walker")["divergences"].max().sum()) - before
-    note = f"steps undone, and {before:,.0f} in the burn-in"
-    return [_row("divergences", count, 0.0, count == 0, note)]
+    details = f"steps undone; {before:,.0f} more in the burn-in"
+    return [
+        check_result(
+            "divergences", count, 0.0, count == 0, form=COUNT, details=details, advice=advice
+        )
+    ]
 
 
 def _moved(kept: pd.DataFrame) -> float:
     """By how many of its standard errors U of the first tenth of the rows is off that of the second
-    half; nan where rows are few, or have weights. Source: J. Geweke, Bayesian Statistics 4 (1992),
+    half; nan if rows are few, or have weights. Source: J. Geweke, Bayesian Statistics 4 (1992),
     169.
     """
     weighed = "weight" in kept and kept["weight"].nunique() > 1
@@ -735,44 +865,57 @@ def _moved(kept: pd.DataFrame) -> float:
     return float(abs(early.mean() - late.mean()) / error)
 
 
-def _burnin(facts: CertificateFacts) -> list[Row]:
-    """The burn-in. It is inside where it ended by itself, or what a ladder has learnt was followed
-    by draws that agree. One that was cut off before it had settled is unknown at best. One that
-    was given is judged by the draws alone.
+def _burnin(facts: CertificateFacts) -> list[CheckResult]:
+    """The burn-in.
+
+    It passes if its tuning settled, or if what a ladder has learnt was followed by draws that
+    agree. One that was cut off before its tuning settled is not measured at best. One that was
+    given is judged by the draws alone.
     """
     if facts.num_steps <= facts.own_burnin:
-        note = _not_over(facts.manifest, facts.own_burnin)
-        return [_row("burn-in", float(facts.num_steps), math.nan, False, note)]
+        return [_burnin_not_over(facts.manifest, facts.own_burnin, facts.num_steps)]
 
-    said = facts.manifest
+    manifest = facts.manifest
     burnin = facts.burnin
     moved = _moved(facts.kept)
-    found = burnin > 0 and "num_burnin_steps" not in facts.given
-    most = int(said.get("until", {}).get("most", facts.options.get("num_steps", 0)))
-    unsettled = said.get("burnin_open")
-    late = found and (burnin >= latest_end(most) if unsettled is None else bool(unsettled))
-    cut_by = said.get("burnin_cut", {}).get("by", "")
+    ended_itself = 0 < burnin == facts.own_burnin and "num_burnin_steps" not in facts.given
+    most = int(manifest.get("until", {}).get("most", facts.options.get("num_steps", 0)))
+    unsettled = manifest.get("burnin_open")
+    late = ended_itself and (burnin >= latest_end(most) if unsettled is None else bool(unsettled))
+    cut_by = manifest.get("burnin_cut", {}).get("by", "")
 
-    good: bool | None = True
-    note = "as given" if burnin else "none"
-    if found:
-        note = "ended by itself"
-    if found and (late or cut_by):
-        good, note = _cut(unsettled, facts.has_converged, cut_by)
-    elif not found and math.isnan(moved):
-        good = None
-        note += "; too few rows, or rows with weights, to tell whether U still moves"
+    passed: bool | None = True
+    remark = "as given" if burnin else ""
+    advice = "run longer, so that the burn-in can settle"
+    if ended_itself:
+        remark = "ended when its tuning had settled"
+    if ended_itself and (late or cut_by):
+        passed, remark = _cut(unsettled, facts.has_converged, cut_by)
+    elif not ended_itself and math.isnan(moved):
+        passed = None
+        remark = "too few rows, or rows with weights, to test whether U still drifts"
     if moved > _MOST_MOVED:
-        good = False
-        note += (
-            f"; U of the first tenth of the rows is {moved:.0f} standard errors off: more burn-in"
+        passed = False
+        remark = (
+            f"mean U of the first 10 % differs from the second half by {moved:.0f} standard errors"
         )
-    steps = f"steps, {note}" if burnin else note
-    return [_row("burn-in", float(burnin), math.nan, good, steps, not found)]
+        advice = "burn-in too short: increase num_burnin_steps"
+    return [
+        check_result(
+            "burn-in",
+            float(burnin),
+            math.nan,
+            passed,
+            form=STEPS,
+            remark=remark,
+            advice=advice,
+            given=not ended_itself,
+        )
+    ]
 
 
 def _cut(unsettled: str | None, agreed: bool, cut_by: str) -> tuple[bool | None, str]:
-    """Verdict and note of a burn-in that was over before it had settled.
+    """Verdict and remark of a burn-in that was over before its tuning had settled.
 
     Args:
         unsettled: What had not settled; None in runs of an earlier version, which do not say it.
@@ -780,28 +923,28 @@ def _cut(unsettled: str | None, agreed: bool, cut_by: str) -> tuple[bool | None,
         cut_by: What ended it, such as `max_time`; empty: the limit on the steps.
 
     Returns:
-        The verdict, None for unknown, and the note.
+        The verdict, None for not measured, and the remark.
     """
-    since = ", but what was drawn since has converged" if agreed else ""
+    since = ", but the draws since then have converged" if agreed else ""
     if unsettled == LEARNT and not cut_by:
-        return agreed, f"all that it may take; {NOT_SETTLED}{unsettled}{since}"
+        return agreed, f"{NOT_SETTLED}{unsettled}{since}"
     if not unsettled and not cut_by:
-        return False, "as long as it may be, and whether it had settled was not noted"
-    note = "cut off before it had settled"
+        return False, "at its limit; whether its tuning had settled was not recorded"
+    remark = "cut off early"
     if cut_by:
-        note += f" by {cut_by}"
+        remark += f" by {cut_by}"
     if unsettled:
-        note += f"; {NOT_SETTLED}{unsettled}"
+        remark += f"; {NOT_SETTLED}{unsettled}"
     if unsettled and {*unsettled.split(", ")} <= {*FOR_SPEED}:
-        return None, f"{note}, which costs steps, no more"
-    return (None if agreed else False), note + since
+        return None, f"{remark} (costs efficiency, not accuracy)"
+    return (None if agreed else False), remark + since
 
 
-Check = Callable[[CertificateFacts], list[Row]]
+Check = Callable[[CertificateFacts], list[CheckResult]]
 
 CONVERGENCE: tuple[Check, ...] = (
-    _effective_size,
     _worst_r_hat,
+    _effective_size,
     _r_hat_of_weights,
     _walkers_apart,
     _errors_of_averages,
@@ -809,10 +952,10 @@ CONVERGENCE: tuple[Check, ...] = (
 """The checks of what was drawn since the burn-in."""
 
 CHECKS: tuple[Check, ...] = (
+    *CONVERGENCE,
     _bias,
     _predicted_heating,
     _temperatures,
-    *CONVERGENCE,
     _divergences,
     _burnin,
 )

@@ -156,7 +156,7 @@ def _method(manifest: Manifest, rows: pd.DataFrame, burnin: int | None) -> str:
         text += ", the Bayesian posterior"
     method = manifest.method
     if method.num_replicas > 1:
-        text += f". It stands at the foot of a ladder of {_ladder(method)}"
+        text += f". It is the lowest rung of a ladder of {_ladder(method)}"
         if method.exchange != "none":
             rule = method.swap_rule or "infinite swapping"
             text += f", between which replicas are exchanged ({rule})"

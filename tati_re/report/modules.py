@@ -295,19 +295,19 @@ def _learning_coefficient(run: RunFiles, choices: Choices) -> Result:
             + (
                 "."
                 if told
-                else f"; that of {curve['multiplicity'][1]:.0f} fits as well (χ² {others[1]:.3g})."
+                else f"; multiplicity {curve['multiplicity'][1]:.0f} fits as well (χ² {others[1]:.3g})."
             )
         )
     far = table[table["correction"] > 0.1 * table["coefficient"].abs()]
     unclear = table[table["correction_error"] > 0.1 * table["coefficient"].abs()]
     if len(far) + len(unclear):
         sentences.append(
-            "The correction for the tether is above a tenth, or not known to a tenth, at "
-            f"{len(far.index.union(unclear.index))} of {len(table)} rungs: a weaker tether tells λ there."
+            "The correction for the tether is above 10 %, or uncertain by more than 10 %, at "
+            f"{len(far.index.union(unclear.index))} of {len(table)} rungs. A weaker tether determines λ there."
         )
     if (table["raw"] < 0).any():
         sentences.append(
-            "E[L] is below the lowest loss: the center is no minimum, and these are no λ."
+            "E[L] is below the lowest loss: the center is not a minimum, and these values are not λ."
         )
     figures = {
         "learning_coefficient": lambda path: plotting.plot_learning_coefficient(

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tati_re.analysis.averages import average, rows_at_target
-from tati_re.analysis.convergence import LARGEST_R_HAT, MINIMUM_DRAWS, chains_of, r_hat
+from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of
 from tati_re.analysis.format import SHORT, SHORT_NOTE, WIDTH, percent, table, with_error
 from tati_re.analysis.temperature import (
     Temperature,
@@ -16,22 +16,15 @@ from tati_re.analysis.temperature import (
     measured_temperatures,
     nothing_confines,
 )
-from tati_re.analysis.until import weighted
 from tati_re.core.printable import printable
 from tati_re.exchange.advice import ladder_advice
 from tati_re.exchange.gaussianity import gaussianity_report
 from tati_re.exchange.ladder import explicit
 from tati_re.prediction.leave_one_out import stored_leave_one_out
 from tati_re.prediction.predict import streamed_lines
-from tati_re.report.certificate import (
-    certificate,
-    certificate_lines,
-    heating_lines,
-    why_hot,
-    widths_note,
-)
-from tati_re.report.certificate import failed_checks as failed_checks
+from tati_re.report.certificate import certificate, heating_lines, why_hot, widths_note
 from tati_re.report.description import step_size_text
+from tati_re.report.verdicts import FAILED, CheckResult, certificate_lines, certificate_text
 from tati_re.runs import files
 from tati_re.runs.manifest import changes
 from tati_re.runs.run import RunFiles
@@ -39,22 +32,85 @@ from tati_re.runs.selection import at_target, burnin_of, check_thin, is_optimiza
 from tati_re.samplers.wrappers.eqn import refresh_note
 from tati_re.simulation.run import Run
 
-SMALLEST_EFFECTIVE_SAMPLE_SIZE = 100.0
-
 
 def summarize(run: Run) -> str:
-    """Summarizes a sampled or fitted run, finished or not, in lines of at most 110 characters but
-    for long paths. Warnings come first, one sentence each.
+    """Summarizes a sampled or fitted run, finished or not.
+
+    Args:
+        run: The run.
+
+    Returns:
+        Warnings, one sentence each; a table; and the certificate of a run that sampled. Lines have
+        at most 110 characters, except for long paths.
     """
-    notes, lines = summary_lines(run)
+    notes, lines = _notes_and_lines(run, None, 1)
     warnings = [textwrap.fill(f"Warning: {note}", WIDTH, subsequent_indent="  ") for note in notes]
-    return printable("\n".join([*warnings, *([""] if warnings else []), table(lines)]))
+    parts = ["\n".join(warnings), table(lines)]
+    if results := check_results(run):
+        parts.append("\n".join(certificate_text(results, details=True)))
+    return printable("\n\n".join(filter(None, parts)))
+
+
+def details(run: RunFiles) -> str:
+    """The table of a summary: averages, temperatures, ladder, without warnings and certificate."""
+    return printable(table(_notes_and_lines(run, None, 1)[1]))
+
+
+def warnings_of(run: RunFiles) -> list[str]:
+    """The warnings of a run that are no checks of its certificate."""
+    return _notes_and_lines(run, None, 1)[0]
+
+
+def check_results(run: RunFiles, burnin: int | None = None) -> tuple[CheckResult, ...]:
+    """The outcomes of the checks of a run; none of a fit, or of a run without rows.
+
+    Args:
+        run: The run.
+        burnin: Steps to leave out. Default: the burn-in of the run.
+    """
+    rows = run.run_info
+    if rows.empty or is_optimization(run.manifest, rows):
+        return ()
+    return certificate(run, burnin).results
+
+
+def _warning_of(result: CheckResult) -> str:
+    """A failed check in one sentence, with its advice."""
+    limit = f"(limit {result.limit_text})" if result.limit_text else ""
+    parts = [result.check, result.value_text, limit]
+    remark = f", {result.remark}" if result.remark else ""
+    return f"{' '.join(filter(None, parts))}{remark}: {result.advice}."
 
 
 def summary_lines(
     run: RunFiles, burnin: int | None = None, thin: int = 1
 ) -> tuple[list[str], list[tuple[str, str]]]:
-    """The warnings and the pairs of label and value of `summarize`."""
+    """The warnings, failed checks among them, and the pairs of label and value.
+
+    Args:
+        run: The run.
+        burnin: Steps to leave out. Default: the burn-in of the run.
+        thin: Every how many rows of a walker are kept. Default: 1.
+    """
+    notes, lines = _notes_and_lines(run, burnin, thin)
+    results = check_results(run, burnin)
+    failed = [_warning_of(one) for one in results if one.verdict == FAILED]
+    place = next((k for k, line in enumerate(lines) if line[0] in _LAST), len(lines))
+    return notes + failed, [
+        *lines[:place],
+        *(certificate_lines(results) if results else []),
+        *lines[place:],
+    ]
+
+
+_LAST = ("PSIS-LOO", "files")
+"""Lines below the certificate."""
+
+
+def _notes_and_lines(
+    run: RunFiles, burnin: int | None, thin: int
+) -> tuple[list[str], list[tuple[str, str]]]:
+    """The warnings and the pairs of label and value, without the certificate."""
     check_thin(thin)
     manifest = run.manifest
     rows = run.run_info
@@ -89,14 +145,13 @@ def summary_lines(
             )
             notes = notes + more
             lines = lines + found
-        lines += certificate_lines(certificate(run, burnin))
         notes += [f"{spread[0].upper()}{spread[1:]}." for spread in [widths_note(run)] if spread]
         if (loo := stored_leave_one_out(run)) is not None:
             lines.append(("PSIS-LOO", str(loo)))
             if loo.unreliable:
                 notes.append(
                     f"PSIS-LOO: {loo.unreliable} of {len(loo.elpd)} examples have a Pareto k above {loo.largest_k:.2g}:"
-                    " without them the posterior is another one, and elpd is rough."
+                    " these rows are highly influential, and the elpd estimate is unreliable."
                 )
     if manifest.get("options", {}).get("stream_predictions"):
         lines += streamed_lines(run)
@@ -111,8 +166,10 @@ def temperature_text(temperature: Temperature) -> str:
     half = temperature.upper - temperature.target
     if temperature.verdict == "too short":
         size = temperature.effective_sample_size
-        why = f"{'its noise is too large' if size > 1_000 else 'the run is too short'} ({size:.0f} effective rows)"
-        return f"{temperature.mean:.3g}  target {temperature.target:g}  no verdict: {why}"
+        why = (
+            f"{'too noisy' if size > 1_000 else 'the run is too short'} ({size:.0f} effective rows)"
+        )
+        return f"{temperature.mean:.3g}  target {temperature.target:g}  inconclusive: {why}"
     places = max(2, 2 - math.floor(math.log10(half))) if half > 0 else 3
     verdict = "outside" if temperature.verdict in ("above", "below") else temperature.verdict
     band = (
@@ -195,9 +252,12 @@ def _sampling_lines(
     weights = chains_of(counted, "weight") if "weight" in kept.columns else None
     for name in ("loss", "potential", "accuracy", "acceptance", "noise_std"):
         if name in kept.columns and kept[name].notna().any():
-            found = average(chains_of(counted, name), weights, sizes=False)
+            averages = average(chains_of(counted, name), weights, sizes=False)
             lines.append(
-                (f"{name} (mean)", with_error(found["mean"], found["error"], found["short"]))
+                (
+                    f"{name} (mean)",
+                    with_error(averages["mean"], averages["error"], averages["short"]),
+                )
             )
     if any(SHORT in value for _, value in lines):
         lines.append((SHORT, SHORT_NOTE))
@@ -207,29 +267,12 @@ def _sampling_lines(
         lines.append(
             (
                 "targets",
-                f"standardized, deviation {deviation}: noise_std times it is in their units",
+                f"standardized (sd {deviation}); multiply noise_std by it for original units",
             )
         )
     potential = chains_of(counted, "potential")
     if np.ptp(potential) == 0:
         notes.append("The potential never changed: no step moved a walker; reduce step_size.")
-    elif len(potential[0]) >= 2 * MINIMUM_DRAWS or len(potential) > 1:
-        potential, size = weighted(potential, weights)
-        hat = r_hat(potential, weights)
-        lines += [
-            ("effective sample size", f"{size:,.0f} of the potential"),
-            ("R-hat", f"{hat:.3f} of the potential"),
-        ]
-        if hat > LARGEST_R_HAT:
-            notes.append(
-                f"R-hat of the potential is {hat:.3f}, above {LARGEST_R_HAT}: the walkers have not yet converged to "
-                "the same distribution; take more steps, or a longer burn-in."
-            )
-        if size < SMALLEST_EFFECTIVE_SAMPLE_SIZE:
-            notes.append(
-                f"The effective sample size of the potential is {size:.0f}, below "
-                f"{SMALLEST_EFFECTIVE_SAMPLE_SIZE:.0f}: averages and their errors are rough; take more steps."
-            )
     if nothing_confines(manifest):
         notes.insert(
             0,
@@ -260,7 +303,7 @@ def ladder_lines(
     """
     exchanges = manifest.get("method", {}).get("exchange") != "none"
     tempered = ladder["likelihood_weight"].nunique() > 1
-    what = "likelihood_weight" if tempered else "temperature"
+    tempered_column = "likelihood_weight" if tempered else "temperature"
     notes = [sentence] if (sentence := manifest.get("method", {}).get("swap_bias")) else []
     own_steps = ladder["step_size"].nunique() > 1
     biased = "bias" in manifest.get("method", {})
@@ -270,13 +313,13 @@ def ladder_lines(
     notes += _notes(ladder, biased) if exchanges else []
     lines = [("ladder", "")]
     for row in ladder.head(_MOST_ROWS).to_dict("records"):
-        text = (
-            f"{what.replace('_', ' ')} {row[what]:.6g}  mean {energy} {row['mean_potential']:,.6g}"
-        )
+        text = f"{tempered_column.replace('_', ' ')} {row[tempered_column]:.6g}  mean {energy} {row['mean_potential']:,.6g}"
         text += f"  step size {row['step_size']:.4g}" if own_steps else ""
         if exchanges and np.isfinite(row["acceptance"]):
-            told = "" if biased else f", from the mean energies {row['predicted_acceptance']:.3f}"
-            text += f"  swaps up {row['acceptance']:.3f} (expected {row['expected_acceptance']:.3f}{told})"
+            predicted = (
+                "" if biased else f", from the mean energies {row['predicted_acceptance']:.3f}"
+            )
+            text += f"  swaps up {row['acceptance']:.3f} (expected {row['expected_acceptance']:.3f}{predicted})"
         lines.append((f"  rung {int(row['rung'])}", text))
     if len(ladder) > _MOST_ROWS:
         lines.append(("  ...", f"{len(ladder) - _MOST_ROWS} more rungs in ladder.csv"))
@@ -297,14 +340,14 @@ def ladder_lines(
 def _noise_lines(noise: pd.DataFrame) -> tuple[list[str], list[tuple[str, str]]]:
     notes = []
     lines = []
-    for kind, what in (
+    for kind, subject in (
         ("energy", "The noise of the swaps' energies"),
         ("gradient", "The noise of the gradients"),
     ):
         values = noise.loc[noise["test"] == kind, "p_value"].to_numpy(dtype=np.float64)
         if not len(values):
             continue
-        report = gaussianity_report(values, what)
+        report = gaussianity_report(values, subject)
         low, high = report.band
         text = f"{report.fraction:.3f} of {len(values)} p-values below 0.05, band {low:.3f} to {high:.3f}"
         lines.append((f"{kind} noise", f"Shapiro-Wilk: {text}, smallest {values.min():.2g}"))

@@ -162,7 +162,7 @@ def _first_fault(lines: bytes, columns: Sequence[str] | None, first_line: int) -
                 _CELL.fullmatch(cell) and (name not in INDEX or cell.isdigit())
             ):
                 text = cell[:40].decode(errors="replace")
-                return f"line {number}: {text!r} in the column {name} is no {'step' if name in INDEX else 'number'}."
+                return f"line {number}: {text!r} in the column {name} is not a {'step' if name in INDEX else 'number'}."
     return None
 
 

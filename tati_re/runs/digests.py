@@ -25,6 +25,7 @@ _CHANGING_OPTIONS = (
     "num_steps",
     "stages",
     "max_time",
+    "require_certificate",
     "output",
     "overwrite",
     "data",

@@ -5,6 +5,7 @@ import warnings
 from typing import Any
 
 from tati_re.core.errors import CertificateWarning, InputError
+from tati_re.core.exit_status import CERTIFICATE_FAILED, CERTIFICATE_NOT_MEASURED, FINISHED
 from tati_re.core.views import told
 from tati_re.runs import manifest
 from tati_re.runs.run import RunFiles
@@ -30,6 +31,24 @@ def note_failed_checks(run: RunFiles) -> None:
     # Out and in again: the entry is the last one of the file.
     others = manifest.read(run.folder) | {FAILED: None}
     manifest.write(run.folder, {**others, FAILED: failed or None})
+
+
+def certificate_status(run: RunFiles) -> int:
+    """The exit status of a completed run under `require_certificate`.
+
+    Args:
+        run: A run that sampled.
+
+    Returns:
+        0 if all checks passed, 4 if one failed, else 5.
+    """
+    try:
+        verdicts = {*told("certificate", run)["verdict"]}
+    except InputError:  # it ended before its first row: nothing was checked
+        return CERTIFICATE_NOT_MEASURED
+    if "failed" in verdicts:
+        return CERTIFICATE_FAILED
+    return FINISHED if verdicts == {"passed"} else CERTIFICATE_NOT_MEASURED
 
 
 def _level_outside() -> int:

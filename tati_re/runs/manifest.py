@@ -12,6 +12,7 @@ import numpy as np
 import tomli_w
 
 from tati_re.core.errors import AnyPath, InputError, nearest, pasted
+from tati_re.core.interruption import in_command
 from tati_re.core.regular import check_regular
 from tati_re.core.structured import read_toml_file
 from tati_re.core.typed_tables import (
@@ -353,8 +354,15 @@ def counted_classes(manifest: Manifest) -> dict[str, int]:
 
 
 def going_on(folder: Path, num_steps: int | None = None) -> str:
-    """How a run goes on: from Python, with what is to be given again, and by a command where
-    nothing is.
+    """How to continue a run, as text that can be pasted.
+
+    Args:
+        folder: The run folder.
+        num_steps: The last step. Default: as planned.
+
+    Returns:
+        A command if this process runs one and nothing must be given again as an object; else a
+        call from Python.
     """
     said = read(folder)
     kept = {"directions"} | ({"model"} if (folder / MODEL).exists() else set())
@@ -366,8 +374,9 @@ def going_on(folder: Path, num_steps: int | None = None) -> str:
 
     flags = " --trust" if trusts else ""
     flags += "".join(f" --num-steps {number}" for number in steps)
-    command = "" if again else f"tati-sample --resume {pasted(folder)}{flags}, or "
-    return f"{command}Simulation.resume({call})"
+    if in_command() and not again:
+        return f"tati-sample --resume {pasted(folder)}{flags}"
+    return f"tati_re.Simulation.resume({call})"
 
 
 def check_data(manifest: Manifest, dataset: Any, who: AnyPath) -> None:

@@ -27,7 +27,9 @@ class StorageError(InputError):
         reason = str(
             getattr(error, "strerror", None) or (inside.group(1) if inside else error)
         ).rstrip(".")
-        expected = "a folder that can be written, on a disk with free space; what was written before is kept"
+        expected = (
+            "a folder that can be written, on a disk with free space; earlier content is kept"
+        )
         super().__init__(f"Cannot write {os.fspath(path)}: {reason}.", expected=expected)
 
 

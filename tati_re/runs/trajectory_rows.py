@@ -131,7 +131,7 @@ def _whole(path: Path, line: int, cell: str) -> int:
     value = _number(path, line, cell)
     if not abs(value) < 2**62:
         raise InputError(
-            f"parameters: {path}, line {line} has a step or walker that is no integer.",
+            f"parameters: {path}, line {line} has a step or walker that is not an integer.",
             cell.strip(),
         )
     return int(value)
@@ -144,7 +144,7 @@ def h5_rows(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[n
         where = index_columns[:2]
         refuse_if(
             where != [*files.INDEX],
-            f"parameters: {path} is no table of a run.",
+            f"parameters: {path} is not a table of a run.",
             where,
             "step and walker first",
         )

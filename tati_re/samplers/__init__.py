@@ -96,8 +96,8 @@ def _of_name(name: str, options) -> Method:
         if where in FAMILIES.values() and options.thermostat_bath == "noise":
             raise _no_bath(name)
         return imported(where, options)
-    what = "sampler: trajectories whose length nobody sets are those of HMC or MAMS with num_leapfrog_steps auto."
-    expected = "HMC or MAMS, which has the shorter ones; or MCLMC, without a Metropolis test"
+    what = "sampler: NUTS is not available."
+    expected = "HMC or MAMS with num_leapfrog_steps auto, or MCLMC, without a Metropolis test"
     refuse_if(name.upper() == "NUTS", what, repr(name), expected)
     what_else = "sampler: optimizers do not sample."
     refuse_if(

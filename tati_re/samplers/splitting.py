@@ -191,7 +191,7 @@ class Splitting(Method):
         self.thermal_mass = thermostat.checked_mass(thermal_mass)
         self.bath_noise = None if bath_noise is None else float(bath_noise)
         if bath_noise is not None and not (self.thermostatted and bath_noise > 0):
-            what = "bath_noise: the noise of a bath beside a thermostat."
+            what = "bath_noise: the noise of a bath next to a thermostat."
             raise InputError(
                 what,
                 f"{bath_noise} in {word}",

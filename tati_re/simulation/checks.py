@@ -97,7 +97,7 @@ def check_exploration(request: Request) -> None:
     if request.samples and options.exploration_fraction and stands_still:
         what = f"exploration_fraction: {'a ladder' if laddered else method.name} does not move at temperature 0."
         raise InputError(
-            what, options.exploration_fraction, "0, or a sampler such as BAOAB or SGLD by itself"
+            what, options.exploration_fraction, "0, or a sampler such as BAOAB or SGLD alone"
         )
 
 
@@ -113,8 +113,8 @@ def check_batch_sampling(request: Request) -> None:
         raise InputError(what, removed, "a batch_size, or gradient_noise = 0")
     if not method.subtracts_noise or request.full_batch:
         return
-    why = f"{method.name} takes out the heat of mini-batch noise that is new in every step; that of epochs and of "
-    why += "symmetric sweeps sums to zero and brings less heat, so that the run would be too cold."
+    why = f"{method.name} takes out the heat of mini-batch noise that is independent between steps. The noise of epochs and "
+    why += "symmetric sweeps sums to zero and heats less, so that the run would be too cold."
     expected = "replacement or auto, or a sampler such as BAOAB"
     refuse_if(
         options.batch_sampling != "replacement",
@@ -241,8 +241,8 @@ def check_batch_norm(request: Request) -> None:
         "batch",
         "batch_norm = frozen, or a method for mini-batches such as BAOAB",
     )
-    what = "batch_norm: control_variate takes the gradient of all data for the mean of those of mini-batches, which it "
-    what += "is not where each batch has its own statistics."
+    what = "batch_norm: control_variate assumes that mini-batch gradients average to the full gradient, which fails "
+    what += "if each batch has its own statistics."
     refuse_if(
         request.options.control_variate, what, "batch", "batch_norm = frozen, or no control_variate"
     )
@@ -273,7 +273,7 @@ def check_stages(request: Request) -> None:
     num_examples = request.system.dataset.num_examples
     for number, (stage, plan) in enumerate(zip(options.stages, planned(options), strict=True), 1):
         if stage.learning_rate is not None and method.scheduled:
-            what = f"stages: the {method.name} object has a learning rate schedule of its own."
+            what = f"stages: the {method.name} object has its own learning rate schedule."
             expected = "stages without learning_rate, or an optimizer with a constant one"
             raise InputError(
                 what, f"learning_rate = {stage.learning_rate:g} of stage {number}", expected
@@ -317,7 +317,7 @@ def check_single_files(request: Request) -> None:
                 option, ".csv"
             )
             raise InputError(
-                f"{option}: its ending is that of another kind of file.",
+                f"{option}: its suffix belongs to another kind of file.",
                 path,
                 f"a name with {expected}",
             )
@@ -380,7 +380,7 @@ def check_callbacks(request: Request) -> None:
     if given is None:
         return
     if not isinstance(given, (list, tuple)) or not all(map(callable, given)):
-        raise InputError("callbacks are no list of functions.", shown(given, 77, repr), form)
+        raise InputError("callbacks are not a list of functions.", shown(given, 77, repr), form)
     for one in given:
         try:
             inspect.signature(one).bind("folder", 0)

@@ -80,8 +80,8 @@ def sample(
         if loss_name(loss) == "mean_squared_error":
             loss = "gaussian"
             make_progress(given.get("verbose", 1)).message(
-                "The compiled mean squared error is taken as Gaussian noise whose standard deviation is sampled, for "
-                "by itself it says nothing of the noise (loss, noise_std)."
+                "The compiled mean squared error does not set a noise level: using Gaussian noise whose standard "
+                "deviation is sampled (loss, noise_std)."
             )
     of_call = {name: given.pop(name) for name in _OF_THE_CALL if name in given}
     refuse_if(

@@ -21,9 +21,9 @@ from tati_re.analysis.until import (
     GAIN,
     conditions_of,
     diagnosis,
+    goal_text,
     look_after,
     steps_left,
-    what_is_missing,
     within_chains,
 )
 from tati_re.core.backend import tf
@@ -46,7 +46,6 @@ from tati_re.simulation.loo_density import LeaveOneOutDensity
 from tati_re.simulation.request import Request
 from tati_re.simulation.walkers import Walkers
 
-_FEW_SWAPS = 0.01
 _FEWEST_ERRORS = 1_000
 _CENTERED, _MOST_BYTES = 400, 2**28
 """Stored positions that are looked at about their means at the least, and bytes of the file that is
@@ -54,7 +53,6 @@ read for it.
 """
 _BAND = 4.5
 """Standard errors in half of a band of chance, with room for the error of the sample size."""
-_BIASED = "the energy errors imply a bias above target_bias"
 _LINES = 64
 _FEWEST_LINES = 12
 _LONGER, _LONGER_UNTOLD = 20, 4
@@ -83,11 +81,17 @@ class Ending:
         limits = {one.quantity: one.limit for one in self.conditions}
         self._hat, self._size = (limits.get(name, DEFAULTS[name]) for name in ("rhat", "ess"))
         self.reached = self.begins_anew = False
+        self.goal = f"until {request.options.until}" if self.conditions else ""
+        self._expected_end = math.inf
         self.trajectory_every = request.trajectory_every
 
     def next_look(self, step: int, burnin: int) -> int:
         """The step of the next look after this one."""
         return burnin + look_after(step - burnin, self._request.record_every, self._turn)
+
+    def missing(self, step: int) -> float:
+        """Steps expected from this one to the end of the run; inf if not known."""
+        return max(0.0, self._expected_end - step)
 
     def is_reached(self, step: int, left: float = math.inf) -> bool:
         """Looks at what the run stored up to this step, its last checkpoint, so many `left` by the
@@ -113,6 +117,10 @@ class Ending:
             "conditions": list(map(str, self.conditions)),
             "looks": looks,
         }
+        self.goal = goal_text(self.conditions, look.table)
+        drawn = step - burnin_of(RunFiles(self.folder), None)
+        left_of = [steps_left(one, look.table, drawn) for one in self.conditions]
+        self._expected_end = step + max(left_of, default=math.inf)
         manifest.note(self.folder, until=planned | seen)
         return self.reached
 
@@ -157,11 +165,13 @@ class Ending:
         if self.begins_anew:  # at the next look
             more = self.next_look(step, step - drawn) - step
         most = self._request.options.num_steps if until.most is None else until.most
-        told = step + more <= _LONGER * most
-        untold = step + drawn <= _LONGER_UNTOLD * most or self._request.options.max_time is not None
-        if _is_fixed(stored) or not (told or untold):
+        is_near = step + more <= _LONGER * most
+        unis_near = (
+            step + drawn <= _LONGER_UNTOLD * most or self._request.options.max_time is not None
+        )
+        if _is_fixed(stored) or not (is_near or unis_near):
             return step
-        more = more if told else drawn
+        more = more if is_near else drawn
         bound = step + -(-int(more) // self._turn) * self._turn
         if not stored.was_given("trajectory_every"):
             # About twice as many positions as before the bound at most.
@@ -178,18 +188,18 @@ class Ending:
         try:
             compared = quantities(run, self._predict, most=int(4 * self._size))
             apart = self._request.options.goal == "predict"
-            found = diagnosis(within_chains(compared) if apart else compared, self._hat)
+            convergence = diagnosis(within_chains(compared) if apart else compared, self._hat)
             if apart:
-                found["rhat_between"] = diagnosis(compared, self._hat)["rhat"]
+                convergence["rhat_between"] = diagnosis(compared, self._hat)["rhat"]
             rows = rows_at_target(run)
             if "eevpd" in rows:
-                found["eevpd"] = energy_error(rows)
+                convergence["eevpd"] = energy_error(rows)
         except InputError:  # no row is at the target yet
             return diagnosis([], self._hat) | {"mcse": mcse}
         weights = chains_of(rows, "weight", -1) if "weight" in rows else None
         for name in (one.name for one in self.conditions if one.name):
             mcse[name] = float(average(chains_of(rows, name, -1), weights, sizes=False)["error"])
-        return found | {"mcse": mcse}
+        return convergence | {"mcse": mcse}
 
     def _with_gain(
         self, found: dict[str, Any], looks: Sequence[ConvergenceEntry]
@@ -217,10 +227,14 @@ class Ending:
     def _densities(self) -> LeaveOneOutDensity:
         return LeaveOneOutDensity(self._request, self._walkers)
 
-    def finish(self, step: int, done: bool, kept: bool) -> str | None:
-        """Notes how far the run has converged at its last step; what is missing in one sentence,
-        where it has an end that is not reached. Where fewer positions are stored than draws are
-        asked for, nothing is looked at. `kept`: the folder outlives the process.
+    def finish(self, step: int, done: bool) -> None:
+        """Notes in the manifest how far the run has converged at its last step.
+
+        If fewer positions are stored than draws are asked for, nothing is measured.
+
+        Args:
+            step: The last step.
+            done: Whether the run came to its end.
         """
         if self.conditions and done and not self.reached:
             self.is_reached(step)
@@ -229,44 +243,21 @@ class Ending:
         steps = step - burnin_of(run, None)
         positions = steps // (stored_every(run) or steps + 1) * self._walkers.position.shape[0]
         if not self.conditions and positions < self._size:
-            return None
+            return
         look = stored.until.look_at(step)
-        found = {} if look is None else dict(look.table)
+        convergence = {} if look is None else dict(look.table)
         if look is None:
-            found = {"step": step, **self._with_gain(self.numbers(run), stored.until.looks)}
+            convergence = {"step": step, **self._with_gain(self.numbers(run), stored.until.looks)}
         entries: dict[str, Any] = {}
         if self.reached:
             entries["options"] = {"num_steps": step}
         centered = self._centered(run, step, steps)
         share = self._unexplained(run, steps)
-        found = found | ({"unexplained": share} if share else {})
-        entries["convergence"] = found
+        convergence = convergence | ({"unexplained": share} if share else {})
+        entries["convergence"] = convergence
         if centered:
             entries["centered"] = centered
         manifest.note(self.folder, **entries)
-        if not self.conditions:
-            return None
-        if self.reached:
-            return f"until {self._request.options.until} is reached at step {step:,}."
-        if steps <= 0:
-            return f"until is not reached: up to step {step:,} all is burn-in, and nothing is drawn yet."
-        missing = what_is_missing(self.conditions, found, steps)
-        said = f"until is not reached: {missing or _BIASED}"
-        if run.has(files.LADDER):
-            swaps = run.ladder["acceptance"].to_numpy()[:-1]
-            lowest = int(np.argmin(swaps)) if len(swaps) else 0
-            if len(swaps) and swaps.min() < _FEW_SWAPS:
-                said += f"; rungs {lowest} and {lowest + 1} swap at a rate of {swaps.min():.2g}"
-        more = max(steps_left(one, found, steps) for one in self.conditions)
-        if done and more < math.inf:
-            wanted = step + int(more)
-            call = (
-                manifest.going_on(self.folder, wanted)
-                if kept
-                else f"Simulation.resume(run, {wanted})"
-            )
-            said += f". To go on: {call}"
-        return f"{said}."
 
     def _centered(self, run: RunFiles, last: int, steps: int) -> dict[str, Any]:
         """The configurational temperature of some stored positions, those of each half about the
@@ -387,14 +378,16 @@ class Ending:
 
         def predict(values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
             extra = [np.asarray(value)[numbers % len(value)] for value in walkers.auxiliary]
-            found = (
+            predictions = (
                 outputs(values, extra, inputs)
                 .reshape(len(values), len(inputs), -1)
                 .astype(np.float64)
             )
-            if system.dataset.num_classes and found.shape[2] > 1:
-                found -= found.mean(axis=2, keepdims=True)  # what a softmax does not see
+            if system.dataset.num_classes and predictions.shape[2] > 1:
+                predictions -= predictions.mean(
+                    axis=2, keepdims=True
+                )  # what a softmax does not see
             places = np.arange(len(inputs))
-            return found[:, places, places % found.shape[2]]
+            return predictions[:, places, places % predictions.shape[2]]
 
         return predict

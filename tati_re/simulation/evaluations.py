@@ -107,7 +107,7 @@ class Evaluations:
         """
         sampler = own_sampler(self.options, self.objects)
         mass = self.objects.get("mass", self.options.mass)
-        what = "suggest_step_size: the curvature of U sets no limit where each parameter has a speed of its own."
+        what = "suggest_step_size: the curvature of U sets no limit if each parameter has its own speed."
         received = f"mass, {sampler.name}" if sampler.has_momentum else sampler.name
         refuse_if(
             sampler.dynamics.own_speeds or not keeps_speed(mass),

@@ -112,7 +112,7 @@ class Game:
                     pass
                 case _:
                     raise InputError(
-                        f"{name} is no player of a game.",
+                        f"{name} is not a player of a game.",
                         pair,
                         f"{name}=(a Player, its Simulation)",
                     )
@@ -122,7 +122,7 @@ class Game:
             received = f"{tuple(is_so.shape)} of {is_so.dtype.name}"
             refuse_if(
                 received != expected,
-                f"{name}: the player is not that of its simulation.",
+                f"{name}: the player belongs to another simulation.",
                 received,
                 expected,
             )

@@ -13,8 +13,10 @@ import numpy as np
 
 from tati_re.core.backend import deterministic, tf
 from tati_re.core.errors import InputError, SamplingError, WorkersLost, refuse_if
+from tati_re.core.exit_status import FINISHED
 from tati_re.core.facets import temperatures_of, tuning_of, turns_of
 from tati_re.core.interruption import BARE, saying, stop, stopping
+from tati_re.core.views import told
 from tati_re.engine.driver import Driver, Outcome, Plan
 from tati_re.engine.environment import TemporaryFolder
 from tati_re.engine.loop import Carry
@@ -30,7 +32,7 @@ from tati_re.posterior.outputs import Outputs
 from tati_re.posterior.priors import Tether
 from tati_re.runs import files, manifest, run_folder
 from tati_re.runs.csv_table import frame_text
-from tati_re.runs.failed_checks import note_failed_checks
+from tati_re.runs.failed_checks import certificate_status, note_failed_checks
 from tati_re.runs.fits import write_fits
 from tati_re.runs.lock import writing
 from tati_re.runs.positions import Positions
@@ -128,13 +130,15 @@ def _begun(request: Request, walkers: Walkers, folder: Path, brief: bool) -> tup
     running = Launch(
         request=request, walkers=walkers, folder=folder, execution=execution, brief=brief
     )
-    for sentence in () if brief else start_messages(running.loops, walkers.sentence):
-        running.progress.message(sentence)
+    if not brief:
+        details = request.options.verbose > 1
+        for sentence in start_messages(running.loops, walkers.sentence, details):
+            running.progress.message(sentence)
     with storing(folder / files.MODEL):
         written = not system.has_data or save_model(system.flat, walkers, folder / files.MODEL)
     if not written and request.options.output is not None:
-        said = "The model cannot be written to a file: resume and save_model will need the model object."
-        running.progress.message(said)
+        sentence = "The model cannot be written to a file. Pass the model object again to resume and save_model."
+        running.progress.message(sentence)
     if request.directions is not None:
         with replacing(folder / files.DIRECTIONS) as file:
             np.save(file, request.directions)
@@ -145,7 +149,7 @@ def _begun(request: Request, walkers: Walkers, folder: Path, brief: bool) -> tup
         received = f"xla, walkers {request.potential.walker_evaluation}"
         forced = request.options.execution == "xla"
         refuse_if(forced, "execution: XLA cannot compile this model.", received, "auto or graph")
-        running.progress.message("XLA cannot compile this model: the steps run as a graph.")
+        running.progress.message("XLA cannot compile this model. Running the steps as a graph.")
         running.loops.close()
         graph = request.options.settled(execution="graph")
         running = Launch(
@@ -207,6 +211,7 @@ class Launch:
             callbacks=(self._copies, self._tensorboard, *(request.objects.get("callbacks") or ())),
             predictions=_prediction_averages(request),
             limits=request.limits,
+            title="sampling" if request.samples else "fitting",
         )
         return Driver(self.folder, self.loops.loops, plan, self.progress)
 
@@ -219,7 +224,7 @@ class Launch:
             manifest.note(self.folder, burnin_cut=cut)
         if not tuned:
             return
-        self.progress.message(f"Burn-in of {last:,} steps: {tuned}.")
+        self.progress.detail(f"Burn-in of {last:,} steps: {tuned}.")
         stored = manifest.read(self.folder)
         entries: dict[str, Any] = {
             "burnin_found": tuned,
@@ -227,17 +232,17 @@ class Launch:
             "burnin_open": tuned.partition(NOT_SETTLED)[2] or stored.burnin_open or "",
         }
         if self._tunes_noise:
-            found = self._heating(carry)
-            entries["heating"] = {**stored.heating.table, "start": found}
-            self._say_heating(found)
+            heating = self._heating(carry)
+            entries["heating"] = {**stored.heating.table, "start": heating}
+            self._say_heating(heating)
         manifest.note(self.folder, **entries)
 
     def _say_heating(self, found: dict[str, Any]) -> None:
         """Says what heating is expected, and warns if it is too large."""
         options = self.request.options
-        said = heating_sentence(found, options.batch_sampling)
-        warning = heating_warning(found, options.target_bias, self._tunes_noise)
-        self.progress.message(f"{said} {warning}".rstrip())
+        self.progress.detail(heating_sentence(found, options.batch_sampling))
+        if warning := heating_warning(found, options.target_bias, self._tunes_noise):
+            self.progress.message(warning)
 
     def begin(self):
         """Writes the checkpoint of step 0."""
@@ -315,8 +320,8 @@ class Launch:
         auxiliary = [
             tuple(np.array(value)[[first]] for value in carry.auxiliary) for first in firsts
         ]
-        found = [settings_of(method, states[first // size], first % size) for first in firsts]
-        return list(zip(position[firsts], auxiliary, found, strict=True))
+        settings = [settings_of(method, states[first // size], first % size) for first in firsts]
+        return list(zip(position[firsts], auxiliary, settings, strict=True))
 
     def _cooled(self, carry: Carry, last: int) -> Carry:
         """After a move of the burn-in: noise heats no more than it may, at all rungs alike, now and
@@ -384,9 +389,6 @@ class Launch:
         stopped = outcome is not Outcome.FINISHED or bool(driver.signal)
         if self.request.samples:
             self._end_sampling(carry, temporary, outcome, stopped)
-        if stopped:
-            self._say_stopped(temporary, outcome, alone)
-
         if not self.request.samples:
             self._save_fit()
         elif stopped:
@@ -394,9 +396,32 @@ class Launch:
         if options.save_model is not None and outcome is Outcome.FINISHED:
             self._save_model(Path(options.save_model))
 
+        run = self._run_of(temporary, self._exit_status(outcome))
+        if alone and self.request.samples and not self._brief and not driver.signal:
+            self._print_end(run)
+        if stopped:
+            self._say_stopped(temporary, outcome, alone)
+
         if driver.signal not in (0, signal.SIGINT):
             stop(driver.signal, BARE if temporary is not None and not options.verbose else "")
-        return self._run_of(temporary, driver.exit_status(outcome))
+        return run
+
+    def _print_end(self, run: Run) -> None:
+        """Prints certificate and next steps, unless the run is quiet."""
+        verbose = self.request.options.verbose
+        kinds = ["details"] if verbose > 1 else []
+        for kind in [*kinds, "end_screen"] if verbose > 0 else []:
+            self.progress.message(f"\n{told(kind, run)}")
+
+    def _exit_status(self, outcome: Outcome) -> int:
+        """The status of the command; that of the certificate if the run is complete and it was
+        asked for.
+        """
+        status = self.driver.exit_status(outcome)
+        asked = self.request.options.require_certificate and self.request.samples
+        if asked and status == FINISHED:
+            return self.guarded(lambda: certificate_status(RunFiles(self.folder)))
+        return status
 
     def _planned(self, carry: Carry, outcome: Outcome, kept: bool) -> Outcome:
         """The outcome of a run, finished where a run for prediction used its time as planned."""
@@ -405,9 +430,9 @@ class Launch:
         if not planned or outcome is not Outcome.OUT_OF_TIME or self.driver.signal:
             return outcome
         self.guarded(lambda: self._leave_positions(carry, outcome))
-        onward = f" To go on: {manifest.going_on(self.folder)}." if kept else ""
+        onward = f" Continue with: {manifest.going_on(self.folder)}" if kept else ""
         step = self.driver.step
-        self.progress.message(f"max_time is used up at step {step:,}: the run ends here.{onward}")
+        self.progress.message(f"max_time is used up at step {step:,}; the run ends here.{onward}")
         return Outcome.FINISHED
 
     def _driven(
@@ -439,11 +464,7 @@ class Launch:
         """Notes convergence, heating and failed checks, as far as the run came."""
         driver = self.driver
         if not driver.signal:
-            said = self.guarded(
-                lambda: self.ending.finish(driver.step, not stopped, temporary is None)
-            )
-            if said is not None:
-                self.progress.message(said)
+            self.guarded(lambda: self.ending.finish(driver.step, not stopped))
 
         if outcome is Outcome.FINISHED:
             self.guarded(lambda: self._test_noise(carry))
@@ -460,14 +481,14 @@ class Launch:
         """Says at which step the run stopped, why, and how it goes on."""
         driver = self.driver
         fits = self._brief and not self.request.samples and outcome is Outcome.OUT_OF_TIME
-        said = "A quarter of max_time is over: the fits end here." if fits else outcome.value
-        said += f" Step {driver.step} of {driver.planned}"
+        sentence = "A quarter of max_time is used up; the fits end here." if fits else outcome.value
+        sentence += f" Step {driver.step} of {driver.planned}."
         if temporary is None and alone:
-            said += f"; {manifest.going_on(self.folder)}"
+            sentence += f" Continue with: {manifest.going_on(self.folder)}"
 
-        self.progress.message(f"{said}.")
+        self.progress.message(sentence)
         if driver.signal and not self.request.options.verbose and temporary is None:
-            print(f"{said}.", file=sys.stderr)
+            print(sentence, file=sys.stderr)
 
     def _save_fit(self) -> None:
         """Writes the model with the parameters of a fit into its folder."""
@@ -525,8 +546,10 @@ class Launch:
         start = (
             " (a few steps after their fits)" if self.request.options.walker_start == "fit" else ""
         )
-        said = f"{why}: predictions use {number}{start}, which are no draws from the posterior."
-        self.progress.message(said)
+        sentence = (
+            f"{why}: predictions use {number}{start}, which are not draws from the posterior."
+        )
+        self.progress.message(sentence)
 
     def _leave_fits(self, carry: Carry) -> None:
         """Stores the fits in place of draws, since chains that left them before they have settled
@@ -591,18 +614,18 @@ class Launch:
         try:
             with contextlib.ExitStack() as failing, deterministic():
                 failing.callback(self.loops.close)
-                found = action()
+                result = action()
                 failing.pop_all()
-            return found
+            return result
         except WorkersLost:
             raise
         except SamplingError as error:
             kept = self.request.options.output is not None and error.step
-            said = f"{error} {divergence_advice(error, self.request, self.loops.potential, *self._start_values())}"
+            explanation = f"{error} {divergence_advice(error, self.request, self.loops.potential, *self._start_values())}"
             if kept:
-                manifest.note(self.folder, stopped=said)
-                said += f" What came before is in {self.folder}."
-            raise SamplingError(said, error.step, error.walker) from None
+                manifest.note(self.folder, stopped=explanation)
+                explanation += f" What came before is in {self.folder}."
+            raise SamplingError(explanation, error.step, error.walker) from None
         except tf.errors.OpError:
             self.request.system.check_failure()
             raise

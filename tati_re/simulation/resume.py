@@ -35,7 +35,15 @@ AS_IT_WAS = ("record_every", "trajectory_every", "step_size", "num_burnin_steps"
 """Options that go on as the run had them, whatever their default is now."""
 _ALIKE = ("prior", "loss", "optimizer", "mass", "step_schedule", "temperature_schedule")
 """Options that are given again as they were, by name or as an object."""
-BESIDE = ("max_time", "requeue_signal", "verbose", "workers", "cluster", "worker_gpus")
+BESIDE = (
+    "max_time",
+    "requeue_signal",
+    "require_certificate",
+    "verbose",
+    "workers",
+    "cluster",
+    "worker_gpus",
+)
 """Options that may be others when a run goes on, beside `num_steps`."""
 
 
@@ -103,16 +111,16 @@ def reopened(
     stack.enter_context(stopping(options.requeue_signal))
     # Loading the model makes TensorFlow settle its threads.
     set_threads(options.threads)
-    said = asked.manifest
-    if said.workers is not None:
-        options = options.settled(threads=said.workers.threads)
+    content = asked.manifest
+    if content.workers is not None:
+        options = options.settled(threads=content.workers.threads)
 
     start, request = _request_of(asked, options, limits)
     for check_of_request in CHECKS_OF_REQUEST:
         check_of_request(asked, request)
 
     walkers = starting_walkers(start, request.system.flat)
-    run = Launch(request, walkers, run_files.folder, said.execution)
+    run = Launch(request, walkers, run_files.folder, content.execution)
     _check_observables(asked, run)
     _say_changes(asked, run)
     carry = _continued(asked, run, options)
@@ -177,9 +185,9 @@ def _check_names(asked: Resume) -> None:
     """Refuses what cannot be changed, and what is not known."""
     for name in asked.objects:
         if name not in (*OBJECTS, *_OF_CALL):
-            what = "cannot be changed" if name in OPTIONS or name == "starts" else "is not known"
-            allowed = f"num_steps, {', '.join(BESIDE)}, and what was an object"
-            raise InputError(f"resume: {name} {what}.", expected=allowed)
+            problem = "cannot be changed" if name in OPTIONS or name == "starts" else "is not known"
+            allowed = f"num_steps, {', '.join(BESIDE)}, and the objects of the run"
+            raise InputError(f"resume: {name} {problem}.", expected=allowed)
 
 
 def _check_named_again(asked: Resume) -> None:
@@ -200,14 +208,14 @@ CHECKS: tuple[Callable[[Resume], None], ...] = (_check_blocks, _check_names, _ch
 
 def _options_of(asked: Resume) -> Options:
     """The options of the run, with those that were changed."""
-    said = asked.manifest
-    stored = said.options.table
+    content = asked.manifest
+    stored = content.options.table
     values = {
-        **manifest.given_options(said),
+        **manifest.given_options(content),
         **asked.again,
         **dict.fromkeys(("max_time", "cluster", "worker_gpus")),
     }
-    if said.given is not None and not said.was_given("num_burnin_steps"):
+    if content.given is not None and not content.was_given("num_burnin_steps"):
         values.pop("num_burnin_steps", None)  # where it is not over, its end is still to be found
 
     # The model of the folder is used where there is one, not the code that made it.
@@ -215,37 +223,37 @@ def _options_of(asked: Resume) -> Options:
     if asked.run_files.has(files.MODEL):
         known.add("model")
 
-    steps = said.options.num_steps if asked.num_steps is None else asked.num_steps
-    overrides = asked.overrides | {"num_steps": steps, "threads": said.threads}
+    steps = content.options.num_steps if asked.num_steps is None else asked.num_steps
+    overrides = asked.overrides | {"num_steps": steps, "threads": content.threads}
     options = options_of_folder(values, asked.folder, "resume", asked.trust, known, **overrides)
 
     every = {name: stored[name] for name in AS_IT_WAS if name in stored}
-    if said.until.reached:
+    if content.until.reached:
         every["until"] = None  # a longer run: its end was reached before
-    order = said.options.batch_sampling or "auto"
-    return options.settled(batch_sampling=order, execution=said.execution, **every)
+    order = content.options.batch_sampling or "auto"
+    return options.settled(batch_sampling=order, execution=content.execution, **every)
 
 
 def _request_of(asked: Resume, options: Options, limits: Limits) -> tuple[Options, Request]:
     """The options that make the system, and what is run on it."""
-    said = asked.manifest
+    content = asked.manifest
     run_files = asked.run_files
     trusted = asked.trust or "model" in asked.again
     read = objects_of(run_files, asked.objects, "resume", trusted)
-    objects = {**said.tables, **read}
+    objects = {**content.tables, **read}
 
     # Where it started is in the checkpoint; the file that said so may be gone.
     built = BUILT if "model" in objects else {}
-    classes = manifest.counted_classes(said)
+    classes = manifest.counted_classes(content)
     start = make_options(options, parameters=None, parameters_step=None, **built, **classes)
     system = system_of(start, objects)
-    manifest.check_data(said, system.dataset, "resume")
+    manifest.check_data(content, system.dataset, "resume")
     check_model(system, run_files, "resume")
 
     if run_files.has(files.DIRECTIONS):
         objects = {**objects, "directions": run_files.directions}
-    request = make_request(said.kind, options, objects, system, limits)
-    return start, replace(request, fewest_positions=said.fewest_positions)
+    request = make_request(content.kind, options, objects, system, limits)
+    return start, replace(request, fewest_positions=content.fewest_positions)
 
 
 def _check_files(asked: Resume, request: Request) -> None:
@@ -302,10 +310,10 @@ def _check_observables(asked: Resume, run: Launch) -> None:
 def _say_changes(asked: Resume, run: Launch) -> None:
     """Says what is not as it was: the manifest, or the versions of packages."""
     for sentence in manifest.changes(asked.run_files.folder, asked.manifest):
-        run.progress.message(f"{sentence} The run goes on with what it says.")
+        run.progress.message(f"{sentence} The run continues with the changed manifest.")
     if asked.manifest.versions != versions():
         run.progress.message(
-            "The versions differ from those at the start of the run: it continues with the same distribution, not byte "
+            "The versions differ from the start of the run. It continues with the same distribution, but not byte "
             "for byte."
         )
 
@@ -324,11 +332,11 @@ def _continued(asked: Resume, run: Launch, options: Options) -> Carry:
     done = run.driver.step
     if stopped is not None:
         run.progress.message(
-            f"This run stopped: {stopped} It goes on from its checkpoint at step {done}."
+            f"This run stopped: {stopped} It continues from its checkpoint at step {done:,}."
         )
     if done >= options.num_steps:
         run.progress.message(
-            f"All {done} steps of this run are done; give a larger num_steps to go on."
+            f"All {done:,} steps of this run are done. Increase num_steps to continue."
         )
     return carry
 
@@ -337,20 +345,20 @@ def _note_in_manifest(asked: Resume, run: Launch, options: Options) -> None:
     """Writes the last step, and the stages of a longer fit; that the run stopped is no longer
     true.
     """
-    said = asked.manifest
+    content = asked.manifest
     steps = max(options.num_steps, run.driver.step)
 
     changed: dict[str, Any] = {"num_steps": steps}
     if options.stages and not run.request.samples:
-        changed["stages"] = extended([stage.table for stage in said.options.stages], steps)
-    entries: dict[str, Any] = {"options": {**said.options.table, **changed}, "stopped": None}
-    if said.last_positions is not None:
+        changed["stages"] = extended([stage.table for stage in content.options.stages], steps)
+    entries: dict[str, Any] = {"options": {**content.options.table, **changed}, "stopped": None}
+    if content.last_positions is not None:
         # The burn-in goes on; the resume cuts these positions off.
         entries |= {"last_positions": None, "burnin_cut": None}
-    if asked.num_steps is not None and said.options.until:
-        entries["until"] = {**said.until.table, "given": True}
+    if asked.num_steps is not None and content.options.until:
+        entries["until"] = {**content.until.table, "given": True}
 
-    manifest.write(asked.run_files.folder, said | entries)
+    manifest.write(asked.run_files.folder, content | entries)
 
 
 def _as_it_was(folder: AnyPath) -> str:

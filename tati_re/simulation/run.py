@@ -66,8 +66,9 @@ class Run(RunFiles):
 
     Attributes:
         exit_status: What a command ends with after it, see "On a cluster queue" in the userguide: 0
-            where all steps are done, 75 after `max_time`, 130 after Ctrl-C; None of a run that was
-            opened with `tati_re.load`.
+            if all steps are done, 4 or 5 under `require_certificate` if the certificate failed or
+            was not measured, 75 after `max_time`, 130 after Ctrl-C; None of a run that was opened
+            with `tati_re.load`.
 
     Examples:
         >>> run = tati_re.load("runs/a")
@@ -81,6 +82,11 @@ class Run(RunFiles):
         super().__init__(folder)
         self._temporary = temporary
         self.exit_status = exit_status
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether the folder goes when the run is no longer used."""
+        return self._temporary is not None
 
     def passing_on(self) -> "Run":
         """Returns the run; raises `KeyboardInterrupt` where Ctrl-C ended it, for those whose part
@@ -173,12 +179,20 @@ class Run(RunFiles):
 
     @property
     def certificate(self) -> Any:
-        """How far the averages of a sampled run may be off, a DataFrame: `quantity`, `value`, what
-        was `asked`, the `verdict` inside, outside or unknown, a `note`, and whether it was `given`,
-        or a default stands (0.02, 1.01, 400). Its rows: the bound of the discretization bias of
-        variances, predicted and measured heating, the least effective sample size and the worst
-        R-hat of U, predictions and projections of the positions, walkers that disagree, errors of
-        averages that `until` names, divergences, and the burn-in. `InputError` of a fit.
+        """The certificate of a sampled run: how far its averages may be off.
+
+        A DataFrame with a row for each check and the columns `check`, `value`, `limit`, `verdict`
+        (passed, failed or not measured) and `advice`, what to do about a failed check. Its
+        `outcome` is the verdict on all checks, and `detailed()` adds the columns `note` and
+        `given`, whether you set the limit.
+
+        The checks: the worst R-hat and the least effective sample size of U, predictions and
+        projections of the positions, outlying chains, standard errors of averages that `until`
+        names, the bias from the step size, mini-batch heating, measured temperatures, divergences,
+        and the burn-in.
+
+        Raises:
+            InputError: A fit, or a run without rows.
         """
         return told("certificate", self)
 

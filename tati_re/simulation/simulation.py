@@ -15,6 +15,7 @@ from tati_re.core.given import as_array
 from tati_re.data.packing import as_packed
 from tati_re.engine.limits import LIMITS
 from tati_re.engine.noise import Draw, draw_numbers
+from tati_re.engine.progress import make_progress
 from tati_re.models.build import activation_names
 from tati_re.models.inputs import fit_inputs
 from tati_re.models.inspect import input_shape_of
@@ -31,6 +32,7 @@ from tati_re.simulation.current_batch import CurrentDataset
 from tati_re.simulation.description import say_unused
 from tati_re.simulation.evaluations import Evaluations
 from tati_re.simulation.from_folder import from_folder
+from tati_re.simulation.header import header
 from tati_re.simulation.launch import launch_finite
 from tati_re.simulation.notebook import simulation_html
 from tati_re.simulation.request import make_request, own_sampler
@@ -248,7 +250,7 @@ class Simulation(Evaluations):
         """
         self._check_momentum()
         if unnamed:
-            what = "init_momenta: its argument needs a name, for TATi's is the inverse temperature and not T."
+            what = "init_momenta: the argument needs a name, because TATi's positional argument is the inverse temperature."
             raise InputError(what, unnamed[0], "temperature=T or inverse_temperature=1/T")
         given = {
             "temperature": temperature,
@@ -302,6 +304,7 @@ class Simulation(Evaluations):
         self._forget()
         self._first_batch = 0
         self._dataset = self.system.view(lambda: self.batch)
+        self._header = ""
 
     # Predictions
 
@@ -392,6 +395,7 @@ class Simulation(Evaluations):
             limits = replace(self.limits, began=time.monotonic())
             placed = self.walkers.placed
             options, objects = self._for_call(overrides, kind)
+            self._introduce(options, objects)
             if kind == "fit":
                 options = make_options(options, num_steps=check_num_steps(options))
             else:
@@ -401,6 +405,13 @@ class Simulation(Evaluations):
             run = launch_finite(request, self.walkers, self.calls)
             self._forget()
             return run
+
+    def _introduce(self, options: Options, objects: dict[str, Any]) -> None:
+        """Prints version, data and model, unless they stand on the screen already."""
+        lines = "\n".join(header(self.system, options, objects))
+        if options.verbose > 0 and lines != self._header:
+            self._header = lines
+            make_progress(options.verbose).message(lines)
 
     def _for_call(
         self, overrides: dict[str, Any], kind: str = "sample"

@@ -28,6 +28,7 @@ from tati_re.simulation import batch_norm
 from tati_re.simulation.description import unused
 from tati_re.simulation.loops import RunLoops
 from tati_re.simulation.request import Request, is_cheap
+from tati_re.simulation.starts import TOGETHER
 from tati_re.simulation.system import System
 
 
@@ -81,19 +82,21 @@ class StartFacts:
 Rule = Callable[[StartFacts], Iterable[str]]
 
 
-def start_messages(run: RunLoops, start: str | None) -> Iterator[str]:
+def start_messages(run: RunLoops, start: str | None, details: bool = True) -> Iterator[str]:
     """The messages of all rules, in their order.
 
     Args:
         run: The loops of the run before their first step.
-        start: How the walkers start, in words; None for a run that goes on.
+        start: How the walkers start, in words; None for a run that continues.
+        details: Whether the rules in `DETAILS` are among them. Default: yes.
 
     Yields:
         Sentences about method, data, U, ladder, and options that are not used.
     """
     facts = StartFacts(run, start)
     for rule in RULES:
-        yield from rule(facts)
+        if details or rule not in DETAILS:
+            yield from rule(facts)
 
 
 def of_method(facts: StartFacts) -> Iterator[str]:
@@ -130,11 +133,11 @@ def of_test_part(facts: StartFacts) -> Iterator[str]:
     expects_none = "test_fraction" in options.explicit or facts.dataset.name in GENERATORS
 
     if asked and abs(tests - asked) > 1:
-        yield f"Not used by these data, which have {tests or 'no'} examples to test with: test_fraction."
+        yield f"Not used by these data, which come with {tests or 'no'} test rows: test_fraction."
     elif not tests and not expects_none:
         yield (
-            f"No test part: all {facts.dataset.num_examples} examples are trained on. test_fraction=0.2 keeps a "
-            "fifth of them apart for scores of predictions."
+            f"No test rows: the run trains on all {facts.dataset.num_examples:,} rows. Set test_fraction=0.2 to hold out "
+            "a fifth of them for scores."
         )
 
 
@@ -150,7 +153,7 @@ def of_compiled_loss(facts: StartFacts) -> Iterator[str]:
     used = facts.potential.loss.name
     given = facts.request.objects.get("loss", facts.options.loss)
     if compiled and given is None and compiled != used:
-        yield f"The model's compiled loss, {compiled}, is not used, but {used}: loss=model.loss takes it."
+        yield f"Using the loss {used}, not the model's compiled loss {compiled}. Set loss=model.loss to use that one."
 
 
 def of_noise(facts: StartFacts) -> Iterator[str]:
@@ -163,7 +166,7 @@ def of_noise(facts: StartFacts) -> Iterator[str]:
 
     spread = float(np.std(facts.system.examples.targets, axis=0).min())
     if 0 < spread < noise_std:
-        yield f"noise_std {noise_std:g} is above the standard deviation of the targets, {spread:.3g}."
+        yield f"noise_std {noise_std:g} exceeds the standard deviation of the targets, {spread:.3g}."
 
 
 def unused_by_loss(facts: StartFacts) -> Iterator[str]:
@@ -209,11 +212,11 @@ def of_classes(facts: StartFacts) -> Iterator[str]:
     if are_integers(names):
         yield (
             f"The labels {shown(', '.join(map(str, names)), 77, str)} are {len(names)} classes, in "
-            "this order. Set num_classes = 0 for a regression."
+            "this order. Set num_classes=0 for a regression."
         )
     elif names:
         listed = shown(", ".join(map(str, names)), 77, str)
-        yield f"The labels are names: {listed} are the classes 0 to {len(names) - 1}, in this order."
+        yield f"The labels {listed} are the classes 0 to {len(names) - 1}, in this order."
     elif facts.system.has_data and facts.options.num_classes is None:
         yield from _doubts_about_labels(facts)
 
@@ -228,8 +231,8 @@ def _doubts_about_labels(facts: StartFacts) -> Iterator[str]:
         return
     if ((dataset.targets == 0) | (dataset.targets == 1)).all():
         yield (
-            "The labels, 0 and 1 at several places, are the values of a regression: loss='binary_crossentropy' "
-            "takes them as labels, 'categorical_crossentropy' one-hot rows as classes."
+            "Labels 0 and 1 in several columns are treated as regression targets. Set loss='binary_crossentropy' "
+            "for labels, or 'categorical_crossentropy' for one-hot classes."
         )
 
 
@@ -237,7 +240,7 @@ def of_tensorboard(facts: StartFacts) -> Iterator[str]:
     """The package that shows TensorBoard's files is missing."""
     wanted = facts.options.tensorboard is not None
     if wanted and importlib.util.find_spec("tensorboard") is None:
-        yield "tensorboard: its files are written; to look at them, pip install 'tati_re[tensorboard]'."
+        yield "TensorBoard's files are written. To view them: pip install 'tati_re[tensorboard]'."
 
 
 def of_options_of_tati(facts: StartFacts) -> Iterator[str]:
@@ -245,10 +248,25 @@ def of_options_of_tati(facts: StartFacts) -> Iterator[str]:
     yield from tati_sentences(facts.options, "prior" in facts.request.objects)
 
 
+def _start(facts: StartFacts) -> str:
+    """The sentence on the start; empty if the call gave the starts."""
+    if facts.start is None or "starts" in facts.request.objects:
+        return ""
+    return facts.start
+
+
 def of_start(facts: StartFacts) -> Iterator[str]:
-    """Where the walkers start."""
-    if facts.start is not None and "starts" not in facts.request.objects:
-        yield facts.start
+    """Where the walkers start, if they are apart."""
+    start = _start(facts)
+    if start and TOGETHER not in start:
+        yield start
+
+
+def of_common_start(facts: StartFacts) -> Iterator[str]:
+    """Walkers that start at the same place."""
+    start = _start(facts)
+    if TOGETHER in start:
+        yield start
 
 
 def of_records(facts: StartFacts) -> Iterator[str]:
@@ -256,18 +274,18 @@ def of_records(facts: StartFacts) -> Iterator[str]:
     request = facts.request
     num_steps = facts.options.num_steps
     if request.record_every > num_steps:
-        yield f"record_every {request.record_every} is above num_steps {num_steps}: no row will be recorded."
+        yield f"record_every {request.record_every} exceeds num_steps {num_steps}: no row will be recorded."
 
     asked = "trajectory_every" in facts.options.explicit
     if asked and request.trajectory_every > num_steps:
-        yield f"trajectory_every {request.trajectory_every} is above num_steps: no position will be stored."
+        yield f"trajectory_every {request.trajectory_every} exceeds num_steps: no position will be stored."
 
 
 def of_call(facts: StartFacts) -> Iterator[str]:
     """The random numbers of a call other than the first."""
     options = facts.options
     if options.call not in (None, 1):
-        yield f"Noise and mini-batches are those of call {options.call} of seed {options.seed}."
+        yield f"Using the random numbers of call {options.call} of seed {options.seed}."
 
 
 def of_repeated_noise(facts: StartFacts) -> Iterator[str]:
@@ -282,7 +300,7 @@ def of_repeated_noise(facts: StartFacts) -> Iterator[str]:
     known = manifest.read(folder)
     repeated = known.seed == options.seed and known.call == call
     if not known.is_fit and repeated:
-        yield f"The noise is that of the run {folder} once more: call {call + 1} or another seed has its own."
+        yield f"This run repeats the random numbers of {folder}. Set call={call + 1} or another seed for new ones."
 
 
 def of_full_batch(facts: StartFacts) -> Iterator[str]:
@@ -291,7 +309,7 @@ def of_full_batch(facts: StartFacts) -> Iterator[str]:
         return
     if not (facts.method.full_batch or is_cheap(facts.system)):
         count = facts.dataset.num_examples
-        yield f"Each step sees all {count:,} examples; steps on mini-batches cost less (batch_size=128)."
+        yield f"Each step uses all {count:,} rows; mini-batches would cost less (batch_size=128)."
 
 
 def of_stages(facts: StartFacts) -> Iterator[str]:
@@ -312,8 +330,8 @@ def of_replacement(facts: StartFacts) -> Iterator[str]:
     chosen = "batch_sampling" not in facts.options.explicit
     if facts.method.subtracts_noise and not facts.request.full_batch and chosen:
         yield (
-            f"Mini-batches are drawn with replacement: {facts.method.name} takes out the heat of noise that is new "
-            "in every step, which that of epochs is not."
+            f"Mini-batches are drawn with replacement: {facts.method.name} corrects for noise that is independent "
+            "between steps."
         )
 
 
@@ -336,7 +354,7 @@ def of_hot_prior(facts: StartFacts) -> Iterator[str]:
 def unused_by_prior(facts: StartFacts) -> Iterator[str]:
     """Given options of other priors."""
     if "prior" not in facts.request.objects and (names := unused_prior_options(facts.options)):
-        yield f"Not used by the prior as it is set up: {', '.join(names)}."
+        yield f"Not used by this prior: {', '.join(names)}."
 
 
 def of_swap_bias(facts: StartFacts) -> Iterator[str]:
@@ -350,13 +368,12 @@ def of_bias_energies(facts: StartFacts) -> Iterator[str]:
     ladder = temperatures_of(facts.method)
     if ladder.exact_energies:
         yield (
-            f"bias_energies full: each step evaluates the loss of all {facts.potential.num_examples:,} examples "
-            "beside the gradient of its mini-batch."
+            f"bias_energies full: each step also evaluates the loss of all {facts.potential.num_examples:,} rows."
         )
     elif ladder.bias is not None and not facts.potential.batches.full:
         yield (
-            "bias_energies batch: forces and weights see the bias at the noisy energies of mini-batches, so that "
-            "the run samples a law near the one asked for."
+            "bias_energies batch: the bias is evaluated at noisy mini-batch energies. The run samples a "
+            "distribution near the requested one."
         )
 
 
@@ -375,11 +392,11 @@ def of_mixed_temperatures(facts: StartFacts) -> Iterator[str]:
     temperatures = options.kT * factor(steps)
     drawn = temperatures[temperatures > 0]
     if not len(drawn):
-        yield "All steps after the burn-in explore, at temperature 0: nothing is drawn (cycle_steps, num_steps)."
+        yield "All steps after the burn-in explore at temperature 0: no draws (cycle_steps, num_steps)."
     elif np.ptp(drawn) > 1e-9 * drawn[-1]:
         yield (
-            f"temperature_schedule goes on after the burn-in, from {drawn[0]:g} to {drawn[-1]:g}: averages and "
-            "predictions mix these temperatures, unless num_burnin_steps leaves the others out."
+            f"temperature_schedule continues after the burn-in, from {drawn[0]:g} to {drawn[-1]:g}. Averages and "
+            "predictions mix these temperatures; increase num_burnin_steps to exclude them."
         )
 
 
@@ -392,7 +409,7 @@ def of_refresh(facts: StartFacts) -> Iterator[str]:
 def unused_by_method(facts: StartFacts) -> Iterator[str]:
     """Given options of other methods."""
     if facts.request.samples and (names := unused(facts.request)):
-        yield f"Not used by {facts.method.name} as it is set up: {', '.join(names)}."
+        yield f"Not used by {facts.method.name} with these settings: {', '.join(names)}."
 
 
 def of_batch_norm(facts: StartFacts) -> Iterator[str]:
@@ -419,6 +436,7 @@ RULES: tuple[Rule, ...] = (
     of_tensorboard,
     of_options_of_tati,
     of_start,
+    of_common_start,
     of_records,
     of_call,
     of_repeated_noise,
@@ -436,3 +454,17 @@ RULES: tuple[Rule, ...] = (
     of_batch_norm,
 )
 """The rules, in the order of their messages on the screen."""
+
+DETAILS: frozenset[Rule] = frozenset(
+    {
+        of_method,
+        of_potential,
+        of_label_columns,
+        of_start,
+        of_call,
+        of_stages,
+        of_replacement,
+        of_refresh,
+    }
+)
+"""Rules whose messages are shown with `verbose=2` only."""

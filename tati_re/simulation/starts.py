@@ -19,6 +19,8 @@ from tati_re.runs.parameters import FileParameters, read_parameters
 from tati_re.simulation.request import Request
 from tati_re.simulation.walkers import Walkers, check_sum
 
+TOGETHER = "; set walker_start to jitter, fresh or fit to separate them"
+"""The end of the sentence on walkers that start at the same place."""
 _FRESH = 0x5354
 _JITTER = 0x4A49
 _TATI = 0x5441
@@ -43,35 +45,37 @@ def starting_walkers(
         stored = _from_file(options.parameters, options.parameters_step, flat)
         position = stored.positions[stored.rows_of(walkers)].astype(flat.dtype)
         auxiliary = _auxiliary(stored, auxiliary)
-        said = f"Start: {stored.source}{_which(stored, walkers)}"
+        sentence = f"Start: {stored.source}{_which(stored, walkers)}"
     else:
-        said = "Start: all walkers at the same place" if walkers > 1 else ""
+        sentence = "Start: all walkers at the same place" if walkers > 1 else ""
     if given is not None:
-        what = f"parameters and walker_start {start} both say where walkers start."
-        refuse_if(start in ("fresh", "fit"), what, expected="one of them")
+        problem = f"parameters and walker_start {start} both say where walkers start."
+        refuse_if(start in ("fresh", "fit"), problem, expected="one of them")
         position = Walkers(position, auxiliary).fitting(given, "parameters")
-        said = "Start: given parameters" if position.ndim == 2 and np.ndim(given) == 2 else said
+        sentence = (
+            "Start: given parameters" if position.ndim == 2 and np.ndim(given) == 2 else sentence
+        )
     if start in ("fresh", "fit"):
         position = fresh_starts(flat.tensor_names, flat.shapes, walkers, options.seed).astype(
             flat.dtype
         )
         position = with_noise_of(flat, position)
-        said = "Start: each walker newly drawn"
+        sentence = "Start: each walker newly drawn"
     elif start == "jitter":
         noise = np.random.default_rng([options.seed, _JITTER]).standard_normal(position.shape)
         position = (position + options.walker_jitter * noise).astype(flat.dtype)
-        said = f"{said or 'Start: the model'}, moved by Gaussian numbers of deviation {options.walker_jitter:g}"
+        sentence = f"{sentence or 'Start: the model'}, moved by Gaussian numbers of deviation {options.walker_jitter:g}"
     elif built and given is None and _starts_as_tati(options):
         position = with_noise_of(flat, _starts_of_tati(flat, walkers, options.seed))
         each = "Start: each walker newly drawn" if walkers > 1 else "Start"
-        said = f"{each}, {START}, as in TATi"
+        sentence = f"{each}, {START}, as in TATi"
     elif walkers > 1 and options.parameters is None and np.ndim(given) < 2:
-        said += "; walker_start jitter or fresh, or a fit, sets them apart"
+        sentence += TOGETHER
     free = given is None and options.parameters is None
     return Walkers(
         position,
         auxiliary,
-        f"{said}." if said else None,
+        f"{sentence}." if sentence else None,
         drawn=check_sum(position) if free else None,
     )
 
@@ -135,8 +139,12 @@ def _check(options: Options) -> None:
         expected,
     )
     if options.parameters is not None and options.walker_start in ("fresh", "fit"):
-        what = f"parameters and walker_start {options.walker_start} both say where walkers start."
-        raise InputError(what, options.parameters, "one of the two, or walker_start same or jitter")
+        problem = (
+            f"parameters and walker_start {options.walker_start} both say where walkers start."
+        )
+        raise InputError(
+            problem, options.parameters, "one of the two, or walker_start same or jitter"
+        )
     if "walker_jitter" in options.explicit and options.walker_start != "jitter":
         raise InputError(
             "walker_jitter belongs to walker_start jitter.",

@@ -125,9 +125,9 @@ def _of_step_size(
         return "Try a smaller learning_rate."
     if isinstance(request.options.step_size, str) and not request.options.step_sizes:
         return (
-            "The burn-in has undone and halved the last 20 steps in a row, and none led to a finite potential; where "
-            "the burn-in is over, nothing is undone, and the step size that it found is too large here: a smaller "
-            "target_bias, a longer burn-in, or a sampler with a Metropolis test such as HMC."
+            "The burn-in has undone and halved the last 20 steps, and none led to a finite potential. After the burn-in "
+            "nothing is undone, and the step size is too large here. Use a smaller target_bias, a longer burn-in, or a "
+            "sampler with a Metropolis test such as HMC."
         )
     step_size = request.options.first_step_size
     dynamics = request.method.dynamics

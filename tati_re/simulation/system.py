@@ -169,7 +169,8 @@ def refuse_fixed(names: Iterable[str]) -> None:
     for name in names:
         if any(new in FIXED for new in names_here(name)):
             raise InputError(
-                f"{name} shapes the system.", expected=f"{name} where the Simulation is made"
+                f"{name} cannot change after the Simulation is created.",
+                expected=f"{name} in Simulation(...)",
             )
         if name not in OPTIONS and name not in ALIASES:
             raise unknown(name)
@@ -259,12 +260,12 @@ class System:
 
     def check(self, options: Options, objects: Mapping[str, Any]) -> None:
         """Refuses options of a call that this system has no use for."""
-        what = "potential shapes the system where it is a function."
+        what = "potential: a function cannot be set after the Simulation is created."
         refuse_if(
             "potential" in objects or options.is_target,
             what,
             None,
-            "potential=f where the Simulation is made",
+            "potential=f in Simulation(...)",
         )
 
     def check_failure(self) -> None:
@@ -564,7 +565,7 @@ def _refuse_unfit(options: Options, objects: Mapping[str, Any], given_loss: Any)
     in_units = name in IN_UNITS or isinstance(given_loss, Likelihood)
     refuse_if(
         in_units and options.standardize in ("targets", "all"),
-        "standardize: targets keep their units under a loss that is no function of differences.",
+        "standardize: targets keep their units under a loss that is not a function of differences.",
         f"{options.standardize} with {name}",
         "inputs, none or auto",
     )
@@ -815,7 +816,7 @@ def num_outputs(dataset: Dataset, loss: Any, sigmoid: bool) -> int:
     classes = dataset.num_classes
     if classes is None or is_signs(dataset) or loss in ONE_OUTPUT:
         return 1
-    what = "output_activation: numbers between 0 and 1 are no logits of classes."
+    what = "output_activation: numbers between 0 and 1 are not logits of classes."
     refuse_if(
         sigmoid and loss is None and classes > 2,
         what,

@@ -153,7 +153,8 @@ class TargetSystem(System):
             != self.given
         ):
             raise InputError(
-                "potential shapes the system.", expected="potential=f where the Simulation is made"
+                "potential cannot change after the Simulation is created.",
+                expected="potential=f in Simulation(...)",
             )
         given = options.values_of(name for name in _ABSENT if name in options.explicit)
         values = {name: value for name, value in given.items() if value != OPTIONS[name].default}

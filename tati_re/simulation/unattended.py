@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tati_re.analysis.format import percent
+from tati_re.analysis.until import GAIN, WEIGHTS, Condition, conditions_of
 from tati_re.core.backend import tf
 from tati_re.engine.limits import Limits
 from tati_re.engine.progress import make_progress
@@ -25,6 +27,7 @@ from tati_re.samplers.choosing import FEWEST_BURNIN_STEPS, latest_end
 from tati_re.simulation.calls import Calls
 from tati_re.simulation.checks import check_request, check_values
 from tati_re.simulation.finite_starts import make_finite
+from tati_re.simulation.header import block
 from tati_re.simulation.heating import expected_heating
 from tati_re.simulation.launch import launch_finite
 from tati_re.simulation.predicting import (
@@ -122,6 +125,19 @@ def prepared(
     return _Choice(sim, options, objects, limits, places).made()
 
 
+def _in_words(condition: Condition) -> str:
+    """A condition of `until`, such as `R-hat < 1.01`."""
+    if condition.quantity == "ess":
+        return f"ESS > {condition.limit:g}"
+    if condition.quantity == "rhat":
+        return f"R-hat < {condition.limit:g}"
+    if condition.quantity == WEIGHTS:
+        return f"R-hat of weights < {condition.limit:g}"
+    if condition.quantity == GAIN:
+        return f"a change of the log density below {condition.limit:g}"
+    return str(condition)
+
+
 def is_open(options: Options, objects: Mapping[str, Any]) -> bool:
     """Whether sampler, step size and ladder are all left to the run."""
     named = {name for name in ("sampler", "step_size") if getattr(options, name) != AUTO}
@@ -172,14 +188,10 @@ class _Choice:
         if not (sim.walkers.placed or sim.system.has_data or is_open(self.options, self.objects)):
             self._confine()
         if is_open(self.options, self.objects):
-            said = self._choose_walkers()
+            sentences = self._choose_walkers()
             placing = {"num_walkers", "walker_start", "walker_jitter"} & sim.options.explicit
             self._change(**sim.options.values_of(placing))
-            progress = make_progress(self.options.verbose)
-            for sentence in said:
-                progress.message(sentence)
-            for sentence in self._choose_method():
-                progress.message(sentence)
+            self._report([*sentences, *self._choose_method()])
         elif self.places and sim.system.has_data and not sim.walkers.placed:
             self._choose_start()
         if self.options.walker_start == "fit" and not (
@@ -193,27 +205,30 @@ class _Choice:
     def _made_for_prediction(self) -> Options:
         """The options of a run for prediction, after its members are fitted."""
         sim = self.sim
-        progress = make_progress(self.options.verbose)
         sim.system.check(self.options, self.objects)
         if not (sim.walkers.placed or "starts" in self.objects):
             self._check_values()
             preparation = PredictionSetup(sim, self.options, self.objects, self.limits)
             self.options, sentences = preparation.made()
-            for sentence in sentences:
-                progress.message(sentence)
+            self._report(sentences)
             if self.options.walker_start == "fit" and not sim.walkers.placed:
                 self._fit()
         left = self._seconds_left()
         if self.options.execution == AUTO and left < SECONDS_OF_XLA:
             self._change(execution="graph")
         open_settings = is_open(self.options, self.objects)
-        said = self._choose_method()[0] if open_settings else f"Sampler {self.options.sampler}."
+        sampler = self._choose_method()[0] if open_settings else self.options.sampler
         if not open_settings and not self.options.explicit & {"until", "num_steps"}:
             self._change(until=PREDICTED)
-        progress.message(f"{said.rstrip('.')}, a chain from each member on all training rows.")
-        latest = f" or after {self.options.max_time:g} seconds" if self.options.max_time else ""
-        progress.message(
-            f"The run stops when {self.options.until or 'all steps are done'}{latest} (until, max_time)."
+        ends = [_in_words(one) for one in conditions_of(self.options.until)]
+        if self.options.max_time:
+            ends.append(f"after {self.options.max_time:g} seconds")
+        end = " or ".join(ends) or f"after {self.options.num_steps:,} steps"
+        self._report(
+            [
+                f"{sampler}, a chain from each member on all training rows",
+                f"stops at {end} (until, max_time)",
+            ]
         )
         return self.options
 
@@ -239,12 +254,14 @@ class _Choice:
         if {"num_walkers", "walker_start"} <= self.options.explicit:
             return
         sim.system.check(self.options, self.objects)
-        sentences = self._choose_walkers()[1:]
+        sentences = self._choose_walkers()
         placing = {"num_walkers", "walker_start", "walker_jitter"} & sim.options.explicit
         self._change(**sim.options.values_of(placing))
-        progress = make_progress(self.options.verbose)
-        for sentence in sentences:
-            progress.message(sentence)
+        self._report(sentences)
+
+    def _report(self, choices: list[str]) -> None:
+        """Prints the block of choices, each with the options that override it in parentheses."""
+        make_progress(self.options.verbose).message("\n".join(block("choices", choices)))
 
     def _checked(self) -> Request:
         """The request of the run; what is wrong with it is said before the work that prepares
@@ -282,17 +299,19 @@ class _Choice:
             make_finite(self.sim.system, walkers, self.options, self.objects)
 
     def _choose_walkers(self) -> list[str]:
-        """Sets the walkers apart that nobody has placed, and says so."""
+        """Sets the walkers apart that were not placed; returns the choice in words."""
         sim = self.sim
         explicit = self.options.explicit
-        first = "No sampler is named: the run chooses, in brackets the options that decide instead."
         if sim.walkers.placed:
-            start = f"{sim.num_walkers()} walkers where they are"
+            start = f"{sim.num_walkers()} chains from their current positions"
             if sim.num_walkers() == 1:
-                start = "1 walker where it is, whose halves R-hat compares"
+                start = "1 chain from its current position; R-hat compares its two halves"
                 if sim.system.has_data and "num_walkers" not in explicit:
-                    start += f"; num_walkers={NUM_WALKERS}, walker_start='fit' in the Simulation fits that many"
-            return [first, f"Start: {start} (num_walkers, walker_start)."]
+                    start += (
+                        f"; num_walkers={NUM_WALKERS}, walker_start='fit' in the Simulation starts "
+                        f"{NUM_WALKERS} chains at independent fits"
+                    )
+            return [f"{start} (num_walkers, walker_start)"]
         values: dict[str, Any] = {} if "num_walkers" in explicit else {"num_walkers": NUM_WALKERS}
         if "walker_start" not in explicit and "starts" not in self.objects:
             jitter = {"walker_start": "jitter", "walker_jitter": 1.0}
@@ -307,14 +326,13 @@ class _Choice:
             steps = min(MOST_FIT_STEPS, FIT_EPOCHS * sim.system.dataset.num_examples // size)
             self._change(fit_steps=max(self.options.fit_steps, steps))
         how = {
-            "starts": "where starts says",
-            "fit": f"each from a fit of its own ({self.options.fit_steps:,} steps of {self.options.optimizer})",
-            "jitter": f"displaced by Gaussian numbers of deviation {sim.options.walker_jitter:g}",
+            "starts": "from the given starts",
+            "fit": f"from independent fits of {self.options.fit_steps:,} {self.options.optimizer} steps",
+            "jitter": f"displaced by N(0, {sim.options.walker_jitter:g}²)",
         }
         at = "starts" if "starts" in self.objects else sim.options.walker_start
         return [
-            first,
-            f"Start: {sim.num_walkers()} walkers, {how.get(at, at)} (num_walkers, walker_start, fit_steps).",
+            f"{sim.num_walkers()} chains {how.get(at, f'started {at}')} (num_walkers, walker_start)"
         ]
 
     def _choose_method(self) -> list[str]:
@@ -333,7 +351,7 @@ class _Choice:
             why += self._choose_order()
 
         return [
-            f"Sampler {sampler}: {why} (sampler, batch_size, batch_sampling).",
+            f"{sampler}, {why} (sampler, batch_size{'' if whole else ', batch_sampling'})",
             self._said_of_tuning(sampler),
             self._said_of_end(given, steps),
             *self._descend(min(DESCENT_STEPS, steps // 20)),
@@ -345,11 +363,11 @@ class _Choice:
         size = sim.system.dataset.num_examples
         dimension = sim.num_parameters()
         if not whole:
-            return "BAOAB", f"mini-batches of {self.options.batch_size} of {size:,} examples"
+            return "BAOAB", f"mini-batches of {self.options.batch_size} of {size:,} rows"
         if dimension < FEW_PARAMETERS:
-            return "HMC", f"exact, and cheap with {dimension} parameters"
+            return "HMC", f"exact, cheap with {dimension} parameters"
         if sim.system.has_data:
-            return "MCLMC", f"all {size:,} examples in every step"
+            return "MCLMC", f"full data ({size:,} rows) in each step"
         return "MCLMC", "exact gradients"
 
     def _settings(self, given: Options, sampler: str, whole: bool, steps: int) -> dict[str, Any]:
@@ -397,30 +415,27 @@ class _Choice:
 
     def _said_of_tuning(self, sampler: str) -> str:
         """What the burn-in tunes, and to which bias."""
-        tuned = "length of trajectories" if sampler == "HMC" else "friction"
-        names = f"Step size and {tuned}"
+        tuned = "trajectory length" if sampler == "HMC" else "friction"
+        names = f"step size and {tuned}"
         if self.options.mass != "unit":
-            names = f"Step size, {tuned} and masses"
+            names = f"step size, {tuned} and masses"
 
-        bias = ""
-        if sampler != "HMC":
-            share = f"{self.options.target_bias:.0%}"
-            bias = f", so that variances are wrong by at most {share} on average"
-        return (
-            f"{names} are tuned in the burn-in, which ends by itself{bias} (step_size, "
-            "friction, num_leapfrog_steps, mass, target_bias, num_burnin_steps)."
-        )
+        if sampler == "HMC":
+            return f"{names} tuned in the burn-in (step_size, num_leapfrog_steps, mass)"
+        share = percent(self.options.target_bias)
+        return f"{names} tuned to a bias below {share} (step_size, friction, mass)"
 
     def _said_of_end(self, given: Options, steps: int) -> str:
         """When the run ends."""
-        latest = f"at step {steps:,} at the latest"
+        latest = f"at most {steps:,} steps"
         if given.max_time is not None and "num_steps" not in given.explicit:
-            latest = f"after {given.max_time:g} seconds at the latest"
+            latest = f"at most {given.max_time:g} seconds"
         elif "num_steps" not in given.explicit:
-            latest += (
-                ", or up to four times as many, and twenty where it can tell how many it takes"
-            )
-        return f"The run ends when {self.options.until}, {latest} (until, num_steps, max_time)."
+            latest += ", extended if needed"
+        ends = [_in_words(one) for one in conditions_of(self.options.until)]
+        if not ends:
+            return f"stops after {latest} (until, num_steps)"
+        return f"stops at {', '.join(ends)}; {latest} (until, num_steps)"
 
     def _choose_order(self) -> str:
         """The order of mini-batches that is expected to heat less, of epochs and symmetric
@@ -438,8 +453,7 @@ class _Choice:
         known = {order: heating["mean"] for order, heating in found.items() if "mean" in heating}
         best = min(known, key=lambda order: known[order]) if len(known) == len(found) else "epochs"
         self._change(batch_sampling=best)
-        said = f", in {'shuffled epochs' if best == 'epochs' else 'symmetric sweeps'}, whose noise heats less"
-        return said if known else ", in shuffled epochs"
+        return f", in {'shuffled epochs' if best == 'epochs' else 'symmetric sweeps'}"
 
     def _descend(self, steps: int) -> list[str]:
         """Takes walkers that begin far above a density of one's own down, and says so."""
@@ -462,8 +476,10 @@ class _Choice:
         far = fall > least * (_LAGS / FAR)
         sim.walkers.position = np.where(far[:, None], end, position)
         sim.walkers.sentence = None
-        said = f"Far above: in {steps:,} steps of descent U fell by {fall.max():.3g}, and the run begins at their end"
-        return [f"{said} (sampler)."]
+        return [
+            f"starting point far from the typical set: {steps:,} descent steps lowered U by "
+            f"{fall.max():.3g}; sampling starts there (sampler)"
+        ]
 
     def _fit(self) -> None:
         """Takes walkers to minima of U, the last quarter of the steps at a tenth of the rate, in a

@@ -70,11 +70,11 @@ def _check_values(contents: Contents, inputs: np.ndarray, targets: np.ndarray) -
     shapes = f"The inputs have the shape {contents.inputs.shape}. Expected: {inputs.shape}."
     require(contents.inputs.shape == inputs.shape, shapes)
     equal = np.array_equal(contents.inputs, inputs.astype(contents.inputs.dtype))
-    require(equal, "The inputs are not those of the file.")
+    require(equal, "The inputs differ from the file.")
     found = np.asarray(contents.targets).reshape(-1)
     counts = f"There are {len(found)} labels. Expected: {len(targets)}."
     require(len(found) == len(targets), counts)
-    require(np.array_equal(found, targets), "The labels are not those of the file.")
+    require(np.array_equal(found, targets), "The labels differ from the file.")
 
 
 def _check_repetition(reader: Reader, path: Path, request: ReadRequest, first: Contents) -> None:

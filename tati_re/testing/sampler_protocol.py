@@ -157,7 +157,7 @@ def check_shapes_and_types(sampler: Any, dtype=np.float64) -> None:
         fits = np.shape(after._asdict().get(name)) == narrow
         require(
             fits,
-            f"shown names {name}, which is no field of shape {narrow}. Expected: one number a walker.",
+            f"shown names {name}, which is not a field of shape {narrow}. Expected: one number a walker.",
         )
     meters = as_method(sampler).dynamics.meters
     told = ", ".join(name for name, value in info._asdict().items() if value is not None)

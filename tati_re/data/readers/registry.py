@@ -69,7 +69,12 @@ def add_reader(reader: Reader) -> None:
         received = ", ".join(reader.suffixes) or "none"
         raise InputError("suffixes of a reader are not valid.", received, "such as ('.feather',)")
     taken = [suffix for suffix in named if suffix in READERS]
-    refuse_if(taken, "suffixes of a reader are those of this package.", ", ".join(taken), "others")
+    refuse_if(
+        taken,
+        "suffixes of a reader belong to a reader of this package.",
+        ", ".join(taken),
+        "others",
+    )
     _added.update(dict.fromkeys(named, reader))
 
 

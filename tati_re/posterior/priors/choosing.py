@@ -179,7 +179,7 @@ def too_hot(prior: Prior, temperature: float) -> str | None:
     limit = f"{prior.hottest:g}"
     return (
         f"At temperature {temperature:g} a Student-t prior of {degrees} degrees of freedom is too wide to be "
-        f"normalized, which needs less than {limit}: directions in which the loss is flat have no equilibrium."
+        f"normalized (below {limit}). Directions in which the loss is flat have no equilibrium."
     )
 
 
@@ -260,7 +260,7 @@ def _check_density(prior: Prior, num_parameters: int, dtype: str) -> None:
             f"a slope of {slopes[0]:.4g} by it and {slopes[1]:.4g} by differences of -log_prob"
         )
         raise InputError(
-            "prior: the gradient is not that of its density.", received, "that of -log_prob"
+            "prior: the gradient does not belong to its density.", received, "that of -log_prob"
         )
 
 

@@ -241,7 +241,9 @@ class Tether(Prior):
         self.precision = float(precision)
         if self.center.ndim != 1 or not np.isfinite(self.center).all():
             raise InputError(
-                "tether: the center is no point.", f"shape {self.center.shape}", "a finite vector"
+                "tether: the center is not a point.",
+                f"shape {self.center.shape}",
+                "a finite vector",
             )
         if not (self.precision > 0 and math.isfinite(self.precision)):
             raise InputError("tether is out of range.", precision, "a finite number above 0")

@@ -54,8 +54,8 @@ class ControlVariate(Wrapper):
         )
         self.refresh_every = int(refresh_every)
         self.against_noise = (
-            "the control variate takes out what the noise at its center shares with that where the walker is, and the "
-            "rest, which grows with their distance, heats."
+            "the control variate removes the noise that walker and center share; the rest grows with "
+            "their distance and heats."
         )
         self.gradients_per_step = 2.0 * self.inner.gradients_per_step
 

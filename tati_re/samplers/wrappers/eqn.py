@@ -29,8 +29,8 @@ around it.
 """
 _PRECONDITIONER = ("deviations", "factor", "stiffest", "blending")
 _IF_UNSTABLE = (
-    "covariance_blending stretches by the walkers that rest, and the others went where that is too "
-    "much: take the sampler HMC inside, which rejects such steps, or a smaller covariance_blending."
+    "covariance_blending stretches the steps too far here. Use the sampler HMC inside, which rejects "
+    "such steps, or a smaller covariance_blending."
 )
 
 
@@ -60,8 +60,8 @@ class LowRank:
 
     def spread(self, variances):
         raise InputError(
-            "covariance_blending: a full matrix mixes the entries of the gradient, whose variances do not tell those "
-            "of the mixture.",
+            "covariance_blending: a full matrix mixes the entries of the gradient, whose variances do not determine the "
+            "variances of the mixture.",
             expected="a sampler that does not ask for them, such as BAOAB or HMC",
         )
 

@@ -239,7 +239,7 @@ class Stretched:
         return vectors + ((vectors @ ops.transpose(self.directions)) * (by - 1.0)) @ self.directions
 
     def spread(self, variances):
-        what = "mass: directions mix the entries of the gradient, whose variances do not tell those of the mixture."
+        what = "mass: directions mix entries of the gradient, whose variances do not determine those of the mixture."
         raise InputError(
             what, expected="fisher, or a sampler that does not ask for them, such as BAOAB or HMC"
         )

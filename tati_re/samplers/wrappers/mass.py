@@ -85,7 +85,7 @@ class Massive(Wrapper):
             self.inner.name,
             "such as BAOAB",
         )
-        what = "gradient_noise: a number is that of the gradient in θ, and a mass moves other coordinates."
+        what = "gradient_noise: a number refers to the gradient in θ, but a mass moves other coordinates."
         refuse_if(
             self.inner.dynamics.removed_noise > 0,
             what,
@@ -106,7 +106,7 @@ class Massive(Wrapper):
         )
         if self.rule is None:
             return
-        what = f"mass: {mass} follows where each walker is, and an ensemble moves in coordinates of its own."
+        what = f"mass: {mass} follows where each walker is, but an ensemble moves in its own coordinates."
         refuse_if(self.inner.dynamics.mixes_parameters, what, self.inner.name, "fan_in, or numbers")
         self.against_noise = (
             self.inner.against_noise or "its masses are measured during the burn-in."

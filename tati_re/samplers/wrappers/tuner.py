@@ -88,7 +88,7 @@ class Tuner(Wrapper):
         super().__init__(inner or Metered())
         if turns_of(self.inner).groups > 1:
             raise InputError(
-                "num_burnin_steps: walkers that take turns have none that ends by itself.",
+                "num_burnin_steps: with walkers that take turns the burn-in cannot end automatically.",
                 self.name,
             )
         self.adapts = True

@@ -1,0 +1,118 @@
+"""The end of the screen of a run: warnings, the certificate, and where the run is stored."""
+
+import math
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+from tati_re.analysis.until import DEFAULTS, Condition, conditions_of, steps_left
+from tati_re.core.errors import InputError, pasted
+from tati_re.core.exit_status import CERTIFICATE_FAILED, CERTIFICATE_NOT_MEASURED, FINISHED
+from tati_re.core.interruption import in_command
+from tati_re.core.printable import printable
+from tati_re.report.certificate import certificate
+from tati_re.report.summary import warnings_of
+from tati_re.report.verdicts import PASSED, SCREEN_WIDTH, CheckResult, certificate_text
+from tati_re.runs import manifest
+from tati_re.runs.run import last_step
+from tati_re.runs.selection import burnin_of
+from tati_re.simulation.run import Run
+
+_COMPLETE = (FINISHED, CERTIFICATE_FAILED, CERTIFICATE_NOT_MEASURED)
+_OF_CONVERGENCE = ("R-hat", "ESS", "R-hat of weights")
+
+
+def end_screen(run: Run) -> str:
+    """The last lines on the screen of a run that sampled.
+
+    Args:
+        run: The run, which has just ended.
+
+    Returns:
+        The text of all `END_SECTIONS`, an empty line between two of them. The last line says how
+        to continue a run that has not converged.
+    """
+    texts = ["\n".join(section(run)) for section in END_SECTIONS]
+    return printable("\n\n".join(filter(None, texts)))
+
+
+def _warnings(run: Run) -> list[str]:
+    """Warnings that are no checks of the certificate."""
+    lines = []
+    for note in warnings_of(run):
+        lines += textwrap.wrap(f"Warning: {note}", SCREEN_WIDTH, subsequent_indent="  ")
+    return lines
+
+
+def _certificate(run: Run) -> list[str]:
+    """The certificate, one line a check."""
+    results = _results(run)
+    return certificate_text(results) if results else ["Certificate: not measured (no draws yet)"]
+
+
+def _results(run: Run) -> tuple[CheckResult, ...]:
+    try:
+        return certificate(run).results
+    except InputError:  # it ended before its first row
+        return ()
+
+
+def _end(run: Run) -> list[str]:
+    """Where the run is stored and what to do next; last, how to continue if it has not
+    converged.
+    """
+    lines = [_stored(run)]
+    if run.exit_status in _COMPLETE and (missing := _not_converged(run)):
+        lines += missing
+    return lines
+
+
+def _stored(run: Run) -> str:
+    if run.is_temporary:
+        return "not saved (no output)   next: run.predict(), run.summary()"
+    if in_command():
+        return f"saved in {run.folder}   next: tati-report {pasted(run.folder)}"
+    return f"saved in {run.folder}   next: run.predict(), run.summary(), tati_re.write_report(run)"
+
+
+def _not_converged(run: Run) -> list[str]:
+    """What has not converged, and how to continue; nothing if all did."""
+    open_ = [
+        one
+        for one in _results(run)
+        if one.verdict != PASSED and (one.check in _OF_CONVERGENCE or "error of" in one.check)
+    ]
+    if not open_:
+        return []
+
+    texts = [f"{one.check} {one.value_text or 'unknown'} (limit {one.limit_text})" for one in open_]
+    wanted = _wanted_steps(run)
+    again = f"tati_re.Simulation.resume(run, {wanted})"
+    if not run.is_temporary:
+        again = manifest.going_on(run.folder, wanted)
+    return [
+        *textwrap.wrap(f"Not converged: {'; '.join(texts)}. Continue with:", SCREEN_WIDTH),
+        f"  {again}",
+    ]
+
+
+def _wanted_steps(run: Run) -> int:
+    """The step at which the run is expected to have converged; twice its length if not known."""
+    content = run.manifest
+    rows = run.run_info
+    step = last_step(run, 0 if rows.empty else int(rows["step"].max()))
+    drawn = step - burnin_of(run, None)
+    conditions = conditions_of(content.get("options", {}).get("until"))
+    conditions = conditions or [Condition(name, "", DEFAULTS[name]) for name in ("rhat", "ess")]
+    numbers: dict[str, Any] = {"mcse": {}, **content.get("convergence", {})}
+    left = [steps_left(one, numbers, drawn) for one in conditions]
+    more = max((one for one in left if math.isfinite(one)), default=0.0)
+    return step + int(more) if more > 0 else 2 * step
+
+
+Section = Callable[[Run], list[str]]
+
+END_SECTIONS: tuple[Section, ...] = (_warnings, _certificate, _end)
+"""The parts of the end of the screen, in their order: functions of the run that return lines. A
+new part is a function and an entry here; the last one is where the run is stored.
+"""

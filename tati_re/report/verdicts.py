@@ -1,0 +1,229 @@
+"""The outcome of the checks of a certificate: verdicts, the frame of all checks, and its text."""
+
+import math
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pandas as pd
+
+from tati_re.analysis.format import percent
+from tati_re.core.printable import printable
+
+PASSED = "passed"
+FAILED = "failed"
+NOT_MEASURED = "not measured"
+
+COLUMNS = ("check", "value", "limit", "verdict", "advice")
+SCREEN_WIDTH = 100
+"""Columns of the screen of a run."""
+
+BELOW = "below"
+ABOVE = "above"
+SHARE = "share"
+BAND = "band"
+COUNT = "count"
+STEPS = "steps"
+
+
+def overall(verdicts: Sequence[str]) -> str:
+    """The verdict on all checks: failed if one failed, else not measured if one was not measured."""
+    for verdict in (FAILED, NOT_MEASURED):
+        if verdict in verdicts:
+            return verdict
+    return PASSED
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """The outcome of one check.
+
+    Attributes:
+        check: Name of the check.
+        value: The measured number; nan if there is none.
+        limit: Its limit; nan if there is none.
+        verdict: `passed`, `failed` or `not measured`.
+        advice: What to do, if the check failed; else empty.
+        remark: A few words for the line of the check, such as why it was not measured.
+        details: Further words, for the report and `verbose=2`.
+        given: Whether the user set the limit.
+        form: How value and limit are written: BELOW, ABOVE, SHARE, BAND, COUNT or STEPS.
+    """
+
+    check: str
+    value: float
+    limit: float
+    verdict: str
+    advice: str = ""
+    remark: str = ""
+    details: str = ""
+    given: bool = False
+    form: str = BELOW
+
+    @property
+    def note(self) -> str:
+        """Remark and details."""
+        return "; ".join(filter(None, (self.remark, self.details)))
+
+    @property
+    def value_text(self) -> str:
+        """The value with its unit; empty if there is none."""
+        if math.isnan(self.value):
+            return ""
+        if self.form == SHARE:
+            return percent(self.value)
+        if self.form == BAND:
+            return f"{'-' if self.value < 0 else '+'}{percent(abs(self.value))}"
+        if self.form == STEPS:
+            return f"{self.value:,.0f} steps"
+        if self.form in (ABOVE, COUNT):
+            return f"{self.value:,.0f}"
+        return f"{self.value:.3f}" if 0.1 <= abs(self.value) < 1e4 else f"{self.value:.3g}"
+
+    @property
+    def limit_text(self) -> str:
+        """The limit with its sign; empty if there is none."""
+        if math.isnan(self.limit) or self.form in (COUNT, STEPS):
+            return ""
+        if self.form == SHARE:
+            return f"< {percent(self.limit)}"
+        if self.form == BAND:
+            return f"± {percent(self.limit)}"
+        return f"{'>' if self.form == ABOVE else '<'} {self.limit:,.4g}"
+
+
+def check_result(
+    check: str,
+    value: float,
+    limit: float,
+    passed: bool | None,
+    form: str = BELOW,
+    remark: str = "",
+    details: str = "",
+    advice: str = "",
+    given: bool = False,
+) -> CheckResult:
+    """The outcome of a check: not measured if `passed` is None or the value is nan.
+
+    Args:
+        check: Name of the check.
+        value: The measured number; nan if there is none.
+        limit: Its limit; nan if there is none.
+        passed: Whether the value is within its limit; None if that cannot be told.
+        form: How value and limit are written. Default: BELOW.
+        remark: A few words for the line of the check. Default: none.
+        details: Further words. Default: none.
+        advice: What to do if the check failed; left out otherwise. Default: nothing.
+        given: Whether the user set the limit. Default: no.
+
+    Returns:
+        The outcome.
+    """
+    verdict = PASSED if passed else FAILED
+    if passed is None or math.isnan(value):
+        verdict = NOT_MEASURED
+    if verdict != FAILED:
+        advice = ""
+    return CheckResult(check, value, limit, verdict, advice, remark, details, given, form)
+
+
+class Certificate(pd.DataFrame):
+    """A frame with a row for each check: check, value, limit, verdict, advice.
+
+    It prints as on the screen. What is taken from it is a plain frame.
+
+    Attributes:
+        results: The outcome of each check, with its details.
+    """
+
+    _metadata: ClassVar[list[str]] = ["results"]
+    results: tuple[CheckResult, ...]
+
+    @classmethod
+    def of(cls, results: Sequence[CheckResult]) -> "Certificate":
+        """The certificate with these outcomes."""
+        rows = [[one.check, one.value, one.limit, one.verdict, one.advice] for one in results]
+        frame = cls(rows, columns=list(COLUMNS))
+        frame.results = tuple(results)
+        return frame
+
+    @property
+    def outcome(self) -> str:
+        """The verdict on all checks: `passed`, `failed` or `not measured`."""
+        return overall([one.verdict for one in self.results])
+
+    def detailed(self) -> pd.DataFrame:
+        """A plain frame with two more columns: `note`, and `given`, whether the user set the limit."""
+        notes = [one.note for one in self.results]
+        given = [one.given for one in self.results]
+        return pd.DataFrame(self).assign(note=notes, given=given)
+
+    def __repr__(self) -> str:
+        return "\n".join(certificate_text(self.results, details=True))
+
+    def _repr_html_(self) -> str:
+        with pd.option_context("display.max_colwidth", None):
+            return self.detailed().to_html()
+
+
+def title_of(results: Sequence[CheckResult]) -> str:
+    """The verdict on all checks, such as `passed (7 of 7 checks)`."""
+    verdict = overall([one.verdict for one in results])
+    count = sum(one.verdict == verdict for one in results)
+    return f"{verdict} ({count} of {len(results)} checks)"
+
+
+def certificate_text(results: Sequence[CheckResult], details: bool = False) -> list[str]:
+    """The lines of a certificate: the verdict, then a line for each check.
+
+    A failed check says in a second line what to do; one that was not measured says why.
+
+    Args:
+        results: The outcomes.
+        details: Whether the notes of passed checks are shown too. Default: no.
+
+    Returns:
+        Lines of at most 100 characters.
+    """
+    columns = [(one.check, one.value_text, one.limit_text) for one in results]
+    wide = [max((len(row[k]) for row in columns), default=0) for k in range(3)]
+    lines = [f"Certificate: {title_of(results)}"]
+
+    for one, row in zip(results, columns, strict=True):
+        cells = [text.ljust(width) for text, width in zip(row, wide, strict=True)]
+        words = ": ".join(filter(None, ["" if one.verdict == PASSED else one.verdict, one.remark]))
+        start = "  " + "  ".join(cells)
+        if len(f"{start}  {words}") <= SCREEN_WIDTH:
+            lines.append(f"{start}  {words}".rstrip())
+        else:
+            lines.append(f"{start}  {'' if one.verdict == PASSED else one.verdict}".rstrip())
+            lines.extend(_indented(one.remark))
+        for text in (one.details if details else "", one.advice):
+            lines.extend(_indented(text))
+    return lines
+
+
+def _indented(text: str) -> list[str]:
+    """A text below a check, in lines that fit the screen."""
+    fill: Any = textwrap.TextWrapper(
+        SCREEN_WIDTH,
+        initial_indent=" " * 6,
+        subsequent_indent=" " * 6,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    lines: list[str] = fill.wrap(printable(text))
+    return lines
+
+
+def certificate_lines(results: Sequence[CheckResult]) -> list[tuple[str, str]]:
+    """The certificate as pairs of label and value, for tables."""
+    lines = [("certificate", title_of(results))]
+    for one in results:
+        limit = f"(limit {one.limit_text})" if one.limit_text else ""
+        parts = [one.value_text, limit, one.verdict if one.verdict != PASSED else "", one.note]
+        if one.advice:
+            parts.append(f"→ {one.advice}")
+        lines.append((f"  {one.check}", "  ".join(filter(None, parts))))
+    return lines
