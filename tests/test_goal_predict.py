@@ -15,9 +15,11 @@ from tati_re.core.errors import InputError
 from tati_re.data import Dataset
 from tati_re.options.make import make_options
 from tati_re.runs.fits import read_fits
+from tati_re.samplers.wrappers.tuner import rhat_of_energies
 from tati_re.simulation import predicting
 from tati_re.simulation.candidates import Candidate, candidate_of, candidates_of, widths_of
 from tati_re.simulation.loo_density import left_out
+from tati_re.simulation.mean_first import with_spread
 from tati_re.simulation.member_fits import held_out_rows
 from tati_re.simulation.predicting import exceeds
 
@@ -281,3 +283,35 @@ def test_estimators_have_the_goal():
     assert regressor.score(x, y) > 0.6
     mean, std = regressor.predict(x, return_std=True)
     assert np.corrcoef(std, 0.05 + 0.2 * (x[:, 0] > 0))[0, 1] > 0.3 and mean.shape == (160,)
+
+
+def test_a_spread_is_added_to_a_network_of_the_mean():
+    """The mean stays, in other units, and the spread of each row is the noise."""
+    random = np.random.default_rng(6)
+    units, targets, members = 3, 2, 4
+    mean, deviation = np.array([5.0, -1.0]), np.array([2.0, 3.0])
+    after_mean, after_deviation = np.array([4.0, 0.0]), np.array([1.0, 1.5])
+    inside = random.standard_normal((members, 7))
+    kernel = random.standard_normal((members, units, targets))
+    bias = random.standard_normal((members, targets))
+    log_noise = random.standard_normal((members, 1))
+    position = np.concatenate([inside, kernel.reshape(members, -1), bias, log_noise], axis=1)
+
+    shapes = [(7,), (units, 2 * targets), (2 * targets,)]
+    found = with_spread(position, shapes, (mean, deviation), (after_mean, after_deviation))
+    np.testing.assert_array_equal(found[:, :7], inside)
+    last = found[:, 7 : 7 + 2 * units * targets].reshape(members, units, 2 * targets)
+    hidden = random.standard_normal(units)
+    outputs = hidden @ last + found[:, 7 + 2 * units * targets :]
+    expected = mean + deviation * (hidden @ kernel + bias)
+    np.testing.assert_allclose(after_mean + after_deviation * outputs[:, :targets], expected)
+    widths = after_deviation * np.exp(outputs[:, targets:])
+    np.testing.assert_allclose(widths, deviation * np.exp(log_noise))
+
+
+def test_a_burn_in_within_chains_does_not_wait_for_chains_to_agree():
+    energies = np.random.default_rng(7).standard_normal((1, 4, 200)) + np.arange(4)[:, None]
+    assert rhat_of_energies(energies, within_chains=False) > 1.2
+    assert rhat_of_energies(energies, within_chains=True) < 1.05
+    drifting = energies + np.linspace(0, 4, 200)
+    assert rhat_of_energies(drifting, within_chains=True) > 1.1

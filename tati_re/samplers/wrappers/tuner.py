@@ -182,10 +182,7 @@ class TunedBurnin(BurninAround):
         changed, ratio = self._lengths(
             state, (tau, sure), float(np.median(own[..., 4])), window, stride
         )
-        energies = own[..., 0]
-        if self.within_chains:
-            energies = energies - energies.mean(axis=2, keepdims=True)
-        rhat = float(max(split_rhat(rung) for rung in energies))
+        rhat = rhat_of_energies(own[..., 0], self.within_chains)
         heat = float(own[..., 5].mean((1, 2)).max())
         draws = (
             window * own.shape[1] / (stride * max(slowest(rung[..., :1])[0] for rung in series))
@@ -289,6 +286,18 @@ class TunedBurnin(BurninAround):
         if self.finds_end and open_:
             said.append(NOT_SETTLED + ", ".join(open_))
         return ", ".join(said)
+
+
+def rhat_of_energies(energies: np.ndarray, within_chains: bool) -> float:
+    """The worst split R-hat of U over the rungs.
+
+    Args:
+        energies: U, shape (rungs, walkers of each, rows).
+        within_chains: Each walker is taken about its own mean, so that only its halves differ.
+    """
+    if within_chains:
+        energies = energies - energies.mean(axis=2, keepdims=True)
+    return float(max(split_rhat(rung) for rung in energies))
 
 
 def slowest(series: np.ndarray) -> tuple[float, float]:
