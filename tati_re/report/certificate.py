@@ -2,9 +2,6 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,17 +20,13 @@ from tati_re.analysis.temperature import (
     nothing_confines,
 )
 from tati_re.analysis.until import (
-    DEFAULTS,
     WEIGHTS,
     Condition,
-    conditions_of,
-    diagnosis,
     steps_left,
     walker_names,
-    within_chains,
 )
 from tati_re.core.errors import InputError
-from tati_re.prediction.quantities import quantities
+from tati_re.report.facts import NOT_YET, RunFacts, computed_once, facts_of
 from tati_re.report.verdicts import (
     ABOVE,
     BAND,
@@ -46,60 +39,53 @@ from tati_re.report.verdicts import (
     CheckResult,
     check_result,
 )
-from tati_re.runs.manifest import sees_batches
+from tati_re.runs.manifest import Manifest
 from tati_re.runs.run import RunFiles, last_step
-from tati_re.runs.selection import as_run, at_target, burnin_of, is_optimization
+from tati_re.runs.selection import as_run, is_optimization
 from tati_re.samplers.choosing import latest_end
 from tati_re.samplers.wrappers.metered import BAND as FACTOR_OF_TUNING
 from tati_re.samplers.wrappers.metered import error_of_bias
 from tati_re.samplers.wrappers.tuner import FOR_SPEED, LEARNT, NOT_SETTLED
 
-_NOT_YET = "no draws yet"
-_STILL = "U never changes"
 _FACTOR = 1.5  # How far the prediction and a measured temperature may differ.
 _SLOW = "not in equilibrium yet, or the steps are large for the stiffest direction; take more burn-in, or reduce step_size"
 
 
-def heating_lines(manifest: dict[str, Any]) -> list[tuple[str, str]]:
+def heating_lines(manifest: Manifest) -> list[tuple[str, str]]:
     """The line of the summary below the measured temperatures; none for full batches."""
-    heating = latest(manifest)
-    if not heating:
+    heating = manifest.heating.latest
+    if heating is None:
         return []
-    if "not_predicted" in heating:
-        return [("expected heating", f"not predicted; {heating['not_predicted']}")]
-    kinetic = "" if math.isnan(heating["kinetic"]) else f", kinetic + {percent(heating['kinetic'])}"
+    if heating.not_predicted is not None:
+        return [("expected heating", f"not predicted; {heating.not_predicted}")]
+    kinetic = "" if math.isnan(heating.kinetic) else f", kinetic + {percent(heating.kinetic)}"
     text = (
-        f"by mini-batch noise: {percent(heating['slowest'])} in the slowest directions, {percent(heating['stiffest'])} in "
-        f"the stiffest, {percent(heating['mean'])} in all; configurational temperature + {percent(heating['virial'])}"
+        f"by mini-batch noise: {percent(heating.slowest)} in the slowest directions, {percent(heating.stiffest)} in "
+        f"the stiffest, {percent(heating.mean)} in all; configurational temperature + {percent(heating.virial)}"
     )
     return [("expected heating", text + kinetic)]
 
 
-def why_hot(manifest: dict[str, Any], kind: str, excess: float) -> str:
+def why_hot(manifest: Manifest, kind: str, excess: float) -> str:
     """What can have raised a temperature by so much, and what helps."""
-    if not sees_batches(manifest):
+    if not manifest.sees_batches:
         return _SLOW
-    heating = latest(manifest)
-    expected = heating.get("virial" if kind == "configurational" else "kinetic")
-    if expected is None:
+    heating = manifest.heating.latest
+    if heating is None or heating.not_predicted is not None:
         return (
             "not in equilibrium yet, or the steps are large for the stiffest direction, or mini-batch noise heats, "
             "which was not predicted; take more burn-in, smaller steps or larger batches"
         )
+    expected = heating.virial if kind == "configurational" else heating.kinetic
     cause = f"mini-batch noise was expected to raise it by {percent(expected)}"
     if expected * _FACTOR < excess:
         return f"{cause} only; {_SLOW}"
-    if kind == "configurational" and heating["mean"] * _FACTOR < expected:
+    if kind == "configurational" and heating.mean * _FACTOR < expected:
         cause += (
-            f", and the temperature of the positions by {percent(heating['mean'])} (within a sweep the virial also contains "
+            f", and the temperature of the positions by {percent(heating.mean)} (within a sweep the virial also contains "
             "correlations between batches)"
         )
     return f"{cause}; reduce it by smaller steps, larger batches or more friction"
-
-
-def latest(manifest: dict[str, Any]) -> dict[str, Any]:
-    heating = manifest.get("heating", {})
-    return heating.get("end") or heating.get("start") or {}
 
 
 _MOST_SPREAD = 1e9
@@ -112,161 +98,9 @@ _FEWEST_ERRORS = 30
 of what it should be in one of a hundred cases.
 """
 _ROWS_OF_RARE = 500  # Below it a hundredth of the rows is a handful.
-TARGET_BIAS = 0.02
-OF_PREDICTIONS = {"rhat": 1.05, "ess": 100.0}
-"""Limits of a run for prediction, within each chain: an average over 100 independent draws is off by
-a tenth of the spread of the draws.
-"""
 _STEP_SIZE_BIAS = "bias from the step size"
 _HEATING = "mini-batch heating"
 _VERDICTS_OF_BANDS = {"too short": "the run is too short"}
-
-
-@dataclass(frozen=True)
-class CertificateFacts:
-    """What the checks of a certificate look at.
-
-    Attributes:
-        run: The run.
-        rows: Its rows at the temperature of the target.
-        burnin: Steps that are left out.
-    """
-
-    run: RunFiles
-    rows: pd.DataFrame
-    burnin: int
-
-    @property
-    def manifest(self) -> dict[str, Any]:
-        return self.run.manifest
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return self.manifest.get("options", {})
-
-    @cached_property
-    def given(self) -> set[str]:
-        """Names of the options that were given."""
-        return set(self.manifest.get("given", ()))
-
-    @property
-    def target_bias(self) -> float:
-        """The relative error of variances that is allowed."""
-        return float(self.options.get("target_bias", TARGET_BIAS))
-
-    @property
-    def bias_is_given(self) -> bool:
-        return "target_bias" in self.given
-
-    @cached_property
-    def own_burnin(self) -> int:
-        """The burn-in of the run itself."""
-        return burnin_of(self.run, None)
-
-    @cached_property
-    def kept(self) -> pd.DataFrame:
-        """The rows after the burn-in."""
-        return self.rows[self.rows["step"] > self.burnin]
-
-    @property
-    def last_row(self) -> int:
-        """The step of the last row; 0 without rows."""
-        run_info = self.run.run_info
-        return 0 if run_info.empty else int(run_info["step"].max())
-
-    @property
-    def num_steps(self) -> int:
-        """The last step of the run so far."""
-        return last_step(self.run, self.last_row)
-
-    def noted(self, name: str) -> Any:
-        """What the run noted at its end under a name, if that is about one of these rows."""
-        note = self.manifest.get(name)
-        every = int(self.options.get("record_every", 1))
-        if not note or self.own_burnin != self.burnin:
-            return None
-        return note if 0 <= note["step"] - self.last_row < every else None
-
-    @cached_property
-    def conditions(self) -> list[Condition]:
-        """The conditions of the option `until`."""
-        return conditions_of(self.options.get("until"))
-
-    @cached_property
-    def limits(self) -> dict[str, float]:
-        """The limits of R-hat and effective size."""
-        usual = DEFAULTS | OF_PREDICTIONS if self.predicts else DEFAULTS
-        return usual | {one.quantity: one.limit for one in self.conditions}
-
-    @property
-    def predicts(self) -> bool:
-        """Whether the run is one for prediction, whose chains are checked one by one."""
-        return self.options.get("goal") == "predict"
-
-    @cached_property
-    def not_mixed(self) -> str:
-        """The fact that chains stay in separate modes; empty if they agree, or are compared."""
-        between = self.number("rhat_between")
-        if not (self.predicts and between > self.limits["rhat"]):
-            return ""
-        chains = self.rows["walker"].nunique()
-        return (
-            f"chains have not mixed across modes (R-hat {between:.3g} between them); predictions are a "
-            f"mixture of {chains} chains"
-        )
-
-    def limit_is_given(self, quantity: str) -> bool:
-        """Whether the limit of a quantity stands in the option `until`."""
-        return any(one.quantity == quantity for one in self.conditions)
-
-    @cached_property
-    def numbers(self) -> dict[str, Any]:
-        """R-hat and effective size as the run noted them, else from its files."""
-        if (noted := self.noted("convergence")) is not None:
-            return noted
-        try:
-            compared = quantities(self.run, burnin=self.burnin)
-            apart = within_chains(compared) if self.predicts else compared
-            return diagnosis(apart, self.limits["rhat"])
-        except InputError:  # no rows after the burn-in
-            return diagnosis([], self.limits["rhat"])
-
-    @cached_property
-    def without_predictions(self) -> str:
-        """A note on numbers from files, among which there are no predictions."""
-        noted = self.noted("convergence") is not None
-        own = self.manifest.get("dataset", {}).get("potential")
-        return "" if noted or own else ", without predictions"
-
-    def number(self, name: str, absent: float = math.nan) -> float:
-        """One of the numbers of convergence."""
-        return float(self.numbers.get(name, absent))
-
-    @property
-    def by_chance_of_one(self) -> float:
-        """R-hat that one quantity may have by chance; an earlier version noted that of all alone."""
-        return self.number("rhat_by_chance_of_one", self.number("rhat_by_chance"))
-
-    @cached_property
-    def nothing_to_compare(self) -> str:
-        """Why there is no R-hat and no effective size; empty if U moves."""
-        drawn = self.rows.loc[self.rows["step"] > self.burnin, "potential"]
-        # A flat U within walls says nothing of positions, where walkers are compared by them.
-        moved = self.number("ess") > 0 and self.manifest.get("dataset", {}).get("potential")
-        if len(drawn) >= MINIMUM_DRAWS and drawn.nunique() == 1 and not moved:
-            return _STILL
-        return "too few rows" if len(drawn) else _NOT_YET
-
-    @property
-    def effective_size(self) -> float:
-        """The least effective sample size."""
-        return 0.0 if self.nothing_to_compare == _STILL else self.number("ess")
-
-    @cached_property
-    def has_converged(self) -> bool:
-        """Whether all checks of convergence passed."""
-        rows = [row for check in CONVERGENCE for row in check(self)]
-        return all(row.verdict == PASSED for row in rows)
 
 
 def certificate(run: RunFiles, burnin: int | None = None) -> Certificate:
@@ -283,27 +117,39 @@ def certificate(run: RunFiles, burnin: int | None = None) -> Certificate:
         InputError: A fit, or a run without rows.
     """
     run = as_run(run)
+    manifest = run.manifest
     rows = run.run_info
-    if rows.empty and "burnin_cut" in run.manifest:
-        return Certificate.of(_nothing_drawn(run.manifest, last_step(run, 0)))
-    if rows.empty and run.manifest.get("kind") != "fit":
+    if rows.empty and manifest.burnin_cut is not None:
+        return Certificate.of(_nothing_drawn(manifest, last_step(run, 0)))
+    if rows.empty and not manifest.is_fit:
         raise InputError(
             f"The run has no rows yet: it ended at step {last_step(run, 0):,}, before the first one.",
             run.folder,
             "a run with at least one row; Simulation.resume continues it",
         )
-    if is_optimization(run.manifest, rows):
+    if is_optimization(manifest, rows):
         raise InputError(
             "A fit has no certificate: it looks for a minimum.", run.folder, "a run that sampled"
         )
 
-    facts = CertificateFacts(run, at_target(rows), burnin_of(run, burnin))
-    return Certificate.of([one for check in CHECKS for one in check(facts)])
+    facts = facts_of(run, burnin)
+    results = computed_once(
+        run,
+        f"certificate after {facts.burnin}",
+        lambda: [one for check in CHECKS for one in check(facts)],
+    )
+    return Certificate.of(results)
+
+
+def has_converged(facts: RunFacts) -> bool:
+    """Whether all checks of convergence passed."""
+    rows = [row for check in CONVERGENCE for row in check(facts)]
+    return all(row.verdict == PASSED for row in rows)
 
 
 def widths_note(run: RunFiles) -> str:
     """Reports widths of coordinates too different for one step size and any mass; else empty."""
-    if run.manifest.get("kind") == "fit":
+    if run.manifest.is_fit:
         return ""
     try:
         variance = run.moments.variance
@@ -338,22 +184,21 @@ def failed_checks(run: RunFiles) -> list[str]:
     return [spread, *texts] if spread else texts
 
 
-def _not_over(manifest: dict[str, Any], burnin: int) -> str:
+def _not_over(manifest: Manifest, burnin: int) -> str:
     """The remark on a burn-in, of so many steps at most, during which the run ended."""
-    cut = manifest.get("burnin_cut")
-    how = "not over" if cut is None else f"cut off by {cut['by']}"
-    return f"{how}, of up to {burnin:,} steps; {_NOT_YET}"
+    cut = manifest.burnin_cut
+    how = "not over" if cut is None else f"cut off by {cut.by}"
+    return f"{how}, of up to {burnin:,} steps; {NOT_YET}"
 
 
-def _nothing_drawn(manifest: dict[str, Any], step: int) -> list[CheckResult]:
+def _nothing_drawn(manifest: Manifest, step: int) -> list[CheckResult]:
     """The outcomes of a run that was cut off in its burn-in, before the first row of a table."""
     names = ("R-hat", "ESS", _STEP_SIZE_BIAS)
-    results = [check_result(name, math.nan, math.nan, None, remark=_NOT_YET) for name in names]
-    burnin = int(manifest.get("options", {}).get("num_burnin_steps") or 0)
-    return [*results, _burnin_not_over(manifest, burnin, step)]
+    results = [check_result(name, math.nan, math.nan, None, remark=NOT_YET) for name in names]
+    return [*results, _burnin_not_over(manifest, manifest.options.num_burnin_steps or 0, step)]
 
 
-def _burnin_not_over(manifest: dict[str, Any], burnin: int, step: int) -> CheckResult:
+def _burnin_not_over(manifest: Manifest, burnin: int, step: int) -> CheckResult:
     return check_result(
         "burn-in",
         float(step),
@@ -378,12 +223,11 @@ def _num_errors(kept: pd.DataFrame, begin: int) -> int:
     return int(np.count_nonzero(_errors_of_rows(kept, begin) > 0))
 
 
-def _rare(manifest: dict[str, Any], kept: pd.DataFrame, begin: int) -> float:
+def _rare(manifest: Manifest, kept: pd.DataFrame, begin: int) -> float:
     """The share of the energy error since the burn-in that a hundredth of the rows has; 0 if not
     each step, or that of each walker at one temperature, is metered; nan if rows are few.
     """
-    sampler = manifest.get("options", {}).get("sampler")
-    if sampler != "MCLMC" or "rung" in kept or "eevpd" not in kept:
+    if manifest.options.sampler != "MCLMC" or "rung" in kept or "eevpd" not in kept:
         return 0.0
     errors = np.sort(_errors_of_rows(kept, begin))[::-1]
     if len(errors) < _ROWS_OF_RARE or not errors.sum() > 0:
@@ -391,7 +235,7 @@ def _rare(manifest: dict[str, Any], kept: pd.DataFrame, begin: int) -> float:
     return float(errors[: len(errors) // 100].sum() / errors.sum())
 
 
-def _bias(facts: CertificateFacts) -> list[CheckResult]:
+def _bias(facts: RunFacts) -> list[CheckResult]:
     """The bias of the step size, from the energy error."""
     kept = facts.kept
     limit = facts.target_bias
@@ -410,21 +254,21 @@ def _bias(facts: CertificateFacts) -> list[CheckResult]:
     error = energy_error(kept) if "eevpd" in kept and len(kept) else math.nan
     if not math.isfinite(error):
         unmetered = "energy errors were not recorded; set step_size auto"
-        return outcome(math.nan, None, unmetered if len(kept) else _NOT_YET)
+        return outcome(math.nan, None, unmetered if len(kept) else NOT_YET)
 
-    if facts.manifest.get("first_order"):
+    if facts.manifest.first_order:
         remark = "from energy errors; the scheme's O(h · friction) bias is not measured"
         return outcome(_bias_of(error), None, remark)
     return [_bound_of_bias(facts, error)]
 
 
-def _is_exact(manifest: dict[str, Any], kept: pd.DataFrame) -> bool:
+def _is_exact(manifest: Manifest, kept: pd.DataFrame) -> bool:
     """Whether a Metropolis test on all data removes the bias."""
-    tested = "acceptance" in kept and "acceptance" not in manifest.get("observables", [])
-    return tested and not sees_batches(manifest) and not manifest.get("method", {}).get("swap_bias")
+    tested = "acceptance" in kept and "acceptance" not in manifest.observables
+    return tested and not manifest.sees_batches and not manifest.method.swap_bias
 
 
-def _bound_of_bias(facts: CertificateFacts, error: float) -> CheckResult:
+def _bound_of_bias(facts: RunFacts, error: float) -> CheckResult:
     """The bound of the bias by the energy error, and what no bound covers."""
     limit = facts.target_bias
     allowed = FACTOR_OF_TUNING * error_of_bias(limit)
@@ -439,7 +283,7 @@ def _bound_of_bias(facts: CertificateFacts, error: float) -> CheckResult:
         passed = None
         remark = "too few rows with energy errors"
 
-    number = int(facts.manifest.get("parameters", {}).get("num", 0))
+    number = facts.manifest.parameters.num
     if why := _unbounded(facts, rare):
         if passed:
             passed = None
@@ -465,14 +309,15 @@ def _bound_of_bias(facts: CertificateFacts, error: float) -> CheckResult:
     )
 
 
-def _unbounded(facts: CertificateFacts, rare: float) -> str:
+def _unbounded(facts: RunFacts, rare: float) -> str:
     """Why no bound covers a single direction; empty if one does.
 
     Args:
         facts: The facts.
         rare: The share of the energy error that a hundredth of the rows has.
     """
-    unseen = float((facts.noted("convergence") or {}).get("unexplained", 0.0))
+    noted = facts.noted_convergence
+    unseen = 0.0 if noted is None else noted.unexplained
     if unseen > _MOST_UNSEEN:
         return (
             f"U jumps, or its gradient is wrong, on {percent(unseen)} of the lines between draws "
@@ -489,27 +334,27 @@ def _bias_of(error: float) -> float:
     return float(roots[np.argmin(abs(roots.imag))].real)
 
 
-def _predicted_heating(facts: CertificateFacts) -> list[CheckResult]:
+def _predicted_heating(facts: RunFacts) -> list[CheckResult]:
     """The predicted heating by mini-batch noise: its mean, and no direction above a tenth.
 
     Without mini-batches there is none to check.
     """
     limit = facts.target_bias
     given = facts.bias_is_given
-    if not sees_batches(facts.manifest):
+    if not facts.manifest.sees_batches:
         return []
 
-    heating = latest(facts.manifest)
-    if "mean" not in heating:
-        why = heating.get("not_predicted", "not predicted")
+    heating = facts.manifest.heating.latest
+    if heating is None or heating.not_predicted is not None:
+        why = "not predicted"
+        if heating is not None and heating.not_predicted:
+            why = heating.not_predicted
         return [check_result(_HEATING, math.nan, limit, None, form=SHARE, remark=why, given=given)]
 
-    value = float(heating["mean"])
-    single: dict[str, float] = {
-        name: float(heating[name]) for name in ("slowest", "stiffest", "hottest") if name in heating
-    }
+    value = heating.mean
+    single = heating.of_single_directions()
     worst = max(single, key=lambda name: single[name], default="")
-    details = f"{percent(heating.get('slowest', math.nan))} in the slowest directions"
+    details = f"{percent(heating.slowest)} in the slowest directions"
     hides = bool(worst) and single[worst] > MOST_OF_ONE
     if worst and worst != "slowest":
         details += f", {percent(single[worst])} in the {worst}"
@@ -536,16 +381,16 @@ def _predicted_heating(facts: CertificateFacts) -> list[CheckResult]:
     ]
 
 
-def _temperatures(facts: CertificateFacts) -> list[CheckResult]:
+def _temperatures(facts: RunFacts) -> list[CheckResult]:
     """The measured temperatures, with that of positions about their means if known, and those of
     groups of parameters if recorded.
     """
     manifest = facts.manifest
     kept = facts.kept
     limit = facts.target_bias
-    centered = facts.noted("centered")
+    centered = facts.centered
     results = []
-    for one in measured_temperatures(kept, int(manifest.get("parameters", {}).get("num", 0))):
+    for one in measured_temperatures(kept, manifest.parameters.num):
         configurational = one.kind == "configurational"
         energies = kept[COLUMNS[one.kind]]
         free = configurational and nothing_confines(manifest)
@@ -569,18 +414,22 @@ def _temperatures(facts: CertificateFacts) -> list[CheckResult]:
             continue
         about = ""
         about_mean = one
-        if configurational and centered:
+        if configurational and centered is not None:
             about_mean = one._replace(
-                mean=centered["mean"], lower=centered["lower"], upper=centered["upper"]
+                mean=centered.mean, lower=centered.lower, upper=centered.upper
             )
-        if about_mean is not one and not one.half <= max(limit, about_mean.half):
+        if (
+            centered is not None
+            and about_mean is not one
+            and not one.half <= max(limit, about_mean.half)
+        ):
             one = about_mean
-            about = f"from {centered['num_draws']} draws, about their mean"
+            about = f"from {centered.num_draws} draws, about their mean"
         results.append(_temperature(facts, one, about))
     return results
 
 
-def _temperature(facts: CertificateFacts, one: Temperature, about: str) -> CheckResult:
+def _temperature(facts: RunFacts, one: Temperature, about: str) -> CheckResult:
     """A measured temperature against its target.
 
     Failed if it is further off than the limit and than chance allows; not measured if chance alone
@@ -649,7 +498,7 @@ def _group_apart(run: RunFiles, kind: str, burnin: int) -> str:
     return f"{off['group'].iloc[worst]} alone is off by {percent(excess[worst])}"
 
 
-def _more_steps(facts: CertificateFacts, quantity: str, otherwise: str, name: str = "") -> str:
+def _more_steps(facts: RunFacts, quantity: str, otherwise: str, name: str = "") -> str:
     """How many more steps a condition needs, as advice.
 
     Args:
@@ -661,20 +510,20 @@ def _more_steps(facts: CertificateFacts, quantity: str, otherwise: str, name: st
     limit = facts.limits[quantity]
     if name:
         limit = next(one.limit for one in facts.conditions if one.name == name)
-    numbers = {"mcse": {}, **facts.numbers}
+    numbers = {"mcse": {}, **facts.numbers.table}
     more = steps_left(Condition(quantity, name, limit), numbers, facts.num_steps - facts.burnin)
     if math.isfinite(more) and more > 0:
         return f"run about {more:,.0f} more steps"
     return otherwise
 
 
-def _effective_size(facts: CertificateFacts) -> list[CheckResult]:
+def _effective_size(facts: RunFacts) -> list[CheckResult]:
     """The least effective sample size."""
     size = facts.effective_size
     limit = facts.limits["ess"]
     remark = facts.nothing_to_compare
-    if facts.numbers["ess_of"]:
-        remark = f"least: {facts.numbers['ess_of']}{facts.without_predictions}"
+    if facts.numbers.ess_of:
+        remark = f"least: {facts.numbers.ess_of}{facts.without_predictions}"
     return [
         check_result(
             "ESS",
@@ -689,16 +538,16 @@ def _effective_size(facts: CertificateFacts) -> list[CheckResult]:
     ]
 
 
-def _worst_r_hat(facts: CertificateFacts) -> list[CheckResult]:
+def _worst_r_hat(facts: RunFacts) -> list[CheckResult]:
     """The worst R-hat of the quantities that walkers are compared by."""
-    hat = facts.number("rhat")
+    hat = facts.numbers.rhat
     limit = facts.limits["rhat"]
-    chance = facts.number("rhat_by_chance")
+    chance = facts.numbers.rhat_by_chance
     passed = _agreement(hat, limit, chance, facts.by_chance_of_one)
 
-    remark = facts.numbers["rhat_of"] or facts.nothing_to_compare
+    remark = facts.numbers.rhat_of or facts.nothing_to_compare
     if not math.isnan(hat):
-        remark = f"worst: {facts.numbers['rhat_of']}{facts.without_predictions}"
+        remark = f"worst: {facts.numbers.rhat_of}{facts.without_predictions}"
         if passed is None:
             most = chance if hat >= limit else facts.by_chance_of_one
             remark = f"up to {most:.3f} expected by chance with so few draws; store more"
@@ -720,14 +569,14 @@ def _worst_r_hat(facts: CertificateFacts) -> list[CheckResult]:
     ]
 
 
-def _r_hat_of_weights(facts: CertificateFacts) -> list[CheckResult]:
+def _r_hat_of_weights(facts: RunFacts) -> list[CheckResult]:
     """R-hat of weights, by which walkers are not compared; none if it was not measured."""
-    if WEIGHTS not in facts.numbers:
+    drift = facts.numbers.rhat_of_weights
+    if drift is None:
         return []
 
-    drift = facts.number(WEIGHTS)
     limit = facts.limits[WEIGHTS]
-    remark = f"worst: {facts.numbers[f'{WEIGHTS}_of']}"
+    remark = f"worst: {facts.numbers.name_of_weights}"
     steady: bool | None = drift < limit
     if steady and not facts.by_chance_of_one <= limit:
         steady = None
@@ -746,19 +595,19 @@ def _r_hat_of_weights(facts: CertificateFacts) -> list[CheckResult]:
     ]
 
 
-def _walkers_apart(facts: CertificateFacts) -> list[CheckResult]:
+def _walkers_apart(facts: RunFacts) -> list[CheckResult]:
     """Chains that alone explain a high R-hat, or that never reached the target."""
-    hat = facts.number("rhat")
+    hat = facts.numbers.rhat
     limit = facts.limits["rhat"]
-    passed = _agreement(hat, limit, facts.number("rhat_by_chance"), facts.by_chance_of_one)
-    outliers = facts.numbers.get("spoiled_by", [])
+    passed = _agreement(hat, limit, facts.numbers.rhat_by_chance, facts.by_chance_of_one)
+    outliers = list(facts.numbers.spoiled_by)
     remark = "no single chain explains the high R-hat" if hat > limit else "too few draws"
     if passed:
         remark = ""
 
     walkers, there = (
         {*table.loc[table["step"] > facts.burnin, "walker"]}
-        for table in (facts.run.run_info, facts.rows)
+        for table in (facts.all_rows, facts.rows)
     )
     advice = "run longer, or start these chains elsewhere (walker_start)"
     if away := sorted(walkers - there):
@@ -768,7 +617,7 @@ def _walkers_apart(facts: CertificateFacts) -> list[CheckResult]:
         advice = "run longer, or add rungs to the ladder"
     elif outliers:
         passed = None if passed is None else False
-        remark = f"{walker_names(outliers)}: R-hat is {facts.numbers['rhat_without']:.3f} without"
+        remark = f"{walker_names(outliers)}: R-hat is {facts.numbers.rhat_without:.3f} without"
     elif len(there) < 2:
         passed = None
         remark = "a single chain"
@@ -782,11 +631,11 @@ def _walkers_apart(facts: CertificateFacts) -> list[CheckResult]:
     ]
 
 
-def _errors_of_averages(facts: CertificateFacts) -> list[CheckResult]:
+def _errors_of_averages(facts: RunFacts) -> list[CheckResult]:
     """Standard errors of averages, if `until` asks for them."""
     results = []
     for one in (one for one in facts.conditions if one.name):
-        value = float(facts.numbers.get("mcse", {}).get(one.name, math.nan))
+        value = facts.numbers.mcse.get(one.name, math.nan)
         remark = ""
         small: bool | None = value < one.limit
         if small and not facts.effective_size >= FEWEST_EFFECTIVE:
@@ -815,11 +664,11 @@ def _agreement(hat: float, limit: float, chance: float, of_one: float) -> bool |
     return None if hat < chance else False
 
 
-def _divergences(facts: CertificateFacts) -> list[CheckResult]:
+def _divergences(facts: RunFacts) -> list[CheckResult]:
     """Diverged steps since the burn-in, which were undone."""
     rows = facts.rows
     advice = "reduce step_size"
-    stopped = "stopped" in facts.manifest
+    stopped = facts.manifest.stopped is not None
     if stopped or "divergences" not in rows:
         remark = "the run stopped" if stopped else ""
         count = float(stopped)
@@ -865,7 +714,7 @@ def _moved(kept: pd.DataFrame) -> float:
     return float(abs(early.mean() - late.mean()) / error)
 
 
-def _burnin(facts: CertificateFacts) -> list[CheckResult]:
+def _burnin(facts: RunFacts) -> list[CheckResult]:
     """The burn-in.
 
     It passes if its tuning settled, or if what a ladder has learnt was followed by draws that
@@ -878,11 +727,11 @@ def _burnin(facts: CertificateFacts) -> list[CheckResult]:
     manifest = facts.manifest
     burnin = facts.burnin
     moved = _moved(facts.kept)
-    ended_itself = 0 < burnin == facts.own_burnin and "num_burnin_steps" not in facts.given
-    most = int(manifest.get("until", {}).get("most", facts.options.get("num_steps", 0)))
-    unsettled = manifest.get("burnin_open")
+    ended_itself = 0 < burnin == facts.own_burnin and not manifest.was_given("num_burnin_steps")
+    most = manifest.until.most or manifest.options.num_steps or 0
+    unsettled = manifest.burnin_open
     late = ended_itself and (burnin >= latest_end(most) if unsettled is None else bool(unsettled))
-    cut_by = manifest.get("burnin_cut", {}).get("by", "")
+    cut_by = "" if manifest.burnin_cut is None else manifest.burnin_cut.by
 
     passed: bool | None = True
     remark = "as given" if burnin else ""
@@ -890,7 +739,7 @@ def _burnin(facts: CertificateFacts) -> list[CheckResult]:
     if ended_itself:
         remark = "ended when its tuning had settled"
     if ended_itself and (late or cut_by):
-        passed, remark = _cut(unsettled, facts.has_converged, cut_by)
+        passed, remark = _cut(unsettled, has_converged(facts), cut_by)
     elif not ended_itself and math.isnan(moved):
         passed = None
         remark = "too few rows, or rows with weights, to test whether U still drifts"
@@ -940,7 +789,7 @@ def _cut(unsettled: str | None, agreed: bool, cut_by: str) -> tuple[bool | None,
     return (None if agreed else False), remark + since
 
 
-Check = Callable[[CertificateFacts], list[CheckResult]]
+Check = Callable[[RunFacts], list[CheckResult]]
 
 CONVERGENCE: tuple[Check, ...] = (
     _worst_r_hat,

@@ -14,6 +14,7 @@ from tati_re.report.certificate import certificate
 from tati_re.report.summary import warnings_of
 from tati_re.report.verdicts import PASSED, SCREEN_WIDTH, CheckResult, certificate_text
 from tati_re.runs import manifest
+from tati_re.runs.manifest_entries import ConvergenceEntry
 from tati_re.runs.run import last_step
 from tati_re.runs.selection import burnin_of
 from tati_re.simulation.run import Run
@@ -102,9 +103,10 @@ def _wanted_steps(run: Run) -> int:
     rows = run.run_info
     step = last_step(run, 0 if rows.empty else int(rows["step"].max()))
     drawn = step - burnin_of(run, None)
-    conditions = conditions_of(content.get("options", {}).get("until"))
+    conditions = conditions_of(content.options.until)
     conditions = conditions or [Condition(name, "", DEFAULTS[name]) for name in ("rhat", "ess")]
-    numbers: dict[str, Any] = {"mcse": {}, **content.get("convergence", {})}
+    noted = ConvergenceEntry() if content.convergence is None else content.convergence
+    numbers: dict[str, Any] = {"mcse": {}, **noted.table}
     left = [steps_left(one, numbers, drawn) for one in conditions]
     more = max((one for one in left if math.isfinite(one)), default=0.0)
     return step + int(more) if more > 0 else 2 * step

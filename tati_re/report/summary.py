@@ -2,7 +2,6 @@
 
 import math
 import textwrap
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,11 +23,12 @@ from tati_re.prediction.leave_one_out import stored_leave_one_out
 from tati_re.prediction.predict import streamed_lines
 from tati_re.report.certificate import certificate, heating_lines, why_hot, widths_note
 from tati_re.report.description import step_size_text
+from tati_re.report.facts import facts_of
 from tati_re.report.verdicts import FAILED, CheckResult, certificate_lines, certificate_text
 from tati_re.runs import files
-from tati_re.runs.manifest import changes
+from tati_re.runs.manifest import Manifest, changes
 from tati_re.runs.run import RunFiles
-from tati_re.runs.selection import at_target, burnin_of, check_thin, is_optimization, keep
+from tati_re.runs.selection import at_target, check_thin, is_optimization, keep
 from tati_re.samplers.wrappers.eqn import refresh_note
 from tati_re.simulation.run import Run
 
@@ -112,20 +112,21 @@ def _notes_and_lines(
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """The warnings and the pairs of label and value, without the certificate."""
     check_thin(thin)
-    manifest = run.manifest
-    rows = run.run_info
-    burnin = 0 if manifest.get("kind") == "fit" else burnin_of(run, burnin)
-    stopped = [f"The run stopped: {manifest['stopped']}"] if "stopped" in manifest else []
+    facts = facts_of(run, 0 if run.manifest.is_fit else burnin)
+    manifest = facts.manifest
+    rows = facts.all_rows
+    burnin = facts.burnin
+    stopped = [] if manifest.stopped is None else [f"The run stopped: {manifest.stopped}"]
     stopped += changes(run.folder, manifest)
-    number = int(manifest.get("parameters", {}).get("num", 0))
+    number = manifest.parameters.num
     system = [
-        ("potential U", str(manifest.get("meaning") or "")),
+        ("potential U", manifest.meaning),
         ("parameters", f"{number:,}" if number else ""),
     ]
     lines = [("folder", str(run.folder)), *(line for line in system if line[1])]
     lines += _length_lines(manifest, rows, burnin, thin)
     if moved := step_size_text(manifest, rows, burnin):
-        lines.append(("learning rate" if manifest.get("kind") == "fit" else "step size", moved))
+        lines.append(("learning rate" if manifest.is_fit else "step size", moved))
     if rows.empty:
         notes = ["The run has no rows yet."]
     elif is_optimization(manifest, rows):
@@ -136,8 +137,8 @@ def _notes_and_lines(
         ]
         lines += [(f"last {name.replace('_', ' ')}", _range(last[name])) for name in names]
     else:
-        notes, found = _sampling_lines(run, at_target(rows), burnin, thin)
-        notes += filter(None, [refresh_note(manifest.get("method", {}))])
+        notes, found = _sampling_lines(run, facts.rows, burnin, thin)
+        notes += filter(None, [refresh_note(manifest.method.table)])
         lines += [*found, *heating_lines(manifest)]
         if run.has(files.LADDER) and len(run.ladder) > 1:  # a bias alone has one rung
             more, found = ladder_lines(
@@ -153,7 +154,7 @@ def _notes_and_lines(
                     f"PSIS-LOO: {loo.unreliable} of {len(loo.elpd)} examples have a Pareto k above {loo.largest_k:.2g}:"
                     " these rows are highly influential, and the elpd estimate is unreliable."
                 )
-    if manifest.get("options", {}).get("stream_predictions"):
+    if manifest.options.stream_predictions:
         lines += streamed_lines(run)
     lines.append(
         ("files", ", ".join(sorted(path.name for path in run.folder.iterdir() if path.is_file())))
@@ -180,7 +181,7 @@ def temperature_text(temperature: Temperature) -> str:
     return f"{temperature.mean:.{places}f}  target {temperature.target:g}{band}  {verdict}"
 
 
-def temperature_note(temperature: Temperature, manifest: dict[str, Any]) -> str | None:
+def temperature_note(temperature: Temperature, manifest: Manifest) -> str | None:
     """Returns a warning about a temperature outside its band, with what the manifest knows of
     causes, or None.
     """
@@ -201,15 +202,13 @@ def temperature_note(temperature: Temperature, manifest: dict[str, Any]) -> str 
 
 
 def _length_lines(
-    manifest: dict[str, Any], rows: pd.DataFrame, burnin: int, thin: int
+    manifest: Manifest, rows: pd.DataFrame, burnin: int, thin: int
 ) -> list[tuple[str, str]]:
-    planned = manifest.get("options", {}).get("num_steps")
+    planned = manifest.options.num_steps
     last = 0 if rows.empty else int(rows["step"].max())
     # The last row is that of the last recorded step, up to record_every - 1 before the last one
     # taken.
-    finished = planned is None or planned - last < int(
-        manifest.get("options", {}).get("record_every", 1)
-    )
+    finished = planned is None or planned - last < manifest.options.record_every
     text = f"{planned if finished and planned is not None else last:,}" + (
         "" if finished else f" of {planned:,}"
     )
@@ -224,7 +223,7 @@ def _length_lines(
     counts = at_target(rows).groupby("walker").size().reindex(rows["walker"].unique(), fill_value=0)
     least, most = (0, 0) if rows.empty else (counts.min(), counts.max())
     number = f"{least:,}" if least == most else f"{least:,} to {most:,}"
-    walkers = len(counts) or manifest["options"].get("num_walkers", 0)
+    walkers = len(counts) or manifest.options.num_walkers
     return [("steps", text), ("walkers", f"{walkers}, {number} rows each")]
 
 
@@ -261,9 +260,10 @@ def _sampling_lines(
             )
     if any(SHORT in value for _, value in lines):
         lines.append((SHORT, SHORT_NOTE))
-    standard = manifest.get("dataset", {}).get("preparation", {}).get("target")
+    preparation = manifest.dataset.preparation
+    standard = None if preparation is None else preparation.target
     if standard is not None:
-        deviation = ", ".join(f"{value:.4g}" for value in np.atleast_1d(standard["deviation"])[:4])
+        deviation = ", ".join(f"{value:.4g}" for value in np.atleast_1d(standard.deviation)[:4])
         lines.append(
             (
                 "targets",
@@ -279,9 +279,7 @@ def _sampling_lines(
             "Nothing confines U (no prior, no box): a flat direction has no equilibrium, and the configurational "
             "temperature no target.",
         )
-    for temperature in measured_temperatures(
-        kept, int(manifest.get("parameters", {}).get("num", 0))
-    ):
+    for temperature in measured_temperatures(kept, manifest.parameters.num):
         text = temperature_text(temperature)
         if temperature.kind == "configurational" and has_no_target(manifest):
             text = f"{temperature.mean:.4g}  without a target: the potential has flat directions or walls"
@@ -296,17 +294,17 @@ _MOST_ROWS = 40
 
 
 def ladder_lines(
-    manifest: dict[str, Any], ladder: pd.DataFrame, noise: pd.DataFrame | None = None
+    manifest: Manifest, ladder: pd.DataFrame, noise: pd.DataFrame | None = None
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """The warnings of a run on a ladder, and the lines of its end table: label and value of each
     rung.
     """
-    exchanges = manifest.get("method", {}).get("exchange") != "none"
+    exchanges = manifest.method.exchange != "none"
     tempered = ladder["likelihood_weight"].nunique() > 1
     tempered_column = "likelihood_weight" if tempered else "temperature"
-    notes = [sentence] if (sentence := manifest.get("method", {}).get("swap_bias")) else []
+    notes = [manifest.method.swap_bias] if manifest.method.swap_bias else []
     own_steps = ladder["step_size"].nunique() > 1
-    biased = "bias" in manifest.get("method", {})
+    biased = "bias" in manifest.method.table
     energy = "U under the bias" if biased else "U"
     if tempered:
         energy = "L"

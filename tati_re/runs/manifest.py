@@ -407,8 +407,3 @@ def plain(value: Any, where: str) -> Any:
     if isinstance(value, (str, bool, int, float)):
         return value
     raise TypeError(f"{where} cannot hold a {type(value).__name__}")
-
-
-def sees_batches(manifest: Manifest) -> bool:
-    """Whether the steps of a run see mini-batches."""
-    return manifest.sees_batches

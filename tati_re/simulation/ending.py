@@ -227,19 +227,19 @@ class Ending:
     def _densities(self) -> LeaveOneOutDensity:
         return LeaveOneOutDensity(self._request, self._walkers)
 
-    def finish(self, step: int, done: bool) -> None:
+    def finish(self, run: RunFiles, step: int, done: bool) -> None:
         """Notes in the manifest how far the run has converged at its last step.
 
         If fewer positions are stored than draws are asked for, nothing is measured.
 
         Args:
+            run: The run.
             step: The last step.
             done: Whether the run came to its end.
         """
         if self.conditions and done and not self.reached:
             self.is_reached(step)
-        stored = manifest.read(self.folder)
-        run = RunFiles(self.folder)
+        stored = run.manifest
         steps = step - burnin_of(run, None)
         positions = steps // (stored_every(run) or steps + 1) * self._walkers.position.shape[0]
         if not self.conditions and positions < self._size:

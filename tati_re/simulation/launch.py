@@ -384,11 +384,12 @@ class Launch:
         carry, outcome = self._driven(carry, temporary, outcome)
         self._arrive(carry)
         self._note_workers()
+        run = self._run_of(temporary)
         outcome = self._planned(carry, outcome, kept=temporary is None)
 
         stopped = outcome is not Outcome.FINISHED or bool(driver.signal)
         if self.request.samples:
-            self._end_sampling(carry, temporary, outcome, stopped)
+            self._end_sampling(carry, run, outcome, stopped)
         if not self.request.samples:
             self._save_fit()
         elif stopped:
@@ -396,7 +397,7 @@ class Launch:
         if options.save_model is not None and outcome is Outcome.FINISHED:
             self._save_model(Path(options.save_model))
 
-        run = self._run_of(temporary, self._exit_status(outcome))
+        run.exit_status = self._exit_status(outcome, run)
         if alone and self.request.samples and not self._brief and not driver.signal:
             self._print_end(run)
         if stopped:
@@ -413,14 +414,14 @@ class Launch:
         for kind in [*kinds, "end_screen"] if verbose > 0 else []:
             self.progress.message(f"\n{told(kind, run)}")
 
-    def _exit_status(self, outcome: Outcome) -> int:
+    def _exit_status(self, outcome: Outcome, run: Run) -> int:
         """The status of the command; that of the certificate if the run is complete and it was
         asked for.
         """
         status = self.driver.exit_status(outcome)
         asked = self.request.options.require_certificate and self.request.samples
         if asked and status == FINISHED:
-            return self.guarded(lambda: certificate_status(RunFiles(self.folder)))
+            return self.guarded(lambda: certificate_status(run))
         return status
 
     def _planned(self, carry: Carry, outcome: Outcome, kept: bool) -> Outcome:
@@ -458,13 +459,11 @@ class Launch:
         if workers is not None and workers.team.workers:
             manifest.note(self.folder, workers=workers.described())
 
-    def _end_sampling(
-        self, carry: Carry, temporary: TemporaryFolder | None, outcome: Outcome, stopped: bool
-    ) -> None:
+    def _end_sampling(self, carry: Carry, run: Run, outcome: Outcome, stopped: bool) -> None:
         """Notes convergence, heating and failed checks, as far as the run came."""
         driver = self.driver
         if not driver.signal:
-            self.guarded(lambda: self.ending.finish(driver.step, not stopped))
+            self.guarded(lambda: self.ending.finish(run, driver.step, not stopped))
 
         if outcome is Outcome.FINISHED:
             self.guarded(lambda: self._test_noise(carry))
@@ -473,7 +472,7 @@ class Launch:
                 manifest.note(self.folder, heating={**before, "end": self._heating(carry)})
 
         if not driver.signal:
-            self.guarded(lambda: note_failed_checks(RunFiles(self.folder)))
+            self.guarded(lambda: note_failed_checks(run))
 
     def _say_stopped(
         self, temporary: TemporaryFolder | None, outcome: Outcome, alone: bool
@@ -506,10 +505,10 @@ class Launch:
             if not save_model(flat, self.walkers, named, preparation, loss.predicts_noise):
                 self.progress.message("save_model: the model cannot be written to a file.")
 
-    def _run_of(self, temporary: TemporaryFolder | None, exit_status: int) -> Run:
+    def _run_of(self, temporary: TemporaryFolder | None) -> Run:
         """The run, with its data and what was given as objects."""
         system = self.request.system
-        run = Run(self.folder, temporary, exit_status)
+        run = Run(self.folder, temporary)
         run.data = system.dataset
         run.objects = {**self.request.objects}
         if system.has_data:
