@@ -66,7 +66,7 @@ def _resume(typed: dict[str, Any]) -> int:
             verbose=options.verbose,
             **options.values_of(name for name in _HANDED_ON if name in typed),
         )
-    return int(run.exit_status)
+    return run.exit_status or 0
 
 
 def parser_of_command() -> Parser:
