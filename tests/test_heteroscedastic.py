@@ -11,11 +11,13 @@ import tati_re
 from tati_re import InputError, Simulation
 from tati_re.core.backend import keras
 from tati_re.engine.prediction_averages import PredictionAverages
+from tati_re.likelihoods.gaussian import LEAST_LOG_STD, PredictedGaussian
 from tati_re.posterior.losses import Loss
-from tati_re.posterior.predictive import HETEROSCEDASTIC, LEAST_LOG_STD, Predictive
+from tati_re.posterior.predictive import Predictive
 from tati_re.prediction.predict import average
 from tests.test_predictive import Linear, weighted
 
+HETEROSCEDASTIC = PredictedGaussian.name
 RANDOM = np.random.default_rng(8)
 N, COLUMNS, DRAWS = 7, 2, 5
 TARGETS = RANDOM.normal(size=(N, COLUMNS))
@@ -45,7 +47,7 @@ def test_the_loss_is_the_negative_log_density():
     outputs = tf.constant(OUTPUTS)
     with tf.GradientTape() as tape:
         tape.watch(outputs)
-        losses = Loss(HETEROSCEDASTIC).per_example(tf.constant(TARGETS), outputs)
+        losses = Loss(PredictedGaussian()).per_example(tf.constant(TARGETS), outputs)
     expected = -stats.norm(MEAN, STD).logpdf(TARGETS).sum(1)
     np.testing.assert_allclose(losses, expected, rtol=1e-14)
     np.testing.assert_allclose(predictive().losses(OUTPUTS[None], TARGETS)[0], expected, rtol=1e-14)
@@ -66,7 +68,7 @@ def test_no_deviation_overflows(log_std):
     outputs = tf.constant([[1e3, log_std]], tf.float32)
     with tf.GradientTape() as tape:
         tape.watch(outputs)
-        loss = Loss(HETEROSCEDASTIC).per_example(tf.constant([[-1e3]]), outputs)
+        loss = Loss(PredictedGaussian()).per_example(tf.constant([[-1e3]]), outputs)
     least = max(log_std, LEAST_LOG_STD)
     assert loss.numpy()[0] == pytest.approx(
         2e6 * np.exp(-2 * least) + least + 0.5 * np.log(2 * np.pi), rel=1e-5

@@ -8,7 +8,11 @@ from scipy import stats
 
 from tati_re.core.errors import InputError
 from tati_re.likelihoods import LocationScale, StudentTNoise, likelihoods
+from tati_re.likelihoods.bernoulli import Bernoulli
+from tati_re.likelihoods.categorical import SparseCategorical
 from tati_re.likelihoods.contract import tensorflow
+from tati_re.likelihoods.gaussian import Gaussian, PredictedGaussian
+from tati_re.likelihoods.keras_losses import traits_of
 from tati_re.likelihoods.laws import ScipyLaw
 from tati_re.likelihoods.mixture import (
     empirical_crps,
@@ -17,8 +21,9 @@ from tati_re.likelihoods.mixture import (
     mixture_pit,
     mixture_quantile,
 )
-from tati_re.likelihoods.registry import likelihood_class
+from tati_re.likelihoods.registry import LOSSES, likelihood_class
 from tati_re.likelihoods.skeleton import Gumbel
+from tati_re.posterior.given_likelihood import likelihood_given
 from tati_re.prediction.scores import crps as normal_crps
 from tati_re.prediction.scores import mixture_interval
 from tati_re.testing.likelihood_protocol import check_likelihood
@@ -47,13 +52,80 @@ LABELS = {
 }
 
 
+CLASSES = RANDOM.integers(0, 4, 200)
+LABELS_OF_LOSSES = {
+    "sparse_categorical_crossentropy": CLASSES[:, None].astype(float),
+    "categorical_crossentropy": np.eye(4)[CLASSES],
+    "binary_crossentropy": (CLASSES[:, None] > 1).astype(float),
+    "gaussian": VALUES[:, :1],
+    "heteroscedastic_gaussian": VALUES[:, :1],
+}
+"""Of losses whose targets the data room may standardize."""
+
+
 def test_every_likelihood_has_labels_here():
     assert set(likelihoods()) == set(LABELS)
+    with_density = {name for name in LOSSES if likelihood_class(name).is_normalized}
+    assert with_density == set(LABELS_OF_LOSSES)
 
 
 @pytest.mark.parametrize("name", LABELS)
 def test_the_protocol_holds(name):
     check_likelihood(likelihood_class(name)(), LABELS[name])
+
+
+@pytest.mark.parametrize("name", LABELS_OF_LOSSES)
+def test_the_protocol_holds_of_losses(name):
+    check_likelihood(likelihood_class(name)(), LABELS_OF_LOSSES[name])
+
+
+def test_losses_without_a_density_say_so():
+    for name in ("mean_squared_error", "mean_absolute_error"):
+        assert not likelihood_class(name).is_normalized
+    assert not traits_of("huber").is_normalized
+
+
+class VarianceAsDeviation(PredictedGaussian):
+    """A wrong variant: the second output counts as the logarithm of the variance."""
+
+    def loss(self, targets, outputs, extra=None):
+        tf = tensorflow()
+        mean, log_variance = tf.split(outputs, 2, axis=-1)
+        return super().loss(targets, tf.concat([mean, log_variance / 2], axis=-1))
+
+
+class WithoutConstant(Gaussian):
+    """A wrong variant: half of the square, without the constant."""
+
+    def loss(self, targets, outputs, extra=None):
+        return tensorflow().reduce_sum((targets - outputs) ** 2 / 2, axis=-1)
+
+
+class OtherClass(SparseCategorical):
+    """A wrong variant: predictions have the classes in the other order."""
+
+    def log_probabilities(self, outputs):
+        return super().log_probabilities(outputs)[..., ::-1]
+
+
+class HalfOfTheLogit(Bernoulli):
+    """A wrong variant: the probabilities that are sampled are not those of the labels."""
+
+    def loss(self, targets, outputs, extra=None):
+        return super().loss(targets, outputs / 2)
+
+
+@pytest.mark.parametrize(
+    "wrong", [VarianceAsDeviation, WithoutConstant, OtherClass, HalfOfTheLogit]
+)
+def test_wrong_variants_of_losses_are_caught(wrong):
+    with pytest.raises(AssertionError):
+        check_likelihood(wrong(), LABELS_OF_LOSSES[wrong.name])
+
+
+def test_a_loss_of_the_network_s_units_is_given_by_its_name():
+    with pytest.raises(InputError, match="loss='gaussian'"):
+        likelihood_given(Gaussian(), None)
 
 
 def test_the_skeleton_keeps_the_protocol():

@@ -33,6 +33,7 @@ class Linear:
     """
 
     class_names = ()
+    target_names = ()
 
     def __init__(self, predictive):
         self.predictive = predictive
@@ -51,8 +52,8 @@ class Linear:
         weights = parameters[:, :count].reshape(len(parameters), inputs.shape[1], -1)
         return np.einsum("ni,sik->snk", inputs, weights)
 
-    def noise_std(self, parameters):
-        return np.exp(parameters[:, -1])
+    def extra(self, parameters):
+        return parameters[:, -1:]
 
 
 def weighted(vectors, weights):

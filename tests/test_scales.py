@@ -370,8 +370,12 @@ def test_runs_from_before_keep_what_they_had():
     sampled = {"options": {"noise_std": "sampled"}, "given": [], "dataset": {}}
     sampled["loss"] = {"loss": "gaussian", "noise_std": "sampled"}
     before = manifest.Manifest.of(sampled)
-    assert manifest.given_options(before) == {"noise_prior_scale": "deviation"}
+    kept = {"noise_prior_scale": "deviation", "noise_std": "sampled"}
+    assert manifest.given_options(before) == kept
     sampled["options"]["noise_prior_scale"] = "auto"
+    one_noise = manifest.Manifest.of(sampled)
+    assert manifest.given_options(one_noise) == {"noise_std": "sampled"}
+    sampled["options"]["quantile_level"] = 0.5
     assert manifest.given_options(manifest.Manifest.of(sampled)) == {}
 
 

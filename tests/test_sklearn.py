@@ -224,7 +224,9 @@ def test_a_function_builds_the_model_and_targets_may_be_several(table):
         x, np.stack([y, x[:, 0]], 1)
     )
     mean, std = regressor.predict(x, return_std=True)
-    assert mean.shape == std.shape == (60, 2) and regressor.run_.manifest["parameters"]["num"] == 9
+    assert mean.shape == std.shape == (60, 2)
+    # Two kernels of three, two biases, and a noise of each target.
+    assert regressor.run_.manifest["parameters"]["num"] == 10
 
 
 def test_what_is_wrong_is_said(regressor, table):

@@ -3,7 +3,7 @@
 import argparse
 
 from tati_re.core.errors import refuse_if
-from tati_re.likelihoods.registry import LIKELIHOODS
+from tati_re.likelihoods.registry import LIKELIHOODS, LOSSES
 from tati_re.options.families import WORDS, families
 from tati_re.options.flags import choices
 from tati_re.options.presets import PRESETS
@@ -40,16 +40,7 @@ def offered() -> dict[str, tuple[str, ...]]:
             "linear",
         ),
         "output_activation": ("linear", "softmax", "sigmoid", "tanh"),
-        "loss": (
-            *(
-                "sparse_categorical_crossentropy",
-                "categorical_crossentropy",
-                "binary_crossentropy",
-                "gaussian",
-            ),
-            *("heteroscedastic_gaussian", "mean_squared_error", "mean_absolute_error"),
-            *LIKELIHOODS,
-        ),
+        "loss": (*LOSSES, *LIKELIHOODS),
         "step_schedule": ("constant", "polynomial", "cyclical"),
         "temperature_schedule": ("constant", "annealing"),
         "print_completion": SHELLS,

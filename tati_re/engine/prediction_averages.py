@@ -102,14 +102,11 @@ class PredictionAverages:
             outputs = self._outputs(
                 positions[here], [values[here] for values in auxiliary], self._inputs
             )
-            own = (
-                np.exp(positions[here, -1].astype(np.float64))
-                if self._predictive.samples_noise
-                else None
-            )
-            self._count(outputs.reshape(self._rows, -1), float(weights[walker]), own)
+            count = self._predictive.num_extra
+            extra = positions[here, -count:].astype(np.float64) if count else None
+            self._count(outputs.reshape(self._rows, -1), float(weights[walker]), extra)
 
-    def _count(self, outputs: np.ndarray, weight: float, own: np.ndarray | None) -> None:
+    def _count(self, outputs: np.ndarray, weight: float, extra: np.ndarray | None) -> None:
         averages = self._averages
         predictive = self._predictive
         averages["count"] = averages["count"] + 1
@@ -127,13 +124,13 @@ class PredictionAverages:
             before = averages["expected_entropy"]
             averages["expected_entropy"] = before + share * (entropy - before)
         else:
-            values = predictive.restored(outputs)
+            values = predictive.restored(outputs[None], extra)[0]
             if predictive.has_noise:
                 before = averages["noise_variance"]
-                noise = predictive.noise(outputs, own).reshape(before.shape)
+                noise = predictive.noise(outputs[None], extra).reshape(before.shape)
                 averages["noise_variance"] = before + share * (noise**2 - before)
                 self._add_density(
-                    predictive.log_densities(outputs[None], self._targets, own)[0], weight
+                    predictive.log_densities(outputs[None], self._targets, extra)[0], weight
                 )
         difference = values - averages["mean"]
         averages["mean"] = averages["mean"] + share * difference

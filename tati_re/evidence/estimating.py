@@ -14,8 +14,7 @@ from tati_re.evidence import estimators
 from tati_re.evidence.energies import Energies
 from tati_re.evidence.grids import Quadrature, trapezoid_weights
 from tati_re.evidence.result import NAMES, Evidence
-from tati_re.posterior.losses import CLASSIFICATION
-from tati_re.posterior.predictive import HETEROSCEDASTIC
+from tati_re.likelihoods.registry import named_loss
 
 if TYPE_CHECKING:
     from tati_re.simulation.run import Run
@@ -158,12 +157,10 @@ def energies_of_run(run: Run) -> Energies:
             run.folder,
             "potential posterior, a proper prior",
         )
-    if loss.likelihood is None and loss.loss not in (
-        *CLASSIFICATION,
-        "gaussian",
-        HETEROSCEDASTIC,
-        "potential",
-    ):
+    kind = named_loss(loss.loss)
+    normalized = loss.likelihood is not None or loss.loss == "potential"
+    normalized |= kind is not None and kind.is_normalized
+    if not normalized:
         expected = "gaussian with noise_std"
         raise InputError(
             "The run's loss is not a likelihood with its constant.", loss.loss, expected

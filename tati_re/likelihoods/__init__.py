@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tati_re.likelihoods.censored import CensoredLogNormal as CensoredLogNormal
     from tati_re.likelihoods.censored import CensoredNormal as CensoredNormal
     from tati_re.likelihoods.censored import CensoredWeibull as CensoredWeibull
+    from tati_re.likelihoods.contract import ExtraParameter as ExtraParameter
     from tati_re.likelihoods.contract import Likelihood as Likelihood
     from tati_re.likelihoods.contract import LocationScale as LocationScale
     from tati_re.likelihoods.counts import NegativeBinomial as NegativeBinomial

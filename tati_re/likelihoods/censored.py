@@ -84,7 +84,9 @@ class Censored(Likelihood):
         center = self.location + self.scale * center
         return self.standard_law(center, self.scale * np.exp(log_width))
 
-    def log_likelihood(self, targets: np.ndarray, outputs: np.ndarray) -> np.ndarray:
+    def log_likelihood(
+        self, targets: np.ndarray, outputs: np.ndarray, extra: Any = None
+    ) -> np.ndarray:
         values, events = np.split(np.asarray(targets, np.float64), 2, axis=-1)
         law = self.law(outputs)
         with np.errstate(divide="ignore"):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, ClassVar, Self
 
@@ -15,11 +16,239 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.data.preparation import Standard
 from tati_re.likelihoods.laws import Law
 
-VALUES, CLASSES = "regression", "classification"
-"""What a likelihood predicts: numbers, or one of several classes."""
+PREDICTED, SAMPLED, BY_TARGET = "predicted", "sampled", "by_target"
+"""Values of `noise_std` in place of a number: an output of the network, one parameter for all
+targets, or one for each.
+"""
+NAME, COLUMN = "log_noise_std", "noise_std"
+"""Of a noise that is sampled: the parameter, and the column in the table of a run."""
+
+VALUES, CLASSES, LABELS = "regression", "classification", "multi_label"
+"""What outputs predict: numbers, one of several classes, or several labels of 0 and 1 at once."""
 
 
-class Likelihood(ABC):
+@dataclass(frozen=True)
+class ExtraParameter:
+    """A number above `least` that is sampled besides the network's parameters.
+
+    The samplers move s, and the number is least + unit * exp(s).
+
+    Attributes:
+        name: Of s, among the names of the parameters, such as "log_noise_std".
+        column: Of the number, as a column of the table of a run, such as "noise_std".
+        target: The target whose deviation is the scale of a noise; None: the largest of them.
+        law: The prior of exp(s): "noise", as the options say it of noise, or "gamma".
+        scale: Of the prior "gamma". Default: 1.
+        shape: Of the prior "gamma". Default: 1.
+        start: Where exp(s) starts under the prior "gamma". Default: 1.
+        least: What the number is above. Default: 0.
+        unit: The unit of exp(s). Default: 1.
+        relative: Whether a noise exp(s) counts in deviations of the training targets. Default: no.
+    """
+
+    name: str
+    column: str
+    target: int | None = None
+    law: str = "noise"
+    scale: float = 1.0
+    shape: float = 1.0
+    start: float = 1.0
+    least: float = 0.0
+    unit: float = 1.0
+    relative: bool = False
+
+    def said(self) -> str:
+        """What exp(s) is, in words."""
+        above = f" above {self.least:g}" if self.least else ""
+        return f"{self.column.replace('_', ' ')}{above}"
+
+    def value(self, parameter: Any, exp: Any = np.exp) -> Any:
+        """The number of values of s, by the exponential of NumPy or TensorFlow."""
+        values: Any = exp(parameter)
+        if self.unit != 1.0:
+            values = self.unit * values
+        return values if self.least == 0.0 else self.least + values
+
+
+class Objective(ABC):
+    """What a run sums over its examples, and what the outputs of the network predict under it.
+
+    `Likelihood` is an objective with a density, and most are. Others, such as the hinge loss, say
+    which outputs are better but not how targets are distributed.
+
+    The labels come as `stored` gives them, and the outputs as the network has them. Along the last
+    axis are the numbers of one place; sequences and images have axes of places before it.
+
+    Attributes:
+        name: What users type, as in `loss="student_t"`.
+        kind: `VALUES` or `CLASSES`.
+        outputs_per_target: Numbers that the network gives for one target, at least 1.
+        is_normalized: Whether exp(-loss) is a density or a probability with its constant.
+        own_units: Whether targets keep the units of the data, and the objective has constants of
+            its own. Else the data room may standardize them.
+        scale_free: Whether targets may be standardized unasked: their scale is a parameter, or
+            predicted.
+        predicts_noise: Whether the second half of the outputs is the logarithm of a deviation.
+        has_law: Whether `law` says how a new target is distributed.
+        takes_logits: Whether outputs may be logits or probabilities (`from_logits`).
+        one_output: Whether two classes, or any numbers of classes, have one output.
+        one_output_a_class: Whether labels are class numbers, and each class has an output.
+        numbers_are_values: Whether whole numbers are values and not classes.
+        takes_labels: Whether outputs may be several labels of 0 and 1 at once.
+        takes_probabilities: Whether outputs have to be probabilities.
+        takes_rates: Whether outputs have to be above 0.
+        predicts_shares: Whether values that it predicts are shares of classes.
+        of_users: Whether its code may be one of users, which is tried before a run starts.
+        settings: Names of the constructor's parameters, which `get_config` gives back.
+    """
+
+    name: str = ""
+    kind: ClassVar[str] = VALUES
+    outputs_per_target: int = 1
+    is_normalized: bool = False
+    own_units: bool = False
+    scale_free: bool = False
+    predicts_noise: bool = False
+    has_law: bool = False
+    takes_logits: bool = False
+    one_output: bool = False
+    one_output_a_class: bool = False
+    takes_labels: bool = False
+    numbers_are_values: bool = False
+    takes_probabilities: bool = False
+    takes_rates: bool = False
+    predicts_shares: bool = False
+    of_users: bool = False
+    settings: ClassVar[tuple[str, ...]] = ()
+    places: int = 1
+    """Places of an example, of whose outputs NumPy gets all in a row."""
+
+    @property
+    def extra_parameters(self) -> tuple[ExtraParameter, ...]:
+        """What is sampled besides the network's parameters. Default: nothing."""
+        return ()
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether `losses` is known."""
+        return True
+
+    @abstractmethod
+    def loss(self, targets: Any, outputs: Any, extra: Any = None) -> Any:
+        """The loss of each place of each example, in TensorFlow.
+
+        Args:
+            targets: Labels as `stored` gives them, shape (n, ..., targets).
+            outputs: Outputs of the network, shape (n, ..., outputs).
+            extra: The parameters of `extra_parameters`, a number each.
+
+        Returns:
+            Losses, shape (n, ...).
+        """
+
+    @abstractmethod
+    def describe(self) -> str:
+        """The objective in a few words, as they stand in the first lines of a run."""
+
+    @abstractmethod
+    def losses(self, outputs: np.ndarray, targets: np.ndarray, extra: Any = None) -> np.ndarray:
+        """The loss of each example under each draw, in NumPy.
+
+        Args:
+            outputs: Outputs of the network, shape (..., n, outputs), float64.
+            targets: Labels, shape (n, ...), float64.
+            extra: The parameters of `extra_parameters` of each draw, shape (draws, 1, numbers).
+
+        Returns:
+            Losses, summed over the places of an example, shape (..., n).
+        """
+
+    def stored(self, targets: np.ndarray, dtype: type) -> np.ndarray:
+        """Labels as `loss` takes them.
+
+        Args:
+            targets: Labels, shape (n,) or (n, ..., columns).
+            dtype: The type of the parameters.
+
+        Returns:
+            Numbers of this type, shape (n, ..., columns).
+        """
+        with np.errstate(over="ignore"):  # an infinite potential is said
+            values: np.ndarray = np.asarray(targets, dtype)
+        return values[:, None] if values.ndim == 1 else values
+
+    def without_signs(self, targets: np.ndarray) -> np.ndarray:
+        """Labels -1 and 1 as `losses` takes them."""
+        return targets
+
+    def has_accuracy(self, num_classes: int | None, one_column: bool, multi_label: bool) -> bool:
+        """Whether predictions can be right or wrong.
+
+        Args:
+            num_classes: Classes of the data; None for a regression.
+            one_column: Whether an example has one label.
+            multi_label: Whether labels are several of 0 and 1 at once.
+        """
+        del multi_label
+        return num_classes is not None and (num_classes <= 2 or not one_column)
+
+    def right(self, targets: Any, outputs: Any, signs: bool) -> Any:
+        """Whether each place is predicted right, in TensorFlow, shape (n, ...).
+
+        Args:
+            targets: Labels as `stored` gives them.
+            outputs: Outputs of the network.
+            signs: Whether labels are -1 and 1.
+        """
+        tf = tensorflow()
+        if outputs.shape[-1] > 1:
+            return tf.equal(tf.argmax(outputs, axis=-1), tf.argmax(targets, axis=-1))
+        threshold = 0.0 if signs else 0.5
+        return tf.reduce_all(tf.equal(outputs > threshold, targets > threshold), axis=-1)
+
+    def check_fit(self, outputs: tuple, targets: tuple, num_classes: int | None) -> None:
+        """Refuses a model whose outputs do not fit the labels.
+
+        Args:
+            outputs: Shape of the outputs of one example.
+            targets: Shape of the labels of one example.
+            num_classes: Classes of the data; None for a regression.
+
+        Raises:
+            InputError: Another shape.
+        """
+        if tuple(outputs) == tuple(targets):
+            return
+        received = f"outputs of shape {tuple(outputs)} for labels of shape {tuple(targets)}"
+        what = f"loss: the model's outputs do not fit the labels under {self.name}."
+        one = ", for -1 and 1 one output" if num_classes == 2 else ""
+        raise InputError(what, received, f"equal shapes{one}")
+
+    def left_out(self, columns: int) -> float:
+        """The constant of the negative log density over so many outputs that `loss` leaves out."""
+        del columns
+        return 0.0
+
+    def without_constant(self, columns: int) -> str:
+        """A sentence on what the loss over so many outputs stands for; empty where nothing is said."""
+        del columns
+        return ""
+
+    def numbers_averaged(self, columns: int) -> int:
+        """How many numbers of one place with so many labels the loss is a mean of."""
+        del columns
+        return 1
+
+    def predicted(self, outputs: np.ndarray) -> np.ndarray:
+        """What outputs predict, in NumPy: values, or shares of classes; (..., columns)."""
+        return np.asarray(outputs, np.float64)
+
+    def probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        """Probabilities of classes, in NumPy; outputs of values as they are."""
+        return outputs
+
+
+class Likelihood(Objective):
     """The law of a target given the outputs of the network, one independent law for each target.
 
     A class answers two questions, once in TensorFlow and once in NumPy: `log_prob` is the log
@@ -31,29 +260,30 @@ class Likelihood(ABC):
     each group; `parts` splits them. They are relative to the constants that `fitted` takes from the
     training targets, such as their mean, so that outputs of order 1 describe targets of any unit.
 
-    Attributes:
-        name: What users type, as in `loss="student_t"`.
-        kind: `VALUES` or `CLASSES`.
-        outputs_per_target: Numbers that the network gives for one target, at least 1.
+    Attributes (further to those of `Objective`):
         target_columns: Columns of the labels for one target; 2 where a column says whether the
             other is censored.
         discrete: Whether targets are whole numbers, so that the law has probabilities in place of
             a density.
-        settings: Names of the constructor's parameters, which `get_config` gives back.
         constants: Names of the attributes that `fitted` sets; the configuration holds them too.
+        later_settings: Settings that configurations of older versions lack, with what they had.
     """
 
-    name: ClassVar[str] = ""
-    kind: ClassVar[str] = VALUES
-    outputs_per_target: ClassVar[int] = 1
+    is_normalized = True
+    own_units = True
+    has_law = True
+    numbers_are_values = True
+    of_users = True
     target_columns: ClassVar[int] = 1
     discrete: ClassVar[bool] = False
-    settings: ClassVar[tuple[str, ...]] = ()
     constants: ClassVar[tuple[str, ...]] = ()
+    later_settings: ClassVar[Mapping[str, Any]] = {}
 
     @abstractmethod
     def log_prob(self, targets: Any, outputs: Any) -> Any:
         """Log density of each example, in TensorFlow.
+
+        Of a likelihood with `extra_parameters` it has a third argument, `extra`.
 
         Args:
             targets: Labels in the units of the data, shape (n, targets * target_columns), floats of
@@ -68,6 +298,8 @@ class Likelihood(ABC):
     def law(self, outputs: np.ndarray) -> Law:
         """The law of the targets in the units of the data, in NumPy.
 
+        Of a likelihood with `extra_parameters` it has a second argument, `extra`.
+
         Args:
             outputs: Outputs of the network, shape (draws, n, targets * outputs_per_target),
                 float64.
@@ -75,10 +307,6 @@ class Likelihood(ABC):
         Returns:
             The laws of all targets, of shape (draws, n, targets).
         """
-
-    @abstractmethod
-    def describe(self) -> str:
-        """The law in a few words, as they stand in the first lines of a run."""
 
     def check(self, targets: np.ndarray) -> None:
         """Refuses labels that the law cannot have produced.
@@ -125,17 +353,71 @@ class Likelihood(ABC):
         )
         return columns // self.target_columns
 
-    def log_likelihood(self, targets: np.ndarray, outputs: np.ndarray) -> np.ndarray:
+    def loss(self, targets: Any, outputs: Any, extra: Any = None) -> Any:
+        log_prob: Any = self.log_prob
+        if self.extra_parameters:
+            values = -log_prob(targets, outputs, extra)
+        else:
+            values = -log_prob(targets, outputs)
+        fits = values.shape.is_compatible_with(outputs.shape[:1])
+        what = f"loss: log_prob of {self.name} must give one number an example."
+        refuse_if(not fits, what, values.shape, "(n,)")
+        return values
+
+    def losses(self, outputs: np.ndarray, targets: np.ndarray, extra: Any = None) -> np.ndarray:
+        labels = np.asarray(targets, np.float64).reshape(len(targets), -1)
+        values = np.asarray(outputs, np.float64)
+        return -self.log_likelihood(labels, values, extra)
+
+    def check_fit(self, outputs: tuple, targets: tuple, num_classes: int | None) -> None:
+        needed = self.num_outputs(math.prod(targets))
+        if tuple(outputs) != (needed,):
+            what = f"loss: {self.name} needs {needed} outputs for these labels."
+            raise InputError(
+                what, f"outputs of shape {tuple(outputs)}", f"a last layer of {needed} units"
+            )
+
+    def has_accuracy(self, num_classes: int | None, one_column: bool, multi_label: bool) -> bool:
+        return self.kind == CLASSES
+
+    def right(self, targets: Any, outputs: Any, signs: bool) -> Any:
+        tf = tensorflow()
+        chosen = tf.argmax(self.class_log_probs(outputs), axis=-1, output_type=tf.int32)
+        return tf.equal(chosen, tf.cast(targets[:, 0], tf.int32))
+
+    def probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        if self.kind != CLASSES:
+            return outputs
+        return np.exp(self.log_probabilities(outputs))
+
+    def labels_of(self, classes: np.ndarray) -> np.ndarray:
+        """Labels of classes by number, (n,), as `log_prob` takes them, (n, columns)."""
+        return classes[:, None].astype(np.float64)
+
+    def log_likelihood(
+        self, targets: np.ndarray, outputs: np.ndarray, extra: Any = None
+    ) -> np.ndarray:
         """Log density of each example under each draw, in NumPy.
 
         Args:
             targets: Labels in the units of the data, shape (n, columns), float64.
             outputs: Outputs of the network, shape (draws, n, outputs), float64.
+            extra: The extra parameters of each draw, shape (draws, 1, numbers). Default: none.
 
         Returns:
             Log densities summed over the targets of an example, shape (draws, n).
         """
-        return self.law(outputs).log_prob(targets).sum(axis=-1)
+        return self.law_of(outputs, extra).log_prob(targets).sum(axis=-1)
+
+    def law_of(self, outputs: np.ndarray, extra: Any = None) -> Any:
+        """The laws of `law`, with the extra parameters where there are some."""
+        law: Any = self.law
+        return law(outputs, extra) if self.extra_parameters else law(outputs)
+
+    def named(self, names: Sequence[str]) -> Self:
+        """The likelihood for targets of these names, one a target."""
+        del names
+        return self
 
     def class_log_probs(self, outputs: Any) -> Any:
         """log p of each class, in TensorFlow, of likelihoods of classes.
@@ -163,7 +445,9 @@ class Likelihood(ABC):
         """Name, settings and constants as plain numbers, from which `from_config` makes it again."""
         config: dict[str, Any] = {"name": self.name}
         for key in self.settings:
-            config[key] = attrgetter(key)(self)
+            value = attrgetter(key)(self)
+            if key not in self.later_settings or value != self.later_settings[key]:
+                config[key] = value
         for key in self.constants:
             config[key] = np.asarray(attrgetter(key)(self), np.float64).tolist()
         return config
@@ -175,6 +459,7 @@ class Likelihood(ABC):
         Raises:
             InputError: A configuration that lacks a setting or a constant.
         """
+        config = {**cls.later_settings, **config}
         needed = (*cls.settings, *cls.constants)
         if missing := [key for key in needed if key not in config]:
             what = f"The likelihood {cls.name} lacks {', '.join(missing)}."
@@ -189,37 +474,148 @@ class Likelihood(ABC):
         return f"{type(self).__name__}({settings})"
 
 
+class StandardizedLikelihood(Likelihood):
+    """A likelihood of targets in the units of the network, which the data room may standardize.
+
+    It says the loss itself, `loss` and `losses`, from which the log densities follow. Labels of
+    classes and values at the places of an image or a sequence are allowed.
+    """
+
+    own_units = False
+    numbers_are_values = False
+    of_users = False
+
+    @abstractmethod
+    def loss(self, targets: Any, outputs: Any, extra: Any = None) -> Any:
+        """See `Objective.loss`."""
+
+    @abstractmethod
+    def losses(self, outputs: np.ndarray, targets: np.ndarray, extra: Any = None) -> np.ndarray:
+        """See `Objective.losses`."""
+
+    def log_prob(self, targets: Any, outputs: Any, extra: Any = None) -> Any:
+        return -self.loss(targets, outputs, extra)
+
+    def log_likelihood(
+        self, targets: np.ndarray, outputs: np.ndarray, extra: Any = None
+    ) -> np.ndarray:
+        return -self.losses(outputs, targets, extra)
+
+    def law(self, outputs: np.ndarray, extra: Any = None) -> Law:
+        raise NotImplementedError(f"{self.name} describes classes, not values.")
+
+    check_fit = Objective.check_fit
+    has_accuracy = Objective.has_accuracy
+    right = Objective.right
+    probabilities = Objective.probabilities
+
+
 class LocationScale(Likelihood):
     """A likelihood of values y = location + scale * (m + exp(s) z), whose z has a fixed law.
 
     The outputs are m, the standardized center, and s, the logarithm of the standardized width.
     `location` and `scale` are mean and standard deviation of the training targets.
+
+    A class that gives `noise_std` to this constructor, and passes `extra` on, has widths that are
+    given or sampled too; then m is the only output.
+
+    Args:
+        noise_std: "predicted": s is an output. "sampled": s is one parameter for all targets.
+            "by_target": it is one for each. A number: the width in the units of the targets.
+            Default: predicted.
+        target_names: Names of the targets, for a width of each. Default: none.
     """
 
     outputs_per_target = 2
     constants = ("location", "scale")
+    later_settings: ClassVar[Mapping[str, Any]] = {"noise_std": PREDICTED, "target_names": []}
 
     location: Any = 0.0
     scale: Any = 1.0
+    noise_std: float | str = PREDICTED
+    target_names: Sequence[str] = ()
+
+    def __init__(
+        self, noise_std: float | str = PREDICTED, target_names: Sequence[str] = ()
+    ) -> None:
+        words = (PREDICTED, SAMPLED, BY_TARGET)
+        number = not isinstance(noise_std, str) and 0 < noise_std < math.inf
+        expected = f"a number above 0, {', '.join(words)}"
+        what = f"noise_std: the noise of {self.name} is not known."
+        refuse_if(noise_std not in words and not number, what, noise_std, expected)
+        fixed = noise_std != PREDICTED and "noise_std" not in self.settings
+        what = f"noise_std: the network predicts the width of {self.name}."
+        refuse_if(fixed, what, noise_std, "no noise_std")
+        self.noise_std = noise_std if isinstance(noise_std, str) else float(noise_std)
+        self.target_names = list(target_names)
+        self.outputs_per_target = 2 if noise_std == PREDICTED else 1
+
+    @property
+    def extra_parameters(self) -> tuple[ExtraParameter, ...]:
+        units = np.atleast_1d(np.asarray(self.scale, np.float64)).tolist()
+        return noise_parameters(self.noise_std, self.target_names, units)
 
     def fitted(self, targets: np.ndarray, weights: np.ndarray | None = None) -> Self:
         likelihood = super().fitted(targets, weights)
         likelihood.location, likelihood.scale = moments_of(targets, weights)
         return likelihood
 
-    def center_and_width(self, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Center and width of the laws in the units of the data, each (draws, n, targets)."""
-        center, log_width = parts(outputs, 2)
-        return self.location + self.scale * center, self.scale * np.exp(log_width)
+    def named(self, names: Sequence[str]) -> Self:
+        likelihood = copy.copy(self)
+        likelihood.target_names = list(names) if self.noise_std == BY_TARGET else []
+        return likelihood
 
-    def standardized(self, targets: Any, outputs: Any) -> tuple[Any, Any]:
-        """z and log(scale * exp(s)) of targets, in TensorFlow, each of shape (n, targets)."""
+    def center_and_width(
+        self, outputs: np.ndarray, extra: Any = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Center and width of the laws in the units of the data, each (draws, n, targets).
+
+        Args:
+            outputs: Outputs of the network, shape (draws, n, outputs).
+            extra: The widths that are parameters, shape (draws, 1, 1 or targets). Default: none.
+        """
+        if self.noise_std == PREDICTED:
+            center, log_width = parts(outputs, 2)
+            return self.location + self.scale * center, self.scale * np.exp(log_width)
+        center = self.location + self.scale * np.asarray(outputs, np.float64)
+        if isinstance(self.noise_std, str):
+            return center, np.broadcast_to(self.scale * np.exp(extra), center.shape)
+        return center, np.full(center.shape, self.noise_std)
+
+    def standardized(self, targets: Any, outputs: Any, extra: Any = None) -> tuple[Any, Any]:
+        """z and log(scale * exp(s)) of targets, in TensorFlow, each of shape (n, targets).
+
+        Args:
+            targets: Labels in the units of the data, shape (n, targets).
+            outputs: Outputs of the network, shape (n, outputs).
+            extra: The widths that are parameters, a number each. Default: none.
+        """
         tf = tensorflow()
-        center, log_width = tf.split(outputs, 2, axis=-1)
         scale = tf.constant(self.scale, outputs.dtype)
         location = tf.constant(self.location, outputs.dtype)
+        if self.noise_std == PREDICTED:
+            center, log_width = tf.split(outputs, 2, axis=-1)
+        else:
+            center, log_width = outputs, self._log_width(outputs, extra)
         z = ((targets - location) / scale - center) * tf.exp(-log_width)
         return z, log_width + tf.math.log(scale)
+
+    def _log_width(self, outputs: Any, extra: Any) -> Any:
+        """s of shape (n, targets) where the network does not predict it."""
+        tf = tensorflow()
+        if isinstance(self.noise_std, str):
+            return stacked(extra) + tf.zeros_like(outputs)
+        given = np.log(self.noise_std) - np.log(np.asarray(self.scale, np.float64))
+        return tf.constant(given, outputs.dtype) + tf.zeros_like(outputs)
+
+    def width_said(self) -> str:
+        """How the width is known, in a few words."""
+        if self.noise_std == PREDICTED:
+            return "the network predicts its width"
+        if isinstance(self.noise_std, str):
+            of = " of each target" if self.noise_std == BY_TARGET else ""
+            return f"its width{of} is sampled"
+        return f"its width is {self.noise_std:g}"
 
 
 def tensorflow() -> Any:
@@ -259,6 +655,40 @@ def refuse_targets(wrong: np.ndarray, targets: np.ndarray, name: str, expected: 
     first = np.asarray(targets)[wrong][0]
     what = f"loss: {name} cannot describe these labels."
     raise InputError(what, f"{first:g} in row {row + 1}", expected)
+
+
+def noise_parameters(
+    noise_std: float | str, names: Sequence[str], units: Sequence[float] = ()
+) -> tuple[ExtraParameter, ...]:
+    """The parameters of a noise, by what `noise_std` says.
+
+    Args:
+        noise_std: A number, "sampled", "by_target" or "predicted".
+        names: Names of the targets. The noise of a single one has no further name.
+        units: Deviations of the targets in which the noise counts. A noise of several targets
+            together has the unit 1. Default: it does not count in deviations.
+    """
+    relative = len(units) > 0
+    if noise_std == SAMPLED or (noise_std == BY_TARGET and len(names) < 2):
+        unit = units[0] if len(units) == 1 else 1.0
+        return (ExtraParameter(NAME, COLUMN, unit=unit, relative=relative),)
+    if noise_std != BY_TARGET:
+        return ()
+    return tuple(
+        ExtraParameter(
+            f"{NAME}[{name}]",
+            f"{COLUMN}[{name}]",
+            target=number,
+            unit=units[number] if len(units) == len(names) else 1.0,
+            relative=relative,
+        )
+        for number, name in enumerate(names)
+    )
+
+
+def stacked(extra: Any) -> Any:
+    """Extra parameters in TensorFlow: one number, or a row of several."""
+    return extra[0] if len(extra) == 1 else tensorflow().stack(extra, axis=-1)
 
 
 LOG_2PI = math.log(2 * math.pi)

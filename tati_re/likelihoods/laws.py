@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Self
@@ -110,6 +111,57 @@ class ScipyLaw(Law):
             for name in first.parameters
         }
         return ScipyLaw(first.family, parameters, first.discrete)
+
+
+class NormalLaw(Law):
+    """Normal laws, in closed form.
+
+    Args:
+        center: Means, shape (draws, n, targets).
+        width: Standard deviations of any shape that broadcasts to that.
+    """
+
+    def __init__(self, center: np.ndarray, width: Any) -> None:
+        self.center = np.asarray(center, np.float64)
+        self.width = np.asarray(width, np.float64)
+
+    @property
+    def mean(self) -> np.ndarray:
+        return self.center
+
+    @property
+    def std(self) -> np.ndarray:
+        return np.broadcast_to(self.width, self.center.shape)
+
+    def log_prob(self, values: np.ndarray) -> np.ndarray:
+        away = (np.asarray(values, np.float64) - self.center) / self.width
+        return -0.5 * away**2 - np.log(self.width) - 0.5 * math.log(2 * math.pi)
+
+    def cdf(self, values: np.ndarray) -> np.ndarray:
+        from scipy.special import ndtr
+
+        return ndtr((np.asarray(values, np.float64) - self.center) / self.width)
+
+    def quantile(self, level: float) -> np.ndarray:
+        from scipy.special import ndtri
+
+        return self.center + ndtri(level) * self.width
+
+    def draw(self, random: np.random.Generator) -> np.ndarray:
+        return self.center + self.width * random.standard_normal(self.center.shape)
+
+    def at(self, rows: np.ndarray, column: int) -> NormalLaw:
+        return NormalLaw(self.center[:, rows, column], self.std[:, rows, column])
+
+    def in_units(self, mean: Any, deviation: Any) -> NormalLaw:
+        """The laws of mean + deviation * y; both are numbers or of shape (targets,)."""
+        scale = np.broadcast_to(deviation, self.center.shape[-1:])
+        return NormalLaw(self.center * deviation + mean, self.width * scale)
+
+    @classmethod
+    def joined(cls, laws: Sequence[NormalLaw]) -> NormalLaw:
+        center = np.concatenate([law.center for law in laws])
+        return NormalLaw(center, np.concatenate([law.std for law in laws]))
 
 
 class ZeroInflated(Law):

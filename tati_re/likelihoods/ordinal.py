@@ -84,7 +84,9 @@ class Ordinal(Likelihood):
     def law(self, outputs: np.ndarray) -> Law:
         raise NotImplementedError("Classes have probabilities: log_probabilities.")
 
-    def log_likelihood(self, targets: np.ndarray, outputs: np.ndarray) -> np.ndarray:
+    def log_likelihood(
+        self, targets: np.ndarray, outputs: np.ndarray, extra: Any = None
+    ) -> np.ndarray:
         values = self.log_probabilities(outputs)
         labels = np.asarray(targets).reshape(-1).astype(int)
         index = np.broadcast_to(labels[:, None], (*values.shape[:-1], 1))

@@ -15,9 +15,21 @@ from typing import TYPE_CHECKING, Any
 from tati_re.core.errors import InputError, nearest
 
 if TYPE_CHECKING:
-    from tati_re.likelihoods.contract import Likelihood
+    from tati_re.likelihoods.contract import Likelihood, Objective
 
 GROUP = "tati_re.likelihoods"
+
+LOSSES = {
+    "sparse_categorical_crossentropy": "tati_re.likelihoods.categorical:SparseCategorical",
+    "categorical_crossentropy": "tati_re.likelihoods.categorical:Categorical",
+    "binary_crossentropy": "tati_re.likelihoods.bernoulli:Bernoulli",
+    "gaussian": "tati_re.likelihoods.gaussian:Gaussian",
+    "heteroscedastic_gaussian": "tati_re.likelihoods.gaussian:PredictedGaussian",
+    "mean_squared_error": "tati_re.likelihoods.errors:MeanSquaredError",
+    "mean_absolute_error": "tati_re.likelihoods.errors:MeanAbsoluteError",
+    "pinball": "tati_re.likelihoods.quantile:Pinball",
+}
+"""Losses of targets that the data room may standardize, by name. Keras has further ones."""
 
 LIKELIHOODS = {
     "student_t": "tati_re.likelihoods.student_t:StudentTNoise",
@@ -49,14 +61,20 @@ def is_likelihood(name: object) -> bool:
     return isinstance(name, str) and name in likelihoods()
 
 
+def named_loss(name: object) -> type[Objective] | None:
+    """The class of a loss or likelihood that has a name here, whatever users gave; else None."""
+    known = isinstance(name, str) and (name in LOSSES or name in likelihoods())
+    return likelihood_class(str(name)) if known else None
+
+
 @cache
-def likelihood_class(name: str) -> type[Likelihood]:
-    """The class of a name.
+def likelihood_class(name: str) -> type[Any]:
+    """The class of a name, of `LOSSES` too.
 
     Raises:
         InputError: No likelihood has this name, or its package cannot be imported.
     """
-    where = likelihoods().get(name)
+    where = LOSSES.get(name) or likelihoods().get(name)
     if where is None:
         what = f"loss: no likelihood has this name.{nearest(name, likelihoods())}"
         raise InputError(what, repr(name), ", ".join(likelihoods()))

@@ -1,81 +1,144 @@
-"""Values with heavy tails: Student's t and Laplace noise whose width the network predicts."""
+"""Values with heavy tails: Student's t and Laplace noise."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tati_re.core.errors import refuse_if
-from tati_re.likelihoods.contract import LocationScale, tensorflow
+from tati_re.likelihoods.contract import (
+    PREDICTED,
+    SAMPLED,
+    ExtraParameter,
+    LocationScale,
+    tensorflow,
+)
 from tati_re.likelihoods.laws import ScipyLaw
 
 
 class StudentTNoise(LocationScale):
-    """Student's t noise whose center and width the network predicts.
+    """Student's t noise whose center the network predicts.
 
     Robust against outliers: a row 10 widths away costs 10 nats where Gaussian noise costs 50.
 
     Args:
         degrees_of_freedom: ν above 2, so that the variance is finite; large values approach
-            Gaussian noise. Default: 4.
+            Gaussian noise. "sampled": ν is a parameter, and ν - 2 has a Gamma prior of shape 2 and
+            mean 20. Default: 4.
+        noise_std: The width: "predicted" by the network, "sampled", "by_target" or a number in the
+            units of the targets. Default: predicted.
+        target_names: Names of the targets, for a width of each. Default: none.
 
     Raises:
-        InputError: Degrees of freedom of 2 or less.
+        InputError: Degrees of freedom of 2 or less, or a width that is not one of these.
     """
 
     name = "student_t"
-    settings = ("degrees_of_freedom",)
+    settings = ("degrees_of_freedom", "noise_std", "target_names")
 
-    def __init__(self, degrees_of_freedom: float = 4.0) -> None:
-        what = "degrees_of_freedom: the variance of the noise is not finite."
-        refuse_if(
-            not 2 < degrees_of_freedom < math.inf,
-            what,
-            degrees_of_freedom,
-            "a number above 2, such as 4",
-        )
-        self.degrees_of_freedom = float(degrees_of_freedom)
+    def __init__(
+        self,
+        degrees_of_freedom: float | str = 4.0,
+        noise_std: float | str = PREDICTED,
+        target_names: Sequence[str] = (),
+    ) -> None:
+        super().__init__(noise_std, target_names)
+        if degrees_of_freedom != SAMPLED:
+            what = "degrees_of_freedom: the variance of the noise is not finite."
+            wrong = isinstance(degrees_of_freedom, str) or not 2 < degrees_of_freedom < math.inf
+            expected = "a number above 2, such as 4, or sampled"
+            refuse_if(wrong, what, degrees_of_freedom, expected)
+            degrees_of_freedom = float(degrees_of_freedom)
+        self.degrees_of_freedom = degrees_of_freedom
 
-    def log_prob(self, targets: Any, outputs: Any) -> Any:
+    @property
+    def extra_parameters(self) -> tuple[ExtraParameter, ...]:
+        of_width = super().extra_parameters
+        if self.degrees_of_freedom != SAMPLED:
+            return of_width
+        return (*of_width, _DEGREES)
+
+    def log_prob(self, targets: Any, outputs: Any, extra: Any = None) -> Any:
         tf = tensorflow()
-        z, log_width = self.standardized(targets, outputs)
-        freedom = self.degrees_of_freedom
-        constant = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)
-        constant -= 0.5 * math.log(freedom * math.pi)
+        of_width, freedom = self._split(extra)
+        z, log_width = self.standardized(targets, outputs, of_width)
+        constant: Any
+        if freedom is None:
+            freedom = float(self.degrees_of_freedom)
+            constant = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)
+            constant -= 0.5 * math.log(freedom * math.pi)
+        else:
+            # Of large degrees of freedom the difference of the two has few digits in float32.
+            freedom = _DEGREES.value(tf.cast(freedom[0], tf.float64), exp=tf.exp)
+            constant = tf.math.lgamma((freedom + 1) / 2) - tf.math.lgamma(freedom / 2)
+            constant -= 0.5 * tf.math.log(freedom * math.pi)
+            z, log_width = tf.cast(z, tf.float64), tf.cast(log_width, tf.float64)
         tail = (freedom + 1) / 2 * tf.math.log1p(tf.square(z) / freedom)
         return tf.reduce_sum(constant - log_width - tail, axis=-1)
 
-    def law(self, outputs: np.ndarray) -> ScipyLaw:
+    def law(self, outputs: np.ndarray, extra: Any = None) -> ScipyLaw:
         from scipy import stats
 
-        center, width = self.center_and_width(outputs)
-        parameters = {"df": self.degrees_of_freedom, "loc": center, "scale": width}
-        return ScipyLaw(stats.t, parameters)
+        of_width, freedom = self._split(extra)
+        center, width = self.center_and_width(outputs, of_width)
+        degrees = self.degrees_of_freedom if freedom is None else _DEGREES.value(freedom)
+        return ScipyLaw(stats.t, {"df": degrees, "loc": center, "scale": width})
+
+    def _split(self, extra: Any) -> tuple[Any, Any]:
+        """The parameters of the width, and those of the degrees of freedom, or None."""
+        if self.degrees_of_freedom != SAMPLED:
+            return extra, None
+        if isinstance(extra, np.ndarray):
+            return extra[..., :-1], extra[..., -1:]
+        return extra[:-1], extra[-1:]
 
     def describe(self) -> str:
-        freedom = self.degrees_of_freedom
-        return (
-            f"Student's t noise with {freedom:g} degrees of freedom; the network predicts its width"
-        )
+        freedom = f"{self.degrees_of_freedom:g}" if self._given() else "sampled"
+        return f"Student's t noise with {freedom} degrees of freedom; {self.width_said()}"
+
+    def _given(self) -> bool:
+        return not isinstance(self.degrees_of_freedom, str)
+
+
+_DEGREES = ExtraParameter(
+    "log_degrees_of_freedom",
+    "degrees_of_freedom",
+    law="gamma",
+    scale=10.0,
+    shape=2.0,
+    start=8.0,
+    least=2.0,
+)
+"""The prior of ν of M. Juárez and M. Steel, J. Bus. Econ. Stat. 28 (2010), moved by 2."""
 
 
 class LaplaceNoise(LocationScale):
-    """Laplace noise whose median and width the network predicts."""
+    """Laplace noise whose median the network predicts.
+
+    Args:
+        noise_std: The width, E|y - median|: "predicted" by the network, "sampled", "by_target" or a
+            number in the units of the targets. Default: predicted.
+        target_names: Names of the targets, for a width of each. Default: none.
+    """
 
     name = "laplace"
+    settings = ("noise_std", "target_names")
 
-    def log_prob(self, targets: Any, outputs: Any) -> Any:
+    def log_prob(self, targets: Any, outputs: Any, extra: Any = None) -> Any:
         tf = tensorflow()
-        z, log_width = self.standardized(targets, outputs)
+        z, log_width = self.standardized(targets, outputs, extra)
         return tf.reduce_sum(-math.log(2) - log_width - tf.abs(z), axis=-1)
 
-    def law(self, outputs: np.ndarray) -> ScipyLaw:
+    def law(self, outputs: np.ndarray, extra: Any = None) -> ScipyLaw:
         from scipy import stats
 
-        center, width = self.center_and_width(outputs)
+        center, width = self.center_and_width(outputs, extra)
         return ScipyLaw(stats.laplace, {"loc": center, "scale": width})
 
     def describe(self) -> str:
-        return "Laplace noise whose width the network predicts"
+        if self.noise_std == PREDICTED:
+            return "Laplace noise whose width the network predicts"
+        return f"Laplace noise; {self.width_said()}"

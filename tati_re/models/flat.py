@@ -140,6 +140,8 @@ class FlatModel:
     """
 
     samples_noise = False
+    num_extra = 0
+    extra_names: Sequence[str] = ()
 
     def __init__(self, model: Any, fix: str | Sequence[str] | None = None) -> None:
         inspect.refuse_unsupported(model)

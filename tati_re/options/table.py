@@ -247,21 +247,29 @@ class Options(BaseModel):
         None,
         "sparse_categorical_crossentropy, categorical_crossentropy, binary_crossentropy, gaussian, "
         "heteroscedastic_gaussian (the network predicts mean and log standard deviation), mean_squared_error, "
-        "mean_absolute_error or another Keras loss; a likelihood: student_t, laplace, log_normal, gamma, beta, "
+        "mean_absolute_error, pinball (a quantile) or another Keras loss; bernoulli, categorical: the cross-entropy for "
+        "the labels; a likelihood: student_t, laplace, log_normal, gamma, beta, "
         "poisson_count, negative_binomial, zero_inflated_poisson, zero_inflated_negative_binomial, ordinal, "
         "censored_normal, censored_log_normal, censored_weibull, or my_file.py:MyLikelihood; none: a cross-entropy for "
         "labels, gaussian for regression",
     )
-    degrees_of_freedom: float = _posterior(
-        4.0, "degrees of freedom of the noise under loss student_t", gt=2
+    degrees_of_freedom: Annotated[float, Field(gt=2)] | Literal["sampled"] = _posterior(
+        4.0,
+        "degrees of freedom of the noise under loss student_t; sampled: one more parameter, its logarithm above 2",
     )
     from_logits: Literal["auto"] | bool = _posterior(
         "auto", "outputs are logits; auto: by the last activation"
     )
-    noise_std: Annotated[float, Field(gt=0)] | Literal["sampled"] = _posterior(
-        "sampled",
-        "standard deviation of the noise under loss gaussian; sampled: its logarithm is one more parameter (by default "
-        "in a regression, else 1)",
+    noise_std: Annotated[float, Field(gt=0)] | Literal["sampled", "by_target", "predicted"] = (
+        _posterior(
+            "sampled",
+            "standard deviation of the noise under loss gaussian, width under student_t and laplace; sampled: its "
+            "logarithm is one more parameter (by default in a gaussian regression, else 1); by_target: one for each "
+            "target (by default of several); predicted: by the network (the default of student_t and laplace)",
+        )
+    )
+    quantile_level: float = _posterior(
+        0.5, "probability below the quantile that loss pinball predicts", gt=0, lt=1
     )
     noise_prior: Literal["half_normal", "inverse_gamma", "log_normal"] = _posterior(
         "inverse_gamma",

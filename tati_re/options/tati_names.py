@@ -43,6 +43,9 @@ LOSSES = {
 one-hot.
 """
 
+LAWS = {"bernoulli": "binary_crossentropy", "categorical": "softmax_cross_entropy"}
+"""Losses by the name of their law."""
+
 VALUES = {"sampler": SAMPLERS, "optimizer": OPTIMIZERS, "loss": LOSSES}
 
 MEAN_LOSS_NAMES = ("step_width", "friction_constant")
@@ -357,6 +360,8 @@ def translated(values: Mapping[str, Any], spell: Callable[[str], str] = str) -> 
                 both = f"{spell(typed.get(new, name))} and {spell(new)} are two names for the same quantity."
                 raise InputError(both, expected="one of the two")
         result |= given
+    if isinstance(law := result.get("loss"), str) and law in LAWS:
+        result["loss"] = LAWS[law]
     for name, names in VALUES.items():
         value = result.get(name)
         if not isinstance(value, str) or value not in names:

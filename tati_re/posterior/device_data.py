@@ -7,8 +7,6 @@ from collections.abc import Callable
 import numpy as np
 
 from tati_re.core.backend import tf
-from tati_re.core.errors import refuse_if
-from tati_re.posterior.likelihood_loss import LikelihoodLoss
 from tati_re.posterior.losses import Loss
 
 
@@ -116,14 +114,10 @@ def is_signs(dataset) -> bool:
 
 def has_accuracy(dataset, loss: Loss) -> bool:
     """Whether an accuracy is defined: not if numbers of more than two classes are regressed on."""
-    if isinstance(loss, LikelihoodLoss):
-        return loss.has_accuracy
-    if dataset.num_classes is None:
-        return dataset.multi_label and loss.name == "binary_crossentropy"
-    return (
-        dataset.num_classes <= 2
-        or dataset.targets.ndim > 1
-        or loss.name == "sparse_categorical_crossentropy"
+    return loss.objective.has_accuracy(
+        dataset.num_classes,
+        one_column=dataset.targets.ndim == 1,
+        multi_label=dataset.multi_label,
     )
 
 
@@ -131,27 +125,4 @@ def device_targets(targets: np.ndarray, loss: Loss, dtype: tf.DType) -> np.ndarr
     """Labels as the loss takes them: class numbers int32 `(N,)`, all else `(N, outputs)` in the
     parameters' type.
     """
-    if loss.name == "sparse_categorical_crossentropy":
-        classes = np.asarray(targets).astype(np.int32)
-        return (classes + 1) // 2 if classes.min() == -1 else classes
-    with np.errstate(over="ignore"):  # an infinite potential is said
-        values = np.asarray(targets, dtype.as_numpy_dtype)
-    if loss.name == "binary_crossentropy" and values.min() == -1:
-        values = (values + 1) / 2
-    values = values[:, None] if values.ndim == 1 else values
-    if loss.name in ("binary_crossentropy", "categorical_crossentropy"):
-        off = np.maximum(-values, values - 1).max(-1)
-        one = "labels of 0 and 1 or probabilities"
-        if loss.name == "categorical_crossentropy":
-            off = np.maximum(off, np.abs(values.sum(-1, dtype=np.float64) - 1))
-            one = "rows that add up to 1, of labels of 0 and 1 or of probabilities"
-        off = off.reshape(len(values), -1).max(1)
-        expected = f"{one}, or gaussian or another loss of a regression"
-        worst = int(off.argmax())
-        received = (
-            f"{', '.join(f'{value:g}' for value in values[worst].ravel()[:4])} in row {worst}"
-        )
-        refuse_if(
-            not off[worst] < 1e-3, f"loss: {loss.name} takes no such labels.", received, expected
-        )
-    return values
+    return loss.objective.stored(targets, dtype.as_numpy_dtype)

@@ -20,7 +20,7 @@ class LikelihoodPredictive(Predictive):
     Targets keep their units, so that nothing is restored: the likelihood has constants of its own.
 
     Args:
-        loss: As `LikelihoodLoss.get_config` gives it.
+        loss: As `Loss.get_config` gives it.
         task: That of the data set.
         num_outputs: Outputs of the network.
         likelihood: The likelihood where its class has no line in the registry.
@@ -36,10 +36,11 @@ class LikelihoodPredictive(Predictive):
         config = loss["likelihood"]
         kind = None if likelihood is None else type(likelihood)
         self.target_law = likelihood_of(config) if kind is None else kind.from_config(config)
+        self.objective = self.target_law
         self.loss, self.task, self.name = dict(loss), task, str(loss["loss"])
         self.num_outputs, self.rows = int(num_outputs), 1
         self.mean, self.deviation = np.asarray(0.0), np.asarray(1.0)
-        self.from_logits = self.samples_noise = False
+        self.num_extra = len(self.target_law.extra_parameters)
         # Values that may be censored have a second column of labels, which no output predicts.
         self.own_loss = self.target_law.target_columns > 1
         self.kind = CLASSES if self.target_law.kind == CLASSES else VALUES
@@ -47,9 +48,9 @@ class LikelihoodPredictive(Predictive):
         self.likelihood = self.has_loss = True
         self.notes: tuple[str, ...] = ()
         self.class_weights: tuple[float, ...] = ()
-        self.num_columns = self._columns()
+        self.num_columns = self._columns_of_law()
 
-    def _columns(self) -> int:
+    def _columns_of_law(self) -> int:
         """Classes, or targets of an example."""
         if self.kind == CLASSES:
             zeros = np.zeros((1, self.num_outputs))
@@ -76,45 +77,47 @@ class LikelihoodPredictive(Predictive):
         refuse_if(values.shape[1] != columns, what, np.shape(labels), f"(n, {columns})")
         self.target_law.check(values)
 
-    def law(self, outputs: np.ndarray) -> Law:
-        """The laws of the targets of outputs (draws, n, outputs)."""
-        return self.target_law.law(np.asarray(outputs, np.float64))
+    def law(self, outputs: np.ndarray, extra: np.ndarray | None = None) -> Law:
+        each = None if extra is None else np.asarray(extra, np.float64)[:, None, :]
+        return self.target_law.law_of(np.asarray(outputs, np.float64), each)
 
-    def noise(self, outputs: np.ndarray, noise_std: np.ndarray | None = None) -> np.ndarray | None:
-        return self.law(outputs).std if self.has_noise else None
+    def noise(self, outputs: np.ndarray, extra: np.ndarray | None = None) -> np.ndarray | None:
+        return self.law(outputs, extra).std if self.has_noise else None
 
-    def restored(self, outputs: np.ndarray) -> np.ndarray:
-        return self.law(outputs).mean
+    def restored(self, outputs: np.ndarray, extra: np.ndarray | None = None) -> np.ndarray:
+        return self.law(outputs, extra).mean
 
     def log_probabilities(self, outputs: np.ndarray) -> np.ndarray:
         return self.target_law.log_probabilities(np.asarray(outputs, np.float64))
 
     def losses(
-        self, outputs: np.ndarray, targets: np.ndarray, noise_std: np.ndarray | None = None
+        self, outputs: np.ndarray, targets: np.ndarray, extra: np.ndarray | None = None
     ) -> np.ndarray:
         labels = np.asarray(targets, np.float64).reshape(len(targets), -1)
-        return -self.target_law.log_likelihood(labels, np.asarray(outputs, np.float64))
+        each = None if extra is None else np.asarray(extra, np.float64)[:, None, :]
+        values = np.asarray(outputs, np.float64)
+        return -self.target_law.log_likelihood(labels, values, each)
 
     def log_densities(
-        self, outputs: np.ndarray, targets: np.ndarray, noise_std: np.ndarray | None = None
+        self, outputs: np.ndarray, targets: np.ndarray, extra: np.ndarray | None = None
     ) -> np.ndarray | None:
-        return -self.losses(outputs, targets) if self.has_noise else None
+        return -self.losses(outputs, targets, extra) if self.has_noise else None
 
     def log_likelihoods(
         self,
         outputs: np.ndarray,
         targets: np.ndarray,
         in_units: np.ndarray,
-        noise_std: np.ndarray | None = None,
+        extra: np.ndarray | None = None,
     ) -> np.ndarray:
-        return -self.losses(outputs, targets)
+        return -self.losses(outputs, targets, extra)
 
     def drawn(
-        self, outputs: np.ndarray, noise_std: np.ndarray | None, random: np.random.Generator
+        self, outputs: np.ndarray, extra: np.ndarray | None, random: np.random.Generator
     ) -> np.ndarray:
         if self.kind == VALUES:
-            return self.law(outputs).draw(random)
-        return super().drawn(outputs, noise_std, random)
+            return self.law(outputs, extra).draw(random)
+        return super().drawn(outputs, extra, random)
 
 
 def predictive_of(

@@ -1,7 +1,8 @@
-"""The noise of a Gaussian likelihood as one more parameter, s = log σ, with a prior of its own."""
+"""Extra parameters of a likelihood, such as s = log σ of its noise, with priors of their own."""
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,28 +11,37 @@ from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.potential import Prior
 from tati_re.data.preparation import mean_and_deviation
+from tati_re.likelihoods.contract import BY_TARGET, NAME, SAMPLED, ExtraParameter, Objective
 from tati_re.posterior.priors.product import Product
 from tati_re.posterior.priors.quantiles import NormalMap
 
-NAME = "log_noise_std"
-"""The name of the parameter, the last of the vector."""
-SAMPLED = "sampled"
 
+class ExtendedModel:
+    """A model (`FlatModel`) with the extra parameters of a likelihood behind its own.
 
-class NoisyModel:
-    """A model (`FlatModel`) with s = log σ of the likelihood's noise behind its parameters:
-    `tensor_names` and `shapes` end with `log_noise_std`, a scalar. `log_noise` is where s starts,
-    later what `set` was given last.
+    Args:
+        inside: The model.
+        names: Names of the extra parameters, each a scalar, with which `tensor_names` ends.
+        start: Where they start, shape (names,); later what `set` was given last. Default: 0.
+        parameters: What is known of them, for their priors. Default: not known.
     """
 
-    samples_noise = True
-
-    def __init__(self, inside: Any, log_noise: float = 0.0) -> None:
+    def __init__(
+        self,
+        inside: Any,
+        names: Sequence[str],
+        start: Sequence[float] | None = None,
+        parameters: Sequence[ExtraParameter] = (),
+    ) -> None:
         self.inside = inside
-        self.log_noise = float(log_noise)
-        self.num_parameters = inside.num_parameters + 1
-        self.tensor_names = [*inside.tensor_names, NAME]
-        self.shapes = [*inside.shapes, ()]
+        self.extra_names = list(names)
+        self.num_extra = len(self.extra_names)
+        self.extra_parameters = tuple(parameters)
+        self.samples_noise = NAME in {name.partition("[")[0] for name in names}
+        self.extra = np.zeros(self.num_extra) if start is None else np.array(start, np.float64)
+        self.num_parameters = inside.num_parameters + self.num_extra
+        self.tensor_names = [*inside.tensor_names, *self.extra_names]
+        self.shapes = [*inside.shapes, *([()] * self.num_extra)]
 
     def __getattr__(self, name: str) -> Any:
         if name == "inside":
@@ -47,10 +57,10 @@ class NoisyModel:
         }
 
     def parameter_names(self) -> list[str]:
-        return [*self.inside.parameter_names(), NAME]
+        return [*self.inside.parameter_names(), *self.extra_names]
 
     def get(self) -> np.ndarray:
-        return np.append(self.inside.get(), np.asarray(self.log_noise, self.inside.dtype))
+        return np.append(self.inside.get(), np.asarray(self.extra, self.inside.dtype))
 
     def set(self, vector: Any) -> None:
         vector = np.asarray(vector)
@@ -58,25 +68,32 @@ class NoisyModel:
             raise InputError(
                 "The parameters do not fit the model.", vector.shape, f"({self.num_parameters},)"
             )
-        self.inside.set(vector[:-1])
-        self.log_noise = float(vector[-1])
+        own = self.inside.num_parameters
+        self.inside.set(vector[:own])
+        self.extra = np.array(vector[own:], np.float64)
 
     def split(self, position: Any) -> list[Any]:
-        return [*self.inside.split(position[:, :-1]), position[:, -1]]
+        own = self.inside.num_parameters
+        extra = [position[:, own + number] for number in range(self.num_extra)]
+        return [*self.inside.split(position[:, :own]), *extra]
 
     def split_one(self, vector: Any) -> list[Any]:
-        return [*self.inside.split_one(vector[:-1]), vector[-1]]
+        own = self.inside.num_parameters
+        extra = [vector[own + number] for number in range(self.num_extra)]
+        return [*self.inside.split_one(vector[:own]), *extra]
 
     def join(self, weights: Any) -> Any:
-        return tf.concat([self.inside.join(weights[:-1]), tf.reshape(weights[-1], (-1, 1))], 1)
+        columns = [tf.reshape(value, (-1, 1)) for value in weights[-self.num_extra :]]
+        return tf.concat([self.inside.join(weights[: -self.num_extra]), *columns], 1)
 
     def free(self, vectors: Any) -> Any:
-        return tf.concat([self.inside.free(vectors[:, :-1]), vectors[:, -1:]], 1)
+        last = self.num_extra
+        return tf.concat([self.inside.free(vectors[:, :-last]), vectors[:, -last:]], 1)
 
     def call(
         self, weights: Any, auxiliary: Any, x: Any, training: bool = False
     ) -> tuple[Any, tuple]:
-        return self.inside.call(weights[:-1], auxiliary, x, training)
+        return self.inside.call(weights[: -self.num_extra], auxiliary, x, training)
 
 
 class NoisePrior(Prior):
@@ -88,13 +105,23 @@ class NoisePrior(Prior):
         half_normal     σ ~ abs(N(0, scale²)):                      V = exp(2u)/2 - u + a constant
         inverse_gamma   1/σ² ~ Gamma(shape a, rate a scale²):       V = a (2u + exp(-2u)) + a constant
         log_normal      s ~ N(log scale, shape²):                   V = u²/(2 shape²) + a constant
+        gamma           σ ~ Gamma(shape a, scale):                  V = exp(u) - a u + a constant
+
+    Args:
+        name: Of the law.
+        scale: Of σ, above 0.
+        shape: Of the law, above 0. Default: 1.
+        of: What σ is, in words. Default: the noise.
     """
 
     proper = True
     num_parameters = 1
 
-    def __init__(self, name: str, scale: float, shape: float = 1.0) -> None:
+    def __init__(
+        self, name: str, scale: float, shape: float = 1.0, of: str = "the noise σ"
+    ) -> None:
         self.name = name
+        self.of = of
         self.scale = float(scale)
         self.shape = float(shape)
         self._map: NormalMap | None = None
@@ -106,6 +133,8 @@ class NoisePrior(Prior):
             return 0.5 * math.log(2 / math.pi) + u - tf.exp(2 * u) / 2
         if self.name == "inverse_gamma":
             return math.log(2) + a * math.log(a) - math.lgamma(a) - a * (2 * u + tf.exp(-2 * u))
+        if self.name == "gamma":
+            return a * u - tf.exp(u) - math.lgamma(a)
         return -0.5 * tf.square(u / a) - math.log(a * math.sqrt(2 * math.pi))
 
     def gradient(self, position) -> tf.Tensor:
@@ -113,6 +142,8 @@ class NoisePrior(Prior):
         a = self.shape
         if self.name == "half_normal":
             return tf.exp(2 * u) - 1
+        if self.name == "gamma":
+            return tf.exp(u) - a
         return 2 * a * (1 - tf.exp(-2 * u)) if self.name == "inverse_gamma" else u / a**2
 
     def from_normal(self, normal) -> tf.Tensor:
@@ -135,6 +166,10 @@ class NoisePrior(Prior):
                     z < -4, ndtr(z) * math.sqrt(math.pi / 2), -ndtri(ndtr(-np.maximum(z, -5)) / 2)
                 )
             )
+        if self.name == "gamma":
+            lower = gammaincinv(self.shape, ndtr(z))
+            upper = gammainccinv(self.shape, ndtr(-z))
+            return np.log(np.where(z < 0, lower, upper))
         precision = np.where(
             z > 0, gammaincinv(self.shape, ndtr(-z)), gammainccinv(self.shape, ndtr(z))
         )
@@ -148,41 +183,54 @@ class NoisePrior(Prior):
         law = {
             "half_normal": f"a half normal law of scale {self.scale:g}",
             "inverse_gamma": f"a law by which 1/σ² is Gamma({self.shape:g}, {self.shape * self.scale**2:g})",
+            "gamma": f"a Gamma law of shape {self.shape:g} and scale {self.scale:g}",
             "log_normal": f"a log-normal law of median {self.scale:g} and deviation {self.shape:g} of log σ",
         }[self.name]
-        return f"of the noise σ {law}"
+        return f"of {self.of} {law}"
 
 
-def _spread(examples) -> float:
-    """The standard deviation of the training targets, the largest of several, each example by its
-    weight.
-    """
+_SAMPLED = (SAMPLED, BY_TARGET)
+
+
+def is_sampled(noise_std: Any) -> bool:
+    """Whether `noise_std` asks for a noise that is a parameter."""
+    return isinstance(noise_std, str) and noise_std in _SAMPLED
+
+
+def _deviations(examples) -> np.ndarray:
+    """Standard deviations of the training targets, each example by its weight, (columns,)."""
     targets = np.asarray(examples.targets, np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        return float(
-            mean_and_deviation(targets.reshape(len(targets), -1), examples.weights)[1].max()
-        )
+        return mean_and_deviation(targets.reshape(len(targets), -1), examples.weights)[1]
 
 
-def noise_start(options, examples) -> float:
-    """Where a sampled noise starts: at the scale of its prior where it is a number, else at the
-    targets' deviation.
+def _noise_scale(options, examples, extra: ExtraParameter) -> float:
+    """The scale of a sampled noise, in the units of its parameter.
+
+    It is that of the prior where it is a number, else the deviation of the target, or the largest
+    of several.
+
+    Raises:
+        InputError: The targets do not vary.
     """
     if not isinstance(options.noise_prior_scale, str):
-        return options.noise_prior_scale
-    if not (0 < (scale := _spread(examples)) < math.inf):
+        return options.noise_prior_scale / extra.unit
+    if extra.relative:
+        return 1.0
+    deviations = _deviations(examples)
+    scale = float(deviations.max() if extra.target is None else deviations[extra.target])
+    if not 0 < scale < math.inf:
         raise InputError(
             "noise_std: the targets do not vary.", "sampled", "noise_prior_scale as well"
         )
-    return float(
-        np.float32(scale)
-    )  # 1 of all targets that are standardized: they share compiled programs
+    # 1 of all targets that are standardized: they share compiled programs.
+    return float(np.float32(scale))
 
 
 def settled_noise(options, loss: object, dataset) -> float | str:
     """`noise_std` as given; by default sampled under the Gaussian likelihood of targets that vary,
-    else 1. A mean loss and options of TATi have no such parameter; `loss` is an object in place of
-    the option.
+    of several targets for each, else 1. A mean loss and options of TATi have no such parameter;
+    `loss` is an object in place of the option.
     """
     if "noise_std" in options.explicit:
         return options.noise_std
@@ -191,68 +239,97 @@ def settled_noise(options, loss: object, dataset) -> float | str:
     )
     if not likelihood or options.potential != "posterior" or options.tati:
         return 1.0
-    return (
-        SAMPLED
-        if not isinstance(options.noise_prior_scale, str) or 0 < _spread(dataset) < math.inf
-        else 1.0
-    )
+    deviations = _deviations(dataset)
+    varies = (deviations > 0) & (deviations < math.inf)
+    if isinstance(options.noise_prior_scale, str) and not varies.any():
+        return 1.0
+    several = dataset.targets.ndim == 2 and len(deviations) > 1
+    return BY_TARGET if several and varies.all() else SAMPLED
 
 
-def with_noise(flat, noise_std: float | str, scale: Callable[[], float] | None = None):
-    """The model with the noise, from `scale` on (default: 1), behind its parameters where
-    `noise_std` is sampled.
+def target_names(dataset) -> tuple[str, ...]:
+    """Names of the targets of one place: of the columns of the labels, else their numbers."""
+    columns = int(dataset.targets.shape[-1]) if dataset.targets.ndim > 1 else 1
+    names = tuple(dataset.label_names)
+    plain = all(re.fullmatch(r"[\w.+-]+", name) for name in names)
+    if len(names) != columns or not plain:
+        return tuple(map(str, range(columns)))
+    return names
+
+
+def extended(flat, options, objective: Objective | None, examples):
+    """The model with the extra parameters of an objective, at their starts, behind its own.
+
+    Args:
+        flat: The model.
+        options: Those of the run, with the prior of the noise.
+        objective: What is sampled; of a likelihood with constants, fitted. None: nothing is added.
+        examples: The training data.
     """
-    return (
-        flat
-        if noise_std != SAMPLED
-        else NoisyModel(flat, 0.0 if scale is None else math.log(scale()))
+    extras = () if objective is None else objective.extra_parameters
+    if not extras:
+        return flat
+    starts = [
+        _noise_scale(options, examples, extra) if extra.law == "noise" else extra.start
+        for extra in extras
+    ]
+    return ExtendedModel(
+        flat,
+        [extra.name for extra in extras],
+        [math.log(start) for start in starts],
+        extras,
     )
 
 
-def with_noise_of(flat, position: np.ndarray) -> np.ndarray:
-    """Positions `(walkers, parameters)` with the noise, where it is sampled, at its start."""
-    if flat.samples_noise:
+def with_extra_starts(flat, position: np.ndarray) -> np.ndarray:
+    """Positions `(walkers, parameters)` with the extra parameters at their starts."""
+    if flat.num_extra:
         position = np.array(position)
-        position[:, -1] = flat.log_noise
+        position[:, -flat.num_extra :] = flat.extra
     return position
 
 
-def with_noise_prior(prior: Prior, options, flat, examples) -> Prior:
-    """The prior of a model's weights together with that of its noise. An inverse Gamma one counts
-    as two more targets that are off by its scale: with all of their deviation, a noise of 0.06 (120
-    examples) came out at 0.15.
+def with_extra_priors(prior: Prior, options, flat: ExtendedModel, examples) -> Prior:
+    """The prior of a model's weights together with those of its extra parameters.
+
+    An inverse Gamma one of the noise counts as two more targets that are off by its scale: with all
+    of their deviation, a noise of 0.06 (120 examples) came out at 0.15.
     """
-    part = (
-        0.3
-        if (options.noise_prior_scale, options.noise_prior) == ("auto", "inverse_gamma")
-        else 1.0
-    )
-    noise = NoisePrior(
-        options.noise_prior, part * noise_start(options, examples), options.noise_prior_shape
-    )
     parts = [prior]
-    sizes = [flat.num_parameters - 1]
-    names = [flat.tensor_names[:-1]]
+    sizes = [flat.inside.num_parameters]
+    names = [flat.inside.tensor_names]
     if isinstance(prior, Product):
-        parts = prior.parts
-        sizes = prior.sizes
-        names = prior.names
-    return Product([*parts, noise], [*sizes, 1], [*names, [NAME]])
+        parts = list(prior.parts)
+        sizes = list(prior.sizes)
+        names = list(prior.names)
+    for extra in flat.extra_parameters:
+        parts.append(_prior_of(extra, options, examples))
+        sizes.append(1)
+        names.append([extra.name])
+    return Product(parts, sizes, names)
+
+
+def _prior_of(extra: ExtraParameter, options, examples) -> NoisePrior:
+    """The prior of an extra parameter."""
+    if extra.law != "noise":
+        return NoisePrior(extra.law, extra.scale, extra.shape, extra.said())
+    part = 1.0
+    if (options.noise_prior_scale, options.noise_prior) == ("auto", "inverse_gamma"):
+        part = 0.3
+    scale = part * _noise_scale(options, examples, extra)
+    return NoisePrior(options.noise_prior, scale, options.noise_prior_shape)
 
 
 def check_noise(noise_std: float | str, loss, dataset, flat, given: bool) -> None:
     """Refuses noise that is to be sampled where nothing has it, or that was not when the parameters
     were counted.
     """
-    sampled = noise_std == SAMPLED
-    has = flat.samples_noise
+    sampled = is_sampled(noise_std)
     if given and loss.predicts_noise:
         raise InputError(
             f"noise_std: the network of {loss.name} predicts the noise.", noise_std, "no noise_std"
         )
-    what = "noise_std: sampled adds a parameter, and cannot change after the Simulation is created."
-    refuse_if(sampled != has, what, noise_std, "noise_std in Simulation(...)")
-    if sampled and loss.name != "gaussian":
+    if sampled and not loss.samples_noise:
         expected = "loss gaussian, or no noise_std; and the loss in Simulation(...)"
         raise InputError(
             "noise_std: sampled is a parameter of the Gaussian likelihood.",
@@ -266,3 +343,11 @@ def check_noise(noise_std: float | str, loss, dataset, flat, given: bool) -> Non
         noise_std,
         "a number, or no loss for one of classes",
     )
+    names = [extra.name for extra in loss.objective.extra_parameters]
+    if names == list(flat.extra_names):
+        return
+    other = sorted({*names} ^ {*flat.extra_names})[0].removeprefix("log_")
+    option = "noise_std" if other.startswith("noise_std") else other
+    received = noise_std if option == "noise_std" else "another value"
+    what = f"{option}: sampled adds a parameter, and cannot change after the Simulation is created."
+    raise InputError(what, received, f"{option} in Simulation(...)")

@@ -105,7 +105,7 @@ class ModelPasses:
         # Batch statistics, and dropped units, tie the examples of a batch together.
         chain = (
             None
-            if self.training or loss.samples_noise
+            if self.training or loss.num_extra
             else chain_of(flat.model, flat.variables, flat.others)
         )
         self.chain = chain if chain is not None and chain.fits(self.train.x.shape[1:]) else None
@@ -253,9 +253,9 @@ class ModelPasses:
         )
 
     def losses_of(self, weights, labels, outputs):
-        """The loss of each example, float64; noise that is sampled is the last of the weights."""
-        if self.loss.samples_noise:
-            losses = self.counted.per_example(labels, outputs, weights[-1])
+        """The loss of each example, float64; the extra parameters are the last of the weights."""
+        if count := self.loss.num_extra:
+            losses = self.counted.per_example(labels, outputs, list(weights[-count:]))
         else:
             losses = self.counted.per_example(labels, outputs)
         return tf.cast(losses, tf.float64)

@@ -5,6 +5,7 @@ bound to a step.
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from tati_re.core.backend import tf
 from tati_re.core.evaluate import Clock, Energy, Evaluate, Rung
 from tati_re.core.ops import rows, with_rows
 from tati_re.core.potential import Batch, Potential
+from tati_re.likelihoods.contract import ExtraParameter
 from tati_re.posterior.device_data import device_bytes
 from tati_re.posterior.function import no_clock
 from tati_re.posterior.passes import ModelPasses
@@ -157,11 +159,12 @@ class ModelPotential(ModelPasses, Potential):
 
     @property
     def columns(self) -> dict[str, Any]:
-        return (
-            {"noise_std": lambda position: tf.exp(position[:, -1])}
-            if self.loss.samples_noise
-            else {}
-        )
+        extras = self.loss.objective.extra_parameters
+        first = self.flat.num_parameters - len(extras)
+        return {
+            extra.column: partial(_value_of, extra, first + number)
+            for number, extra in enumerate(extras)
+        }
 
     def describe(self, batch: str | None = None) -> str:
         count = f"{self.num_examples} * the mean loss"
@@ -207,10 +210,13 @@ class ModelPotential(ModelPasses, Potential):
                 else ""
             )
             said.append(
-                f"The mean squared error as a log likelihood implies Gaussian noise of standard deviation "
-                f"{np.sqrt(count / 2):.4g}. Use loss='gaussian' with noise_std to set it."
-                if self.loss.name == "mean_squared_error"
-                else f"The loss {self.loss.name} is not a likelihood with its constant: "
+                self.loss.objective.without_constant(count)
+                or f"The loss {self.loss.name} is not a likelihood with its constant: "
                 f"exp(-N * mean loss) is sampled unchanged.{mean}"
             )
         return said
+
+
+def _value_of(extra: ExtraParameter, column: int, position: Any) -> tf.Tensor:
+    """The value of an extra parameter that stands in a column of positions (walkers, parameters)."""
+    return extra.value(position[:, column], exp=tf.exp)

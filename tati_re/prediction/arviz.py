@@ -186,11 +186,11 @@ def _of_examples(
     random = np.random.default_rng([run.manifest.seed or 0, run.manifest.call, _PURPOSE])
     logs = []
     again = []
-    for log_likelihoods, outputs, noise in likelihood_blocks(
+    for log_likelihoods, outputs, extra in likelihood_blocks(
         network, data, stored, chains.reshape(-1)
     ):
         logs.append(log_likelihoods)
-        again.append(predictive.drawn(outputs, noise, random))
+        again.append(predictive.drawn(outputs, extra, random))
     observed = data.targets.argmax(axis=1) if predictive.task == "one_hot" else data.targets
     log_likelihood = np.concatenate(logs)
     observed = observed if observed.ndim < 3 else observed.reshape(len(observed), -1)

@@ -67,7 +67,7 @@ def flat_model_of(run: RunFiles, model: Any = None) -> FlatModel:
     from tati_re.core.backend import keras
     from tati_re.models.flat import FlatModel
     from tati_re.models.precision import in_precision
-    from tati_re.posterior.noise_level import with_noise
+    from tati_re.posterior.noise_level import ExtendedModel
 
     options = run.manifest.options
     if model is None:
@@ -75,7 +75,12 @@ def flat_model_of(run: RunFiles, model: Any = None) -> FlatModel:
     what = "model is not a model of Keras."
     refuse_if(not isinstance(model, keras.Model), what, type(model).__name__, "a keras.Model")
     model = in_precision(model, options.dtype)
-    return with_noise(FlatModel(model, options.fix_parameters), options.noise_std)
+    flat = FlatModel(model, options.fix_parameters)
+    names = run.manifest.parameters.names[len(flat.tensor_names) :]
+    if not names and options.noise_std == "sampled":
+        names = ("log_noise_std",)
+    whole: Any = ExtendedModel(flat, names) if names else flat
+    return whole
 
 
 def has_its_data(run: RunFiles) -> bool:
@@ -179,6 +184,7 @@ class Network:
         deviation, mean = (1.0, 0.0) if standard is None else (standard.deviation, standard.mean)
         self._layout = tuple((part.name, part.shape) for part in data.layout)
         self.class_names = data.class_names or ()
+        self.target_names = tuple(data.label_names)
         self._names = data.feature_names
         loss = manifest.loss
         outputs = self._outputs
@@ -282,13 +288,10 @@ class Network:
         found = self._outputs(parameters, extra, inputs)
         return found.reshape(len(found), len(inputs) * self.predictive.rows, -1)
 
-    def noise_std(self, parameters: np.ndarray) -> np.ndarray | None:
-        """The noise of each parameter vector, `(draws,)`, if it is a parameter, else None."""
-        return (
-            np.exp(np.asarray(parameters[:, -1], np.float64))
-            if self.predictive.samples_noise
-            else None
-        )
+    def extra(self, parameters: np.ndarray) -> np.ndarray | None:
+        """The extra parameters of each parameter vector, `(draws, numbers)`; None without any."""
+        count = self.predictive.num_extra
+        return np.asarray(parameters[:, -count:], np.float64) if count else None
 
 
 def _loss_by_example(loss: LossEntry, given: Any, flat: FlatModel) -> tuple[Callable | None, bool]:
@@ -304,18 +307,14 @@ def _loss_by_example(loss: LossEntry, given: Any, flat: FlatModel) -> tuple[Call
         users.
     """
     from tati_re.core.backend import keras, tf
+    from tati_re.likelihoods.keras_losses import KerasLoss, function_of_keras, function_of_object
+    from tati_re.likelihoods.registry import LOSSES
     from tati_re.models.inspect import output_shape_of
-    from tati_re.posterior.losses import (
-        CLASSIFICATION,
-        REGRESSION,
-        Loss,
-        function_of_keras,
-        function_of_object,
-    )
+    from tati_re.posterior.losses import Loss
 
     name = loss.loss or ""
     own = False
-    if name in (*CLASSIFICATION, *REGRESSION):
+    if name in LOSSES:
         return None, False
     try:
         function = function_of_keras(name, loss.from_logits)
@@ -327,7 +326,7 @@ def _loss_by_example(loss: LossEntry, given: Any, flat: FlatModel) -> tuple[Call
         function = function_of_object(given, loss.from_logits) if is_object else given
     if function is None:
         return None, own
-    one = Loss(name, function=function)
+    one = Loss(KerasLoss(name, function))
     shape = output_shape_of(flat.model)[1:]
 
     def per_example(targets: np.ndarray, outputs: np.ndarray) -> np.ndarray:
@@ -352,10 +351,8 @@ def likelihood_of(run: RunFiles, data: Any = None, model: Any = None) -> tuple[A
     data = data or dataset_of(run)
     network = Network(run, model)
     manifest.check_data(said, data, run.folder)
-    shares = (network.predictive.name, network.predictive.kind) == (
-        "categorical_crossentropy",
-        VALUES,
-    )
+    predictive = network.predictive
+    shares = predictive.kind == VALUES and predictive.objective.predicts_shares
     several = (
         "Classes at several places"
         if data.targets.ndim > 2
@@ -386,7 +383,7 @@ def likelihood_blocks(
     examples: np.ndarray | slice = slice(None),
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
     """Of some draws after the other log p(y | θ) of the examples, times their weights, `(draws,
-    n)`; the outputs `(draws, n, outputs)`; and the noise of each draw where it is sampled.
+    n)`; the outputs `(draws, n, outputs)`; and the extra parameters of each draw where there are some.
     """
     inputs = network.prepared(data.inputs[examples])
     given = data.targets[examples]
@@ -395,9 +392,9 @@ def likelihood_blocks(
     for first in range(0, len(draws), _BLOCK_DRAWS):
         block = draws[first : first + _BLOCK_DRAWS]
         outputs = network.outputs(stored.values[block], stored.walker[block], inputs)
-        noise = network.noise_std(stored.values[block])
+        extra = network.extra(stored.values[block])
         yield (
-            weights * network.predictive.log_likelihoods(outputs, targets, given, noise),
+            weights * network.predictive.log_likelihoods(outputs, targets, given, extra),
             outputs,
-            noise,
+            extra,
         )

@@ -437,7 +437,9 @@ def average(
     targets = None
     if labels is not None and compared:
         targets = np.asarray(labels, np.float64).reshape(len(inputs), -1)
-    return results.RegressionPrediction(**shared, scale=first.deviation, targets=targets)
+    return results.RegressionPrediction(
+        **shared, scale=first.deviation, targets=targets, target_names=sources[0][0].target_names
+    )
 
 
 _OF_VALUES = (
@@ -490,8 +492,8 @@ class _Part:
         self.losses = self.right = self.log_density = None
         if labels is not None and all(one.predictive.has_loss for one, _ in sources):
             parts = [
-                network.predictive.losses(f, network.prepared_targets(labels), noise)
-                for (network, _), (f, noise) in zip(sources, found, strict=True)
+                network.predictive.losses(f, network.prepared_targets(labels), extra)
+                for (network, _), (f, extra) in zip(sources, found, strict=True)
             ]
             self.losses = np.concatenate([part.sum(axis=1) for part in parts])
         predictive = [network.predictive for network, _ in sources]
@@ -527,7 +529,7 @@ class _Part:
 
     def _values(self, predictive, found, labels, level: float) -> None:
         pairs = [(one, *pair) for one, pair in zip(predictive, found, strict=True)]
-        values = np.concatenate([one.restored(f) for one, f, _ in pairs])
+        values = np.concatenate([one.restored(f, extra) for one, f, extra in pairs])
         self.mean = np.tensordot(self._share, values, 1)
         self.parameter_std = np.sqrt(np.tensordot(self._share, (values - self.mean) ** 2, 1))
         self.mean_lower, self.mean_upper = weighted_quantiles(values, self._weight, self._ends)
@@ -536,7 +538,7 @@ class _Part:
         if not all(one.has_noise for one in predictive):
             return
         if any(isinstance(one, LikelihoodPredictive) for one in predictive):
-            self._laws([(one, f) for one, f, _ in pairs], labels)
+            self._laws(pairs, labels)
             return
         each = [one.noise(f, own) for one, f, own in pairs]
         rows = len(values[0]) if any(one.predicts_noise for one in predictive) else 1
@@ -563,15 +565,15 @@ class _Part:
             ]
             self.pit = np.stack(below, axis=1)
 
-    def _laws(self, pairs: list[tuple[Any, np.ndarray]], labels: np.ndarray | None) -> None:
+    def _laws(self, pairs: list[tuple[Any, Any, Any]], labels: np.ndarray | None) -> None:
         """Noise, intervals and scores of values under a likelihood of the registry."""
         refuse_if(
-            len({one.name for one, _ in pairs}) > 1,
+            len({one.name for one, _, _ in pairs}) > 1,
             "The runs have other likelihoods.",
-            ", ".join(sorted({one.name for one, _ in pairs})),
+            ", ".join(sorted({one.name for one, _, _ in pairs})),
             "one likelihood",
         )
-        laws = [one.law(f) for one, f in pairs]
+        laws = [one.law(f, extra) for one, f, extra in pairs]
         law = type(laws[0]).joined(laws)
         self.noise_std = np.sqrt(np.tensordot(self._share, law.std**2, 1))
         outputs = self.mean.shape[-1]
@@ -582,7 +584,7 @@ class _Part:
         if labels is None:
             return
         y = np.asarray(labels, np.float64).reshape(len(labels), -1)
-        densities = np.concatenate([one.log_densities(f, y) for one, f in pairs])
+        densities = np.concatenate([one.log_densities(f, y, extra) for one, f, extra in pairs])
         self.log_density = log_mean_exp(densities, self._weight)
         if y.shape == self.mean.shape:
             self.crps = mixture_crps(law, y, self._weight)
@@ -592,19 +594,19 @@ class _Part:
 def outputs_of_draws(
     network: Network, draws: Draws | Members, inputs: np.ndarray, block_draws: int = BLOCK_DRAWS
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Outputs of all draws, as of `Network.outputs`, float64, and their noise `(draws,)` if it is a
-    parameter.
+    """Outputs of all draws, as of `Network.outputs`, float64, and their extra parameters `(draws,
+    numbers)`, None without any.
     """
-    noise: list[Any] = []
+    extra: list[Any] = []
     found = np.empty(
         (len(draws), len(inputs) * network.predictive.rows, network.predictive.num_outputs)
     )
     for first, vectors in draws.blocks(block_draws):
         here = slice(first, first + len(vectors))
         found[here] = network.outputs(vectors, draws.walker[here], inputs)
-        if network.predictive.samples_noise:
-            noise.append(network.noise_std(vectors))
-    return found, np.concatenate(noise) if noise else None
+        if network.predictive.num_extra:
+            extra.append(network.extra(vectors))
+    return found, np.concatenate(extra) if extra else None
 
 
 def _joined(parts: list[_Part], name: str) -> Any:
@@ -702,6 +704,7 @@ def streamed_prediction(
     standard = None if preparation is None else preparation.target
     scale = 1.0 if standard is None else standard.deviation
     shared |= {"noise_std": noise, "targets": y, "scale": np.asarray(scale)}
+    shared["target_names"] = tuple(run.manifest.dataset.label_names)
     return results.RegressionPrediction(**shared, mean=mean, parameter_std=std)
 
 

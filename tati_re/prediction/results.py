@@ -358,6 +358,7 @@ class RegressionPrediction(Prediction):
             calibrated; or None.
         scale: The unit of each output in scores of uncertainty: the deviation of its targets, where
             standardized.
+        target_names: Names of the outputs; empty where they have none.
     """
 
     mean: np.ndarray
@@ -372,6 +373,7 @@ class RegressionPrediction(Prediction):
     crps: np.ndarray | None
     pit: np.ndarray | None
     scale: np.ndarray | float = field(default=1.0, kw_only=True)
+    target_names: tuple[str, ...] = field(default=(), kw_only=True)
 
     kind: ClassVar[str] = "regression"
 
@@ -405,6 +407,31 @@ class RegressionPrediction(Prediction):
             found["coverage"] = self.coverage
             found["interval_width"] = float((self.upper - self.lower).mean())
         return found
+
+    def by_target(self) -> pd.DataFrame:
+        """Scores of each output by itself, a row each.
+
+        Returns:
+            A frame with the columns `rmse`, and where the loss tells the noise `crps`, `coverage`,
+            `interval_width` and `noise_std`, the mean over the examples; units of the data. Rows
+            are named after the targets, or numbered.
+
+        Raises:
+            InputError: There are no targets.
+        """
+        targets = known_labels(self.targets)
+        columns = {"rmse": np.sqrt(((targets - self.mean) ** 2).mean(axis=0))}
+        if self.crps is not None:
+            columns["crps"] = self.crps.mean(axis=0)
+        if self.lower is not None and self.upper is not None:
+            inside = (self.lower <= targets) & (targets <= self.upper)
+            columns["coverage"] = inside.mean(axis=0)
+            columns["interval_width"] = (self.upper - self.lower).mean(axis=0)
+        if self.noise_std is not None:
+            columns["noise_std"] = self.noise_std.mean(axis=0)
+        named = len(self.target_names) == targets.shape[1]
+        index = list(self.target_names) if named else list(range(targets.shape[1]))
+        return pd.DataFrame(columns, index=pd.Index(index, name="target"))
 
     def _errors(self, targets: np.ndarray) -> dict[str, float]:
         """The root mean squared error, and that of each output where their units differ."""

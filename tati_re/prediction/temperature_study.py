@@ -264,11 +264,7 @@ def _row(
     )
     if predictive.kind == VALUES:
         # From the units of the data to those of the network, and to its loss, as the other losses.
-        constant = (
-            columns / 2 * np.log(np.pi * columns)
-            if predictive.name == "mean_squared_error"
-            else 0.0
-        )
+        constant = predictive.objective.left_out(columns)
         row["average_loss"] -= float(
             np.log(np.broadcast_to(predictive.deviation, columns)).sum() + constant
         )

@@ -249,7 +249,8 @@ def _sampling_lines(
             f"Fewer than {MINIMUM_DRAWS} rows of each walker after burn-in: too few for statistics."
         ], lines
     weights = chains_of(counted, "weight") if "weight" in kept.columns else None
-    for name in ("loss", "potential", "accuracy", "acceptance", "noise_std"):
+    of_extra = [name for name in kept.columns if name.startswith(("noise_std", "degrees_of"))]
+    for name in ("loss", "potential", "accuracy", "acceptance", *of_extra):
         if name in kept.columns and kept[name].notna().any():
             averages = average(chains_of(counted, name), weights, sizes=False)
             lines.append(

@@ -331,6 +331,8 @@ def given_options(manifest: Manifest) -> dict[str, Any]:
     scale = manifest.options.noise_prior_scale
     if manifest.loss.noise_std == "sampled" and scale is None:
         given["noise_prior_scale"] = "deviation"  # of runs from before it was 0.3 of it
+    if manifest.loss.noise_std == "sampled" and "quantile_level" not in options:
+        given["noise_std"] = "sampled"  # of runs from before several targets had a noise each
     return given
 
 

@@ -8,7 +8,7 @@ from tati_re.core.backend import keras
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.front_door import front_door
 from tati_re.engine.progress import make_progress
-from tati_re.posterior.losses import loss_name
+from tati_re.likelihoods.keras_losses import loss_name
 from tati_re.simulation.run import Run
 from tati_re.simulation.simulation import Simulation
 

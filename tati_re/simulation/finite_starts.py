@@ -10,7 +10,7 @@ from tati_re.core.errors import InputError
 from tati_re.engine.progress import make_progress
 from tati_re.options.make import Options, make_options
 from tati_re.posterior.evaluator import Evaluator
-from tati_re.posterior.noise_level import with_noise_of
+from tati_re.posterior.noise_level import with_extra_starts
 from tati_re.simulation.starts import fresh_starts
 from tati_re.simulation.walkers import Walkers
 
@@ -87,7 +87,7 @@ def _drawn(
     if system.has_data:
         own = int(np.random.default_rng(seed).integers(2**31))
         drawn = fresh_starts(system.flat.tensor_names, system.flat.shapes, len(like), own)
-        drawn = with_noise_of(system.flat, drawn)
+        drawn = with_extra_starts(system.flat, drawn)
     else:
         deviation = options.walker_jitter if options.walker_start == "jitter" else 1.0
         drawn = deviation * np.random.default_rng(seed).standard_normal(like.shape)

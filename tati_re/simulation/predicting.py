@@ -15,7 +15,7 @@ import numpy as np
 from tati_re.core.errors import InputError
 from tati_re.engine.limits import Limits
 from tati_re.options.make import Options, make_options
-from tati_re.posterior.noise_level import with_noise_of
+from tati_re.posterior.noise_level import with_extra_starts
 from tati_re.posterior.potential import ModelPotential
 from tati_re.runs.fits import Fits
 from tati_re.simulation.candidates import (
@@ -266,7 +266,7 @@ class PredictionSetup:
         """
         flat = system.flat
         drawn = fresh_starts(flat.tensor_names, flat.shapes, members, options.seed)
-        start = with_noise_of(flat, drawn.astype(flat.dtype))
+        start = with_extra_starts(flat, drawn.astype(flat.dtype))
         after = system.potential(options, self._objects, copies=members).loss
         if not (predicts_spread(after) and self._is_built(options)):
             return start
@@ -278,7 +278,11 @@ class PredictionSetup:
         begun = self._start(before, plain, members, held_out, deadline)
         found = fits.run(begun, MEAN_STEPS, deadline)
         return with_spread(
-            found.positions, flat.shapes, units_of(before, fits.loss), units_of(system, after)
+            found.positions,
+            flat.shapes,
+            units_of(before, fits.loss),
+            units_of(system, after),
+            before.flat.num_extra,
         )
 
     def _is_built(self, options: Options) -> bool:

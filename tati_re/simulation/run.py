@@ -9,7 +9,7 @@ from tati_re.core.exit_status import INTERRUPTED
 from tati_re.core.front_door import front_door, front_doors
 from tati_re.core.views import drawn, html_table, told
 from tati_re.data.preparation import Preparation
-from tati_re.posterior.predictive import HETEROSCEDASTIC
+from tati_re.likelihoods.registry import named_loss
 from tati_re.runs import checkpoint, files
 from tati_re.runs.failed_checks import warn_of_failed_checks
 from tati_re.runs.run import RunFiles
@@ -131,7 +131,8 @@ class Run(RunFiles):
             statistics.of_shape(f"auxiliary/{k}", (None, *value.shape))[[row]]
             for k, value in enumerate(flat.auxiliary)
         )
-        predicts_noise = self.manifest.loss.loss == HETEROSCEDASTIC
+        loss = named_loss(self.manifest.loss.loss)
+        predicts_noise = loss is not None and loss.predicts_noise
         with storing(path):
             written = save_model(
                 flat, Walkers(vector[None], own), path, preparation, predicts_noise

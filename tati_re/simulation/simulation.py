@@ -16,6 +16,7 @@ from tati_re.data.packing import as_packed
 from tati_re.engine.limits import LIMITS
 from tati_re.engine.noise import Draw, draw_numbers
 from tati_re.engine.progress import make_progress
+from tati_re.likelihoods.registry import LOSSES
 from tati_re.models.build import activation_names
 from tati_re.models.inputs import fit_inputs
 from tati_re.models.inspect import input_shape_of
@@ -23,7 +24,6 @@ from tati_re.options import tati_names as aliases
 from tati_re.options.make import OPTIONS, Options, describe, make_options
 from tati_re.options.methods import flattened
 from tati_re.options.stages import check_num_steps
-from tati_re.posterior.losses import CLASSIFICATION, REGRESSION
 from tati_re.posterior.outputs import Outputs
 from tati_re.runs.failed_checks import warn_of_failed_checks
 from tati_re.simulation.calls import Calls, alone
@@ -470,9 +470,7 @@ class Simulation(Evaluations):
         """Names of losses: likelihoods first, then others, then those of TATi; any other Keras loss
         will do too.
         """
-        return list(
-            dict.fromkeys([*CLASSIFICATION, *REGRESSION, *aliases.LOSSES.values(), *aliases.LOSSES])
-        )
+        return list(dict.fromkeys([*LOSSES, *aliases.LOSSES.values(), *aliases.LOSSES]))
 
     @staticmethod
     def get_activations() -> list[str]:

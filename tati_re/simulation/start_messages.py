@@ -18,9 +18,9 @@ from tati_re.data.dataset import Dataset, said_of_class_weights, weights_by_clas
 from tati_re.data.generators import GENERATORS
 from tati_re.data.labels import are_integers, doubts
 from tati_re.exchange.choosing import ladder_sentences
+from tati_re.likelihoods.gaussian import Gaussian
 from tati_re.options.make import Options
 from tati_re.options.tati_names import sentences as tati_sentences
-from tati_re.posterior.losses import OF_LOGITS
 from tati_re.posterior.priors.choosing import too_hot, unused_prior_options
 from tati_re.runs import files, manifest
 from tati_re.samplers.schedules import temperature_factor
@@ -161,7 +161,7 @@ def of_noise(facts: StartFacts) -> Iterator[str]:
     noise_std = facts.options.noise_std
     if isinstance(noise_std, str) or "noise_std" not in facts.options.explicit:
         return
-    if facts.potential.loss.name != "gaussian":
+    if not facts.system.has_data or facts.potential.loss.name != Gaussian.name:
         return
 
     spread = float(np.std(facts.system.examples.targets, axis=0).min())
@@ -176,10 +176,15 @@ def unused_by_loss(facts: StartFacts) -> Iterator[str]:
         return
 
     used = facts.potential.loss.name
+    objective = facts.potential.loss.objective
     idle = []
-    if used != "gaussian":
+    if "noise_std" not in objective.settings:
         idle.append("noise_std")
-    if used not in OF_LOGITS and options.from_logits != "auto":
+    if "quantile_level" not in objective.settings:
+        idle.append("quantile_level")
+    if "degrees_of_freedom" not in objective.settings:
+        idle.append("degrees_of_freedom")
+    if not objective.takes_logits and options.from_logits != "auto":
         idle.append("from_logits")
 
     if given := [name for name in idle if name in options.explicit]:

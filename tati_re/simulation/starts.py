@@ -14,7 +14,7 @@ from tati_re.models.names import fan_in_plus_one, parameter_names, tensor_names
 from tati_re.optimizers.fire import Fire
 from tati_re.options.make import Options, make_options
 from tati_re.options.tati_names import START, has_defaults_of_tati
-from tati_re.posterior.noise_level import with_noise_of
+from tati_re.posterior.noise_level import with_extra_starts
 from tati_re.runs.parameters import FileParameters, read_parameters
 from tati_re.simulation.request import Request
 from tati_re.simulation.walkers import Walkers, check_sum
@@ -59,14 +59,14 @@ def starting_walkers(
         position = fresh_starts(flat.tensor_names, flat.shapes, walkers, options.seed).astype(
             flat.dtype
         )
-        position = with_noise_of(flat, position)
+        position = with_extra_starts(flat, position)
         sentence = "Start: each walker newly drawn"
     elif start == "jitter":
         noise = np.random.default_rng([options.seed, _JITTER]).standard_normal(position.shape)
         position = (position + options.walker_jitter * noise).astype(flat.dtype)
         sentence = f"{sentence or 'Start: the model'}, moved by Gaussian numbers of deviation {options.walker_jitter:g}"
     elif built and given is None and _starts_as_tati(options):
-        position = with_noise_of(flat, _starts_of_tati(flat, walkers, options.seed))
+        position = with_extra_starts(flat, _starts_of_tati(flat, walkers, options.seed))
         each = "Start: each walker newly drawn" if walkers > 1 else "Start"
         sentence = f"{each}, {START}, as in TATi"
     elif walkers > 1 and options.parameters is None and np.ndim(given) < 2:
@@ -87,15 +87,17 @@ def _from_file(path: str, step: int | None, flat: Any) -> FileParameters:
     try:
         return read_parameters(path, step, names=names, fixed=fixed)
     except InputError as error:
-        if not flat.samples_noise:
+        if not flat.num_extra:
             raise
         names = flat.inside.parameter_names()
         try:
             stored = read_parameters(path, step, names=names, fixed=fixed)
         except InputError as other:
             raise (other if str(other).startswith("parameters_step") else error) from None
-        positions = np.append(stored.positions, np.zeros((len(stored.positions), 1)), axis=1)
-        return stored._replace(positions=with_noise_of(flat, positions))
+        positions = np.append(
+            stored.positions, np.zeros((len(stored.positions), flat.num_extra)), axis=1
+        )
+        return stored._replace(positions=with_extra_starts(flat, positions))
 
 
 def _fixed_names(flat: Any) -> set[str]:
@@ -231,7 +233,7 @@ def made_starts(request: Request, like: np.ndarray, auxiliary: tuple, execution:
     fresh = fresh_starts(
         system.flat.tensor_names, system.flat.shapes, len(like), options.run_seed
     ).astype(like.dtype)
-    fresh = with_noise_of(system.flat, fresh)
+    fresh = with_extra_starts(system.flat, fresh)
     if options.replica_start == "fresh":
         return fresh
     potential = system.potential(

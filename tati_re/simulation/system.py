@@ -18,7 +18,17 @@ from tati_re.data.describing import cautions
 from tati_re.data.generators import GENERATORS
 from tati_re.data.labels import are_integers
 from tati_re.data.standardizing import automatic, said_of_skewed, standardized, standardized_as
-from tati_re.likelihoods.contract import CLASSES, VALUES, Likelihood
+from tati_re.likelihoods.contract import (
+    BY_TARGET,
+    CLASSES,
+    NAME,
+    SAMPLED,
+    VALUES,
+    Likelihood,
+    Objective,
+)
+from tati_re.likelihoods.gaussian import Gaussian
+from tati_re.likelihoods.keras_losses import loss_name, refuse_ignored, traits_of
 from tati_re.models.build import build_network, imported_model, load_model
 from tati_re.models.flat import FlatModel
 from tati_re.models.inputs import tensors_of
@@ -34,26 +44,17 @@ from tati_re.options.make import OPTIONS, Options, options_of, unknown
 from tati_re.options.tati_names import ALIASES, check_dimensions, names_here
 from tati_re.options.user_code import is_code
 from tati_re.posterior.device_data import device_bytes, device_targets, is_signs
-from tati_re.posterior.likelihood_loss import LikelihoodLoss, likelihood_given
-from tati_re.posterior.losses import (
-    IN_UNITS,
-    OF_VALUES,
-    ONE_OUTPUT,
-    check_fit,
-    loss_name,
-    make_loss,
-    refuse_ignored,
-)
+from tati_re.posterior.given_likelihood import likelihood_given
+from tati_re.posterior.losses import Loss, make_loss
 from tati_re.posterior.noise_level import (
-    SAMPLED,
     check_noise,
-    noise_start,
+    extended,
+    is_sampled,
     settled_noise,
-    with_noise,
-    with_noise_prior,
+    target_names,
+    with_extra_priors,
 )
 from tati_re.posterior.potential import ModelPotential
-from tati_re.posterior.predictive import HETEROSCEDASTIC
 from tati_re.posterior.priors import Prior, Tether, check_prior, make_prior
 from tati_re.prediction.network import fitted_shape
 from tati_re.runs import manifest
@@ -95,9 +96,9 @@ def as_trained(
     units = [
         name for name in sorted(options.explicit) if name in ("noise_std", "noise_prior_scale")
     ]
-    free = options.loss == HETEROSCEDASTIC or (
-        noise_std == SAMPLED and isinstance(options.noise_prior_scale, str)
-    )
+    traits = traits_of(options.loss)
+    sampled = is_sampled(noise_std) and isinstance(options.noise_prior_scale, str)
+    free = traits.predicts_noise or (sampled and not traits.own_units)
     # Of targets that do not vary the mean alone is taken off.
     free |= (
         not units
@@ -252,7 +253,9 @@ class System:
         """
         if "noise_std" in options.explicit:
             return options.noise_std
-        return SAMPLED if self.flat.samples_noise else 1.0
+        if not self.flat.samples_noise:
+            return 1.0
+        return SAMPLED if self.flat.extra_names[0] == NAME else BY_TARGET
 
     def view(self, batch: Callable[[], Any]) -> Any:
         """The data set as users see it, whose pair is the current batch."""
@@ -344,25 +347,25 @@ class System:
                 noise_std=self.noise_std(options),
                 from_logits=options.from_logits,
                 activation=activation,
+                target_names=self._names_of_noise(options),
+                quantile_level=options.quantile_level,
             )
         else:
-            loss = LikelihoodLoss(fitted_to(law, dataset))
+            loss = Loss(fitted_to(law, dataset), from_logits=False)
+        objective = loss.objective
         other = (
             dataset.task == "classification"
             and law is None
             and targets
-            and loss.name != "sparse_categorical_crossentropy"
+            and not objective.one_output_a_class
         )
         what = "loss: class numbers at several places have one."
         expected = "sparse_categorical_crossentropy"
         refuse_if(other, what, loss.name, f"{expected}, or num_classes = 0 for labels or values")
-        if targets == () and loss.name != "sparse_categorical_crossentropy":
+        if targets == () and not objective.one_output_a_class:
             targets = (1,)
-        if isinstance(loss, LikelihoodLoss):
-            loss.check_outputs(outputs, math.prod(targets))
-        else:
-            check_fit(loss, outputs, targets, dataset.num_classes)
-        if dataset.multi_label and loss.name == "binary_crossentropy":
+        objective.check_fit(outputs, targets, dataset.num_classes)
+        if dataset.multi_label and objective.takes_labels:
             loss.words += f", a Bernoulli likelihood for each of {math.prod(targets)} labels, their logarithms added"
         check_noise(
             self.noise_std(options), loss, dataset, self.flat, "noise_std" in options.explicit
@@ -392,12 +395,18 @@ class System:
             memory_limit=self.memory_limit,
         )
 
+    def _names_of_noise(self, options: Options) -> tuple[str, ...]:
+        """Names of the targets where each has a noise of its own; else ()."""
+        by_target = self.noise_std(options) == BY_TARGET
+        return target_names(self.examples) if by_target else ()
+
     def prior(self, options: Options, objects: Mapping[str, Any] | None = None) -> Prior:
         """The prior of the parameters: the object where one was given, else the one that options
         name.
         """
-        noisy = self.flat.samples_noise
-        flat = self.flat.inside if noisy else self.flat
+        whole: Any = self.flat
+        has_extra = whole.num_extra > 0
+        flat = whole.inside if has_extra else whole
         prior = (objects or {}).get("prior")
         if prior is None and options.tether is not None:
             prior = self._tether(options)
@@ -406,7 +415,9 @@ class System:
         if prior is None:
             prior = make_prior(options, flat.tensor_names, flat.shapes)
         check_prior(prior, flat.num_parameters, flat.dtype)
-        return with_noise_prior(prior, options, self.flat, self.examples) if noisy else prior
+        if not has_extra:
+            return prior
+        return with_extra_priors(prior, options, whole, self.examples)
 
     def _tether(self, options: Options) -> Prior:
         if not isinstance(options.prior_factor, float):
@@ -483,9 +494,8 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     given_loss = likelihood_given(given_loss, options) or given_loss
     _refuse_unfit(options, objects, given_loss)
     name = loss_name(given_loss)
-    of_values = name in OF_VALUES
-    if isinstance(given_loss, Likelihood):
-        of_values = given_loss.kind == VALUES
+    traits = traits_of(given_loss if isinstance(given_loss, Likelihood) else name)
+    of_values = traits.numbers_are_values and traits.kind == VALUES
     if of_values and options.num_classes is None:
         return _with_classes(options, objects, 0)
 
@@ -495,7 +505,7 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
         objects = {**objects, "model": model}
     one_output(model)  # before labels that are several are taken for an array
 
-    several = name == "sparse_categorical_crossentropy" and options.num_classes is None
+    several = traits.one_output_a_class and options.num_classes is None
     shape = _shape_of_outputs(model, several)
     if several and len(shape) > 2 and (count := shape[-1] or 0) > 1:
         return _with_classes(options, objects, count)
@@ -519,7 +529,7 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
         model(read.prepared().inputs[:1] * 1)
 
     read, notes = as_trained(read, options, noise_std, network, objects.get("loss"), model)
-    notes += said_of_skewed(read.targets) if noise_std == SAMPLED else ()
+    notes += said_of_skewed(read.targets) if is_sampled(noise_std) else ()
     dataset = read.prepared()
     _refuse_other_models(model)
 
@@ -543,7 +553,8 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
         int(np.prod(output_shape_of(model)[1:])),
     )
     flat = FlatModel(model, options.fix_parameters)
-    flat = with_noise(flat, noise_std, lambda: noise_start(options, ready))
+    objective = _with_extra_parameters(given_loss, noise_std, ready)
+    flat = extended(flat, options, objective, ready)
     check_memory(options, flat.num_parameters, options.num_walkers)
 
     single = compiled is not None and not isinstance(compiled, (list, tuple, dict))
@@ -551,6 +562,21 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     data = ready if dataset is read else read
     limit = 1e6 * options.memory_limit
     return System(data, model, flat, ready, limit, notes, compiled=named)
+
+
+def _with_extra_parameters(loss: Any, noise_std: float | str, dataset: Dataset) -> Objective | None:
+    """The objective whose extra parameters are sampled; None where there are none.
+
+    Args:
+        loss: A likelihood that was given, or another loss.
+        noise_std: The noise of a Gaussian likelihood.
+        dataset: The training data.
+    """
+    if isinstance(loss, Likelihood):
+        return fitted_to(loss, dataset)
+    if is_sampled(noise_std) and (loss is None or loss_name(loss) == Gaussian.name):
+        return Gaussian(noise_std).named(target_names(dataset))
+    return None
 
 
 def _refuse_unfit(options: Options, objects: Mapping[str, Any], given_loss: Any) -> None:
@@ -562,7 +588,7 @@ def _refuse_unfit(options: Options, objects: Mapping[str, Any], given_loss: Any)
 
     refuse_ignored(objects.get("loss"))  # before its labels are
     name = loss_name(given_loss)
-    in_units = name in IN_UNITS or isinstance(given_loss, Likelihood)
+    in_units = isinstance(given_loss, Likelihood) or traits_of(name).own_units
     refuse_if(
         in_units and options.standardize in ("targets", "all"),
         "standardize: targets keep their units under a loss that is not a function of differences.",
@@ -803,18 +829,18 @@ def fitted_to(law: Likelihood, dataset: Dataset) -> Likelihood:
     expected = "whole numbers in the order of the classes" if law.kind == CLASSES else "numbers"
     refuse_if(names, what, ", ".join(names[:4]), expected)
     targets = np.asarray(dataset.targets, np.float64).reshape(dataset.num_examples, -1)
-    return law.fitted(targets, dataset.weights)
+    return law.named(target_names(dataset)).fitted(targets, dataset.weights)
 
 
 def num_outputs(dataset: Dataset, loss: Any, sigmoid: bool) -> int:
     """Those of a network that is built for these data, one for two classes where its last
     activation is a `sigmoid`.
     """
-    loss = loss if loss is None else loss_name(loss)
-    if dataset.targets.ndim > 1 or loss == HETEROSCEDASTIC:
-        return int(np.prod(dataset.targets.shape[1:])) * (2 if loss == HETEROSCEDASTIC else 1)
+    traits = traits_of(None if loss is None else loss_name(loss))
+    if dataset.targets.ndim > 1 or traits.outputs_per_target > 1:
+        return int(np.prod(dataset.targets.shape[1:])) * traits.outputs_per_target
     classes = dataset.num_classes
-    if classes is None or is_signs(dataset) or loss in ONE_OUTPUT:
+    if classes is None or is_signs(dataset) or traits.one_output:
         return 1
     what = "output_activation: numbers between 0 and 1 are not logits of classes."
     refuse_if(

@@ -21,8 +21,8 @@ from tati_re.core import forks
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.data.dataset import Dataset
 from tati_re.data.labels import called
+from tati_re.likelihoods.registry import named_loss
 from tati_re.options.table import SAMPLE, options_of
-from tati_re.posterior.predictive import HETEROSCEDASTIC
 from tati_re.prediction.predict import average, outputs_of_draws, source_of, warn_of_few_draws
 from tati_re.runs import files
 from tati_re.runs.run_folder import free_folder
@@ -168,7 +168,8 @@ class Posterior(BaseEstimator):
             units = "noise_prior_scale" in given or not isinstance(
                 given.get("noise_std", "sampled"), str
             )
-            units |= given.get("loss", "gaussian") not in ("gaussian", HETEROSCEDASTIC)
+            loss = named_loss(given.get("loss", "gaussian"))
+            units |= loss is None or not loss.scale_free
             given = {"standardize": "inputs" if units else "all", "dtype": "float64"} | given
         if hidden is not None:
             given["hidden"] = list(hidden)
@@ -215,8 +216,8 @@ class Posterior(BaseEstimator):
         return found
 
     def _drawn(self, x: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
-        """What outputs predict, outputs `(draws, n, outputs)`, and the noise of each draw, where it
-        is sampled.
+        """What outputs predict, outputs `(draws, n, outputs)`, and the extra parameters of each
+        draw, where there are some.
         """
         inputs = self._inputs(x)
         network, draws = self.source_
@@ -335,7 +336,7 @@ class BayesianRegressor(RegressorMixin, Posterior):
             raise InputError("noise: the loss says nothing of it.", predictive.name, "gaussian")
         random = np.random.default_rng([self.run_.manifest.seed or 0, _NEW])
         return self._shaped(
-            predictive.drawn(outputs, own, random) if noise else predictive.restored(outputs)
+            predictive.drawn(outputs, own, random) if noise else predictive.restored(outputs, own)
         )
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:

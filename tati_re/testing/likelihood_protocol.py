@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -31,15 +32,17 @@ def check_likelihood(likelihood: Likelihood, targets: np.ndarray) -> None:
     fitted = likelihood.fitted(labels)
     _check_configuration(fitted)
     outputs = _outputs_of(fitted, labels)
+    extra = _extra_of(fitted)
     if fitted.kind == CLASSES:
         _check_classes(fitted, outputs)
         drawn = _drawn_classes(fitted, outputs)
     else:
-        _check_law(fitted, outputs)
-        drawn = _with_all_columns(fitted, fitted.law(outputs).draw(np.random.default_rng(_SEED))[0])
-        _check_normalization(fitted, outputs)
-    _check_density(fitted, outputs, drawn)
-    _check_gradient(fitted, outputs, drawn)
+        law = fitted.law_of(outputs, extra)
+        _check_law(law)
+        drawn = _with_all_columns(fitted, law.draw(np.random.default_rng(_SEED))[0])
+        _check_normalization(fitted, law, outputs, extra)
+    _check_density(fitted, outputs, drawn, extra)
+    _check_gradient(fitted, outputs, drawn, extra)
 
 
 def _outputs_of(likelihood: Likelihood, labels: np.ndarray) -> np.ndarray:
@@ -49,6 +52,14 @@ def _outputs_of(likelihood: Likelihood, labels: np.ndarray) -> np.ndarray:
     return 0.5 * random.standard_normal((1, _ROWS, count))
 
 
+def _extra_of(likelihood: Likelihood) -> np.ndarray | None:
+    """Random extra parameters of order 1/2, shape (1, 1, numbers); None where there are none."""
+    count = len(likelihood.extra_parameters)
+    if not count:
+        return None
+    return 0.5 * np.random.default_rng(_SEED + 1).standard_normal((1, 1, count))
+
+
 def _with_all_columns(likelihood: Likelihood, values: np.ndarray) -> np.ndarray:
     """Labels of drawn values: where there is a second column, they count as observed."""
     if likelihood.target_columns == 1:
@@ -56,12 +67,40 @@ def _with_all_columns(likelihood: Likelihood, values: np.ndarray) -> np.ndarray:
     return np.concatenate([values, np.ones_like(values)], axis=-1)
 
 
-def log_prob_of(likelihood: Likelihood, labels: np.ndarray, outputs: np.ndarray) -> np.ndarray:
-    """The log density in TensorFlow of labels `(n, columns)` under outputs `(n, outputs)`."""
+def log_prob_of(
+    likelihood: Likelihood,
+    labels: np.ndarray,
+    outputs: np.ndarray,
+    extra: np.ndarray | None = None,
+) -> np.ndarray:
+    """The log density in TensorFlow of labels `(n, columns)` under outputs `(n, outputs)`.
+
+    Args:
+        likelihood: A likelihood that was fitted.
+        labels: Labels, shape (n, columns).
+        outputs: Outputs of the network, shape (n, outputs).
+        extra: Its extra parameters, shape (1, 1, numbers). Default: it has none.
+    """
+    values = _log_prob(likelihood, labels, _constant(outputs), _tensors(extra))
+    return np.asarray(values, np.float64)
+
+
+def _constant(values: Any) -> Any:
     from tati_re.core.backend import tf
 
-    values = likelihood.log_prob(tf.constant(labels, tf.float64), tf.constant(outputs, tf.float64))
-    return np.asarray(values, np.float64)
+    return tf.constant(values, tf.float64)
+
+
+def _tensors(extra: np.ndarray | None) -> Any:
+    """Extra parameters as a density gets them, a number each."""
+    return None if extra is None else [_constant(value) for value in extra[0, 0]]
+
+
+def _log_prob(likelihood: Likelihood, labels: np.ndarray, outputs: Any, extra: Any) -> Any:
+    log_prob: Any = likelihood.log_prob
+    if extra is None:
+        return log_prob(_constant(labels), outputs)
+    return log_prob(_constant(labels), outputs, extra)
 
 
 def _check_configuration(likelihood: Likelihood) -> None:
@@ -72,39 +111,58 @@ def _check_configuration(likelihood: Likelihood) -> None:
     require(likelihood.name and likelihood.describe(), "name or describe() is empty.")
 
 
-def _check_density(likelihood: Likelihood, outputs: np.ndarray, labels: np.ndarray) -> None:
-    ours = log_prob_of(likelihood, labels, outputs[0])
+def _check_density(
+    likelihood: Likelihood, outputs: np.ndarray, labels: np.ndarray, extra: np.ndarray | None
+) -> None:
+    ours = log_prob_of(likelihood, labels, outputs[0], extra)
     require(ours.shape == (len(labels),), f"log_prob has shape {ours.shape}. Expected: (n,).")
-    other = likelihood.log_likelihood(labels, outputs)[0]
+    other = likelihood.log_likelihood(labels, outputs, extra)[0]
     worst = np.abs(ours - other).max()
     text = f"log_prob and log_likelihood differ by {worst:.3g}. Expected: the same law."
     require(worst < 1e-6 * (1 + np.abs(other).max()), text)
 
 
-def _check_gradient(likelihood: Likelihood, outputs: np.ndarray, labels: np.ndarray) -> None:
+def _check_gradient(
+    likelihood: Likelihood, outputs: np.ndarray, labels: np.ndarray, extra: np.ndarray | None
+) -> None:
     from tati_re.core.backend import tf
 
-    position = tf.constant(outputs[0], tf.float64)
+    position = _constant(outputs[0])
+    parameters = _tensors(extra)
     with tf.GradientTape() as tape:
         tape.watch(position)
-        total = tf.reduce_sum(likelihood.log_prob(tf.constant(labels, tf.float64), position))
-    gradient = tape.gradient(total, position)
+        tape.watch(parameters or [])
+        total = tf.reduce_sum(_log_prob(likelihood, labels, position, parameters))
+    gradient, of_extra = tape.gradient(total, (position, parameters or []))
     require(gradient is not None, "log_prob does not depend on the outputs through TensorFlow.")
     slopes = np.asarray(gradient)
     step = 1e-5
     for column in range(outputs.shape[-1]):
         shift = step * np.eye(outputs.shape[-1])[column]
-        above = log_prob_of(likelihood, labels, outputs[0] + shift)
-        below = log_prob_of(likelihood, labels, outputs[0] - shift)
+        above = log_prob_of(likelihood, labels, outputs[0] + shift, extra)
+        below = log_prob_of(likelihood, labels, outputs[0] - shift, extra)
         difference = (above - below) / (2 * step)
         worst = np.abs(difference - slopes[:, column]).max()
         text = f"The gradient by output {column} differs from differences by {worst:.3g}."
         require(worst < 1e-4 * (1 + np.abs(difference).max()), text)
 
+    for number, slope in enumerate(of_extra):
+        name = likelihood.extra_parameters[number].name
+        require(slope is not None, f"log_prob does not depend on {name} through TensorFlow.")
+        assert extra is not None
+        shift = step * np.eye(extra.shape[-1])[number]
+        above = log_prob_of(likelihood, labels, outputs[0], extra + shift).sum()
+        below = log_prob_of(likelihood, labels, outputs[0], extra - shift).sum()
+        difference = (above - below) / (2 * step)
+        off = abs(float(difference - slope))
+        text = f"The gradient by {name} differs from differences by {off:.3g}."
+        require(off < 1e-4 * (1 + abs(float(difference))), text)
 
-def _check_normalization(likelihood: Likelihood, outputs: np.ndarray) -> None:
+
+def _check_normalization(
+    likelihood: Likelihood, law: Law, outputs: np.ndarray, extra: np.ndarray | None
+) -> None:
     """The density of `log_prob` over one target, integrated or summed, is 1."""
-    law = likelihood.law(outputs)
     num_targets = law.quantile(0.5).shape[-1]
     if num_targets > 1:
         return
@@ -112,7 +170,7 @@ def _check_normalization(likelihood: Likelihood, outputs: np.ndarray) -> None:
         values = _grid(likelihood, law, row)
         labels = _with_all_columns(likelihood, values[:, None])
         repeated = np.repeat(outputs[0, row][None], len(values), axis=0)
-        density = np.exp(log_prob_of(likelihood, labels, repeated))
+        density = np.exp(log_prob_of(likelihood, labels, repeated, extra))
         total = density.sum() if likelihood.discrete else np.trapezoid(density, values)
         text = f"log_prob integrates to {total:.6g}. Expected: 1."
         require(abs(total - 1) < 1e-3, text)
@@ -127,8 +185,7 @@ def _grid(likelihood: Likelihood, law: Law, row: int) -> np.ndarray:
     return np.unique([float(one.quantile(level)[0, 0]) for level in levels])
 
 
-def _check_law(likelihood: Likelihood, outputs: np.ndarray) -> None:
-    law = likelihood.law(outputs)
+def _check_law(law: Law) -> None:
     random = np.random.default_rng(_SEED)
     draws = np.concatenate([law.draw(random) for _ in range(_DRAWS)])
     _check_moments(law, draws)
@@ -175,4 +232,4 @@ def _drawn_classes(likelihood: Likelihood, outputs: np.ndarray) -> np.ndarray:
     random = np.random.default_rng(_SEED)
     below = np.exp(likelihood.log_probabilities(outputs))[0].cumsum(axis=-1)
     chosen = (random.random((len(below), 1)) > below[:, :-1]).sum(axis=-1)
-    return chosen[:, None].astype(np.float64)
+    return likelihood.labels_of(chosen)

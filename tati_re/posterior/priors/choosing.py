@@ -143,7 +143,7 @@ def unused_prior_options(options) -> list[str]:
         unused = [name for name in (*_TABLES, "prior_scaling", *_WALLS) if name in options.explicit]
         return [name for name in unused if name != "prior_factor"]
     of_noise = {"noise_prior_shape"} if options.noise_prior == "half_normal" else set()
-    of_noise |= _OF_NOISE if options.noise_std != "sampled" else set()
+    of_noise |= _OF_NOISE if options.noise_std not in ("sampled", "by_target") else set()
     unused += sorted(of_noise & options.explicit)
     return unused + [
         n for n in ("prior_factor", "prior_power") if n in options.explicit and not soft

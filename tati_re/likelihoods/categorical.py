@@ -1,0 +1,200 @@
+"""Classes with one output each: cross-entropies of class numbers and of rows of shares."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from tati_re.core.errors import InputError, refuse_if
+from tati_re.likelihoods.contract import (
+    CLASSES,
+    StandardizedLikelihood,
+    refuse_targets,
+    tensorflow,
+)
+from tati_re.likelihoods.gaussian import flat
+
+
+def taken_as(name: str, from_logits: bool) -> str:
+    """The name of a loss with what it takes the model's outputs for."""
+    return f"{name}, the model's outputs taken as {'logits' if from_logits else 'probabilities'}"
+
+
+class Categorical(StandardizedLikelihood):
+    """Classes, one hot or as shares that add up to 1, with one output each.
+
+    Args:
+        from_logits: Whether outputs are logits, or probabilities but for a factor. Default: True.
+    """
+
+    name = "categorical_crossentropy"
+    kind = CLASSES
+    has_law = False
+    takes_logits = True
+    predicts_shares = True
+    settings = ("from_logits",)
+    constants = ("num_classes",)
+    num_classes: Any = 2
+
+    def __init__(self, from_logits: bool = True) -> None:
+        self.from_logits = bool(from_logits)
+
+    def check(self, targets: np.ndarray) -> None:
+        refuse_targets((targets < 0) | (targets > 1), targets, self.name, "shares of 0 to 1")
+
+    def fitted(self, targets: np.ndarray, weights: np.ndarray | None = None) -> Self:
+        likelihood = super().fitted(targets, weights)
+        likelihood.num_classes = targets.shape[-1]
+        return likelihood
+
+    def num_outputs(self, columns: int) -> int:
+        return int(self.num_classes)
+
+    def loss(self, targets: Any, outputs: Any, extra: Any = None) -> Any:
+        return -tensorflow().reduce_sum(targets * self.class_log_probs(outputs), axis=-1)
+
+    def losses(self, outputs: np.ndarray, targets: np.ndarray, extra: Any = None) -> np.ndarray:
+        shares = flat(targets)
+        values = self.log_probabilities(outputs)
+        # A class without a share has no weight, even where its probability is 0.
+        each = np.where(shares > 0, shares * np.where(shares > 0, values, 0.0), 0.0)
+        return -np.sum(each, axis=-1)
+
+    def class_log_probs(self, outputs: Any) -> Any:
+        tf = tensorflow()
+        if self.from_logits:
+            return tf.nn.log_softmax(outputs, axis=-1)
+        tiny = tf.constant(np.finfo(outputs.dtype.as_numpy_dtype).tiny, outputs.dtype)
+        return tf.math.log(
+            tf.maximum(outputs / tf.reduce_sum(outputs, axis=-1, keepdims=True), tiny)
+        )
+
+    def log_probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        from scipy.special import log_softmax
+
+        values = np.asarray(outputs, np.float64)
+        each = values.reshape(*values.shape[:-1], self.places, -1)
+        if self.from_logits:
+            return log_softmax(each, -1).reshape(values.shape)
+        with np.errstate(divide="ignore"):
+            logs = np.log(each) - np.log(each.sum(-1, keepdims=True))
+        return logs.reshape(values.shape)
+
+    def predicted(self, outputs: np.ndarray) -> np.ndarray:
+        return np.exp(self.log_probabilities(outputs))
+
+    def probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        from scipy.special import softmax
+
+        return softmax(outputs, axis=-1) if self.from_logits else outputs
+
+    def labels_of(self, classes: np.ndarray) -> np.ndarray:
+        return np.eye(int(self.num_classes))[classes]
+
+    def stored(self, targets: np.ndarray, dtype: type) -> np.ndarray:
+        values = super().stored(targets, dtype)
+        off = np.maximum(-values, values - 1).max(-1)
+        off = np.maximum(off, np.abs(values.sum(-1, dtype=np.float64) - 1))
+        expected = "rows that add up to 1, of labels of 0 and 1 or of probabilities"
+        refuse_labels(self.name, values, off, expected)
+        return values
+
+    def check_fit(self, outputs: tuple, targets: tuple, num_classes: int | None) -> None:
+        what = "loss: categorical_crossentropy needs one output and one column of labels a class."
+        expected = "sparse_categorical_crossentropy for class numbers, or binary_crossentropy for "
+        last = outputs[-1] if outputs else 1
+        refuse_if(last == 1, what, "one column", f"{expected}two classes")
+        super().check_fit(outputs, targets, num_classes)
+
+    def describe(self) -> str:
+        return taken_as(self.name, self.from_logits)
+
+
+class SparseCategorical(Categorical):
+    """Classes by their numbers, with one output each; see `Categorical`."""
+
+    name = "sparse_categorical_crossentropy"
+    one_output_a_class = True
+
+    def check(self, targets: np.ndarray) -> None:
+        numbers = (targets >= 0) & (targets == np.floor(targets))
+        refuse_targets(~numbers, targets, self.name, "classes numbered from 0")
+
+    def fitted(self, targets: np.ndarray, weights: np.ndarray | None = None) -> Self:
+        likelihood = super().fitted(targets, weights)
+        likelihood.num_classes = int(np.max(targets)) + 1
+        return likelihood
+
+    def log_prob(self, targets: Any, outputs: Any, extra: Any = None) -> Any:
+        tf = tensorflow()
+        return -self.loss(tf.cast(tf.reshape(targets, [-1]), tf.int32), outputs)
+
+    def loss(self, targets: Any, outputs: Any, extra: Any = None) -> Any:
+        from tati_re.core.backend import on_gpu
+
+        tf = tensorflow()
+        if self.from_logits and outputs.shape.rank == 2 and not on_gpu():
+            # Its kernel for GPUs is not deterministic. What `tf.nn` makes of it then ends in a slow
+            # scatter.
+            kernel = tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits
+            return kernel(features=outputs, labels=targets)[0]
+        chosen = tf.one_hot(targets, outputs.shape[-1], dtype=outputs.dtype)
+        return -tf.reduce_sum(chosen * self.class_log_probs(outputs), axis=-1)
+
+    def losses(self, outputs: np.ndarray, targets: np.ndarray, extra: Any = None) -> np.ndarray:
+        chosen = np.asarray(targets).reshape(-1).astype(np.int64)
+        values = self.log_probabilities(outputs)
+        index = np.broadcast_to(chosen[:, None], (*values.shape[:-1], 1))
+        each = np.take_along_axis(values, index, -1)
+        return -each.reshape(*values.shape[:-2], len(targets), -1).sum(axis=-1)
+
+    def labels_of(self, classes: np.ndarray) -> np.ndarray:
+        return classes[:, None].astype(np.float64)
+
+    def stored(self, targets: np.ndarray, dtype: type) -> np.ndarray:
+        classes = np.asarray(targets).astype(np.int32)
+        return self.without_signs(classes) if classes.min() == -1 else classes
+
+    def without_signs(self, targets: np.ndarray) -> np.ndarray:
+        return (np.asarray(targets) + 1) // 2
+
+    def has_accuracy(self, num_classes: int | None, one_column: bool, multi_label: bool) -> bool:
+        return num_classes is not None
+
+    def right(self, targets: Any, outputs: Any, signs: bool) -> Any:
+        tf = tensorflow()
+        return tf.equal(tf.argmax(outputs, axis=-1, output_type=targets.dtype), targets)
+
+    def check_fit(self, outputs: tuple, targets: tuple, num_classes: int | None) -> None:
+        if num_classes is None:
+            one = targets in ((), (1,))
+            places = "class numbers, of several places with num_classes"
+            expected = "gaussian or another regression loss" if one else places
+            raise InputError("loss: the labels are not classes.", self.name, expected)
+        last = outputs[-1] if outputs else 1
+        what = f"loss: {self.name} needs one output a class."
+        received = f"labels to {num_classes - 1} and a model with {last} outputs"
+        expected = f"at least {num_classes} outputs, or labels from 0 to {last - 1}"
+        refuse_if(last < num_classes, what, received, expected)
+        StandardizedLikelihood.check_fit(self, outputs, (*targets, last), num_classes)
+
+
+def refuse_labels(name: str, values: np.ndarray, off: np.ndarray, expected: str) -> None:
+    """Refuses labels that are no probabilities, with the row that is furthest from them.
+
+    Args:
+        name: Of the loss.
+        values: Labels, shape (n, ..., columns).
+        off: By how much each place is off, shape (n, ...).
+        expected: What labels are allowed.
+
+    Raises:
+        InputError: A place is off by .001 or more.
+    """
+    by_row = off.reshape(len(values), -1).max(1)
+    worst = int(by_row.argmax())
+    first = ", ".join(f"{value:g}" for value in values[worst].ravel()[:4])
+    what = f"loss: {name} takes no such labels."
+    otherwise = f"{expected}, or gaussian or another loss of a regression"
+    refuse_if(not by_row[worst] < 1e-3, what, f"{first} in row {worst}", otherwise)

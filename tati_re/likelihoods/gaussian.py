@@ -1,0 +1,147 @@
+"""Gaussian noise: of a standard deviation that is given, sampled, or predicted by the network."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tati_re.core.errors import InputError, refuse_if
+from tati_re.likelihoods.contract import (
+    BY_TARGET,
+    SAMPLED,
+    ExtraParameter,
+    StandardizedLikelihood,
+    noise_parameters,
+    stacked,
+    tensorflow,
+)
+from tati_re.likelihoods.laws import NormalLaw
+
+LEAST_LOG_STD = -15.0
+"""Smaller ones count as this, 3e-7, about where float32 no longer tells standardized targets
+apart.
+"""
+_HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+
+
+class Gaussian(StandardizedLikelihood):
+    """Gaussian noise of a standard deviation that is given, or a parameter.
+
+    Args:
+        noise_std: The standard deviation above 0; "sampled": one parameter for all targets;
+            "by_target": one for each. Default: 1.
+        target_names: Names of the targets, for a noise of each. Default: none.
+    """
+
+    name = "gaussian"
+    one_output = True
+    scale_free = True
+    settings = ("noise_std", "target_names")
+
+    def __init__(self, noise_std: float | str = 1.0, target_names: Sequence[str] = ()) -> None:
+        what = "noise_std: gaussian has the same noise in all rows."
+        known = not isinstance(noise_std, str) or noise_std in (SAMPLED, BY_TARGET)
+        expected = "loss heteroscedastic_gaussian, or a number, sampled or by_target"
+        refuse_if(not known, what, noise_std, expected)
+        self.noise_std = noise_std if isinstance(noise_std, str) else float(noise_std)
+        self.target_names = list(target_names)
+
+    @property
+    def extra_parameters(self) -> tuple[ExtraParameter, ...]:
+        return noise_parameters(self.noise_std, self.target_names)
+
+    def loss(self, targets: Any, outputs: Any, extra: Any = None) -> Any:
+        tf = tensorflow()
+        if isinstance(self.noise_std, str):
+            log_noise = stacked(extra)
+            scaled = (targets - outputs) * tf.exp(-log_noise)
+            values = tf.square(scaled) / 2 + (log_noise + _HALF_LOG_2PI)
+        else:
+            constant = _HALF_LOG_2PI + math.log(self.noise_std)
+            values = tf.square((targets - outputs) / self.noise_std) / 2 + constant
+        return tf.reduce_sum(values, axis=-1)
+
+    def losses(self, outputs: np.ndarray, targets: np.ndarray, extra: Any = None) -> np.ndarray:
+        away = flat(targets) - np.asarray(outputs, np.float64)
+        return normal_losses(away, self._noise(extra))
+
+    def law(self, outputs: np.ndarray, extra: Any = None) -> NormalLaw:
+        return NormalLaw(outputs, self._noise(extra))
+
+    def _noise(self, extra: Any) -> Any:
+        """The standard deviation in NumPy, a number or of shape (draws, 1, 1 or outputs)."""
+        if not isinstance(self.noise_std, str):
+            return self.noise_std
+        noise = np.exp(extra)
+        return np.tile(noise, self.places) if noise.shape[-1] > 1 else noise
+
+    def named(self, names: Sequence[str]) -> Gaussian:
+        return Gaussian(self.noise_std, names if self.noise_std == BY_TARGET else ())
+
+    def describe(self) -> str:
+        if self.noise_std == SAMPLED:
+            return "Gaussian noise of a standard deviation that is sampled"
+        if self.noise_std == BY_TARGET:
+            return "Gaussian noise of a standard deviation for each target, which are sampled"
+        return f"Gaussian noise of standard deviation {self.noise_std:g}"
+
+
+class PredictedGaussian(StandardizedLikelihood):
+    """Gaussian noise whose standard deviation the network predicts.
+
+    The outputs are the means and, behind them, the logarithms of the standard deviations.
+    """
+
+    name = "heteroscedastic_gaussian"
+    outputs_per_target = 2
+    one_output = True
+    scale_free = True
+    predicts_noise = True
+    numbers_are_values = True
+
+    def loss(self, targets: Any, outputs: Any, extra: Any = None) -> Any:
+        tf = tensorflow()
+        mean, log_std = tf.split(outputs, 2, axis=-1)
+        log_std = tf.maximum(log_std, tf.constant(LEAST_LOG_STD, log_std.dtype))
+        scaled = (targets - mean) * tf.exp(-log_std)
+        return tf.reduce_sum(tf.square(scaled) / 2 + (log_std + _HALF_LOG_2PI), axis=-1)
+
+    def losses(self, outputs: np.ndarray, targets: np.ndarray, extra: Any = None) -> np.ndarray:
+        law = self.law(outputs)
+        return normal_losses(flat(targets) - law.center, law.width)
+
+    def predicted(self, outputs: np.ndarray) -> np.ndarray:
+        return self.law(outputs).center
+
+    def law(self, outputs: np.ndarray, extra: Any = None) -> NormalLaw:
+        values = np.asarray(outputs, np.float64)
+        by_place = values.reshape(*values.shape[:-1], self.places, -1)
+        parts = np.split(by_place, 2, axis=-1)
+        mean, log_std = (part.reshape(*values.shape[:-1], -1) for part in parts)
+        return NormalLaw(mean, np.exp(np.maximum(log_std, LEAST_LOG_STD)))
+
+    def check_fit(self, outputs: tuple, targets: tuple, num_classes: int | None) -> None:
+        if num_classes is None and tuple(outputs) == (*targets[:-1], 2 * targets[-1]):
+            return
+        what = f"loss: {self.name} needs two outputs for each target of a regression."
+        last = outputs[-1] if outputs else 1
+        received = f"{last} outputs" if num_classes is None else f"{num_classes} classes"
+        expected = "the means, and behind them the logarithms of their standard deviations"
+        raise InputError(what, received, expected)
+
+    def describe(self) -> str:
+        return "Gaussian noise whose standard deviation the network predicts"
+
+
+def flat(targets: np.ndarray) -> np.ndarray:
+    """Targets (n, ...) as rows, (n, numbers), float64."""
+    return np.asarray(targets, np.float64).reshape(len(targets), -1)
+
+
+def normal_losses(away: np.ndarray, noise: Any) -> np.ndarray:
+    """Minus the log density of differences under Gaussian noise, summed over the last axis."""
+    each = away**2 / (2 * noise**2) + np.log(noise * math.sqrt(2 * math.pi))
+    return each.sum(axis=-1)
