@@ -9,7 +9,7 @@ from scipy import stats
 import tati_re
 from tati_re import InputError, Simulation
 from tati_re.likelihoods import LaplaceNoise, StudentTNoise
-from tati_re.likelihoods.gaussian import Gaussian
+from tati_re.likelihoods.gaussian import GaussianNoise
 from tati_re.sklearn import BayesianRegressor
 from tati_re.testing import check_likelihood
 
@@ -26,7 +26,7 @@ VALUES = 40 + 7 * RANDOM.standard_normal((200, 1))
 @pytest.mark.parametrize(
     "likelihood",
     [
-        Gaussian("sampled"),
+        GaussianNoise("sampled"),
         StudentTNoise("sampled"),
         StudentTNoise("sampled", "sampled"),
         StudentTNoise(5.0, 3.0),
@@ -40,14 +40,14 @@ def test_the_protocol_holds(likelihood):
 
 @pytest.mark.parametrize(
     "likelihood",
-    [Gaussian("by_target", ["a", "b"]), StudentTNoise("sampled", "by_target", ["a", "b"])],
+    [GaussianNoise("by_target", ["a", "b"]), StudentTNoise("sampled", "by_target", ["a", "b"])],
     ids=repr,
 )
 def test_the_protocol_holds_of_two_targets(likelihood):
     check_likelihood(likelihood, np.hstack([VALUES, 0.1 * VALUES[::-1]]))
 
 
-class Swapped(Gaussian):
+class Swapped(GaussianNoise):
     """A wrong variant: each target has the noise of the other."""
 
     def loss(self, targets, outputs, extra=None):

@@ -11,7 +11,7 @@ from tati_re.likelihoods import LocationScale, StudentTNoise, likelihoods
 from tati_re.likelihoods.bernoulli import Bernoulli
 from tati_re.likelihoods.categorical import SparseCategorical
 from tati_re.likelihoods.contract import tensorflow
-from tati_re.likelihoods.gaussian import Gaussian, PredictedGaussian
+from tati_re.likelihoods.gaussian import GaussianNoise, PredictedGaussian
 from tati_re.likelihoods.keras_losses import traits_of
 from tati_re.likelihoods.laws import ScipyLaw
 from tati_re.likelihoods.mixture import (
@@ -94,7 +94,7 @@ class VarianceAsDeviation(PredictedGaussian):
         return super().loss(targets, tf.concat([mean, log_variance / 2], axis=-1))
 
 
-class WithoutConstant(Gaussian):
+class WithoutConstant(GaussianNoise):
     """A wrong variant: half of the square, without the constant."""
 
     def loss(self, targets, outputs, extra=None):
@@ -125,7 +125,7 @@ def test_wrong_variants_of_losses_are_caught(wrong):
 
 def test_a_loss_of_the_network_s_units_is_given_by_its_name():
     with pytest.raises(InputError, match="loss='gaussian'"):
-        likelihood_given(Gaussian(), None)
+        likelihood_given(GaussianNoise(), None)
 
 
 def test_the_skeleton_keeps_the_protocol():

@@ -27,7 +27,7 @@ apart.
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
-class Gaussian(StandardizedLikelihood):
+class GaussianNoise(StandardizedLikelihood):
     """Gaussian noise of a standard deviation that is given, or a parameter.
 
     Args:
@@ -78,8 +78,8 @@ class Gaussian(StandardizedLikelihood):
         noise = np.exp(extra)
         return np.tile(noise, self.places) if noise.shape[-1] > 1 else noise
 
-    def named(self, names: Sequence[str]) -> Gaussian:
-        return Gaussian(self.noise_std, names if self.noise_std == BY_TARGET else ())
+    def named(self, names: Sequence[str]) -> GaussianNoise:
+        return GaussianNoise(self.noise_std, names if self.noise_std == BY_TARGET else ())
 
     def describe(self) -> str:
         if self.noise_std == SAMPLED:

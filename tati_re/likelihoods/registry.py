@@ -23,7 +23,7 @@ LOSSES = {
     "sparse_categorical_crossentropy": "tati_re.likelihoods.categorical:SparseCategorical",
     "categorical_crossentropy": "tati_re.likelihoods.categorical:Categorical",
     "binary_crossentropy": "tati_re.likelihoods.bernoulli:Bernoulli",
-    "gaussian": "tati_re.likelihoods.gaussian:Gaussian",
+    "gaussian": "tati_re.likelihoods.gaussian:GaussianNoise",
     "heteroscedastic_gaussian": "tati_re.likelihoods.gaussian:PredictedGaussian",
     "mean_squared_error": "tati_re.likelihoods.errors:MeanSquaredError",
     "mean_absolute_error": "tati_re.likelihoods.errors:MeanAbsoluteError",

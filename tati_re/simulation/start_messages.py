@@ -18,7 +18,7 @@ from tati_re.data.dataset import Dataset, said_of_class_weights, weights_by_clas
 from tati_re.data.generators import GENERATORS
 from tati_re.data.labels import are_integers, doubts
 from tati_re.exchange.choosing import ladder_sentences
-from tati_re.likelihoods.gaussian import Gaussian
+from tati_re.likelihoods.gaussian import GaussianNoise
 from tati_re.options.make import Options
 from tati_re.options.tati_names import sentences as tati_sentences
 from tati_re.posterior.priors.choosing import too_hot, unused_prior_options
@@ -161,7 +161,7 @@ def of_noise(facts: StartFacts) -> Iterator[str]:
     noise_std = facts.options.noise_std
     if isinstance(noise_std, str) or "noise_std" not in facts.options.explicit:
         return
-    if not facts.system.has_data or facts.potential.loss.name != Gaussian.name:
+    if not facts.system.has_data or facts.potential.loss.name != GaussianNoise.name:
         return
 
     spread = float(np.std(facts.system.examples.targets, axis=0).min())

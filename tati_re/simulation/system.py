@@ -27,7 +27,7 @@ from tati_re.likelihoods.contract import (
     Likelihood,
     Objective,
 )
-from tati_re.likelihoods.gaussian import Gaussian
+from tati_re.likelihoods.gaussian import GaussianNoise
 from tati_re.likelihoods.keras_losses import loss_name, refuse_ignored, traits_of
 from tati_re.models.build import build_network, imported_model, load_model
 from tati_re.models.flat import FlatModel
@@ -574,8 +574,8 @@ def _with_extra_parameters(loss: Any, noise_std: float | str, dataset: Dataset) 
     """
     if isinstance(loss, Likelihood):
         return fitted_to(loss, dataset)
-    if is_sampled(noise_std) and (loss is None or loss_name(loss) == Gaussian.name):
-        return Gaussian(noise_std).named(target_names(dataset))
+    if is_sampled(noise_std) and (loss is None or loss_name(loss) == GaussianNoise.name):
+        return GaussianNoise(noise_std).named(target_names(dataset))
     return None
 
 
