@@ -152,7 +152,7 @@ def test_bad_games_are_refused():
     sim, player = tati_re.Simulation(**own), tati_re.Player(np.zeros((1, 2)))
     with pytest.raises(tati_re.InputError, match="two or more"):
         tati_re.Game(x=(player, sim))
-    with pytest.raises(tati_re.InputError, match="not that of its simulation"):
+    with pytest.raises(tati_re.InputError, match="belongs to another simulation"):
         tati_re.Game(x=(player, sim), y=(tati_re.Player(np.zeros((1, 3))), sim))
     with pytest.raises(tati_re.InputError, match="num_steps: y is a player"):
         tati_re.Game(x=(player, sim), y=(player, tati_re.Simulation(num_steps=5, **own)))
