@@ -322,13 +322,16 @@ def test_a_start_from_a_run_of_the_same_seed_and_call_is_told(tmp_path, capsys):
     for name, (given, called) in cases.items():
         linear(parameters=str(tmp_path / "run"), verbose=1, **given).sample(**SHORT, **called)
         said = capsys.readouterr().out
-        assert ("once more: call 2 or another seed has its own" in said) == (name == "")
+        assert (
+            "This run repeats the random numbers of" in said
+            and "Set call=2 or another seed" in said
+        ) == (name == "")
     again = Simulation.from_folder(
         tmp_path / "run", parameters=str(tmp_path / "run"), data=(X, Y), verbose=1
     )
     again.sample(**SHORT)
     said = capsys.readouterr().out
-    assert "call 2 of seed 3" in said and "once more" not in said
+    assert "call 2 of seed 3" in said and "repeats the random numbers" not in said
 
 
 def test_options_beside_a_sampler_object_are_told(capsys):
