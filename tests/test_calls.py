@@ -327,7 +327,7 @@ def test_a_start_from_a_run_of_the_same_seed_and_call_is_told(tmp_path, capsys):
             and "Set call=2 or another seed" in said
         ) == (name == "")
     again = Simulation.from_folder(
-        tmp_path / "run", parameters=str(tmp_path / "run"), data=(X, Y), verbose=1
+        tmp_path / "run", parameters=str(tmp_path / "run"), data=(X, Y), verbose=2
     )
     again.sample(**SHORT)
     said = capsys.readouterr().out
