@@ -47,7 +47,7 @@ def test_ray_is_used_with_a_token_that_nobody_else_reads(token, monkeypatch):
         on_ray.check_cluster("auto")
     for given in ("disabled", ""):
         monkeypatch.setenv("RAY_AUTH_MODE", given)
-        with pytest.raises(InputError, match="has to ask for a token"):
+        with pytest.raises(InputError, match="Enable its token authentication"):
             on_ray.check_cluster("auto")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"Ray is not installed.*tati_re\[cluster\]"):

@@ -82,7 +82,7 @@ def test_a_run_that_is_over_at_once_predicts_from_its_last_positions(case, tmp_p
     assert run.exit_status == 75
     said = capsys.readouterr().out
     assert "predictions use the last positions of the " in said
-    assert "no draws from the posterior" in said
+    assert "not draws from the posterior" in said
 
     step = run.manifest["last_positions"]["step"]
     positions = list(stored_positions(run))

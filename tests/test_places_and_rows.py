@@ -350,7 +350,7 @@ def test_other_losses_say_that_they_are_means_and_a_scaled_loss_is_refused(capsy
     )
     sim.sample(sampler="BAOAB", step_size=0.01, num_steps=5)
     assert (
-        "sampled as it stands. It is a mean over 4 numbers of each example, not their sum."
+        "sampled unchanged. It is a mean over 4 numbers of each example, not their sum."
         in capsys.readouterr().out
     )
     with pytest.raises(InputError, match=r"Received: loss_scale_factor=16\.0"):

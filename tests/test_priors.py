@@ -413,9 +413,9 @@ class Unsaid(priors.Prior):
     [
         (
             Logistic(-1.0),
-            r"gradient is not that of its density\. Received: a slope of .* Expected: that of -log_prob",
+            r"gradient does not belong to its density\. Received: a slope of .* Expected: that of -log_prob",
         ),
-        (Logistic(0.8), r"gradient is not that of its density"),
+        (Logistic(0.8), r"gradient does not belong to its density"),
         (Logistic(dtype="float16"), r"other shapes or types for 3 walkers\. Received: .*float16"),
         (
             InNumPy(),

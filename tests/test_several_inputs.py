@@ -120,10 +120,10 @@ def test_a_list_of_rows_is_one_array():
             {"tokens": TOKENS, "number": NUMBERS},
             r"the model has no input 'number'\. Did you mean 'numbers'\?",
         ),
-        ({"tokens": TOKENS}, "do not fit those of the model. Received: tokens"),
+        ({"tokens": TOKENS}, "do not fit the inputs of the model. Received: tokens"),
         (
             [NUMBERS, TOKENS],
-            r"do not fit those of the model\. Received: \(2,\), \(3,\)\. Expected: tokens \(3,\), numb",
+            r"do not fit the inputs of the model\. Received: \(2,\), \(3,\)\. Expected: tokens \(3,\), numb",
         ),
         ({"tokens": TOKENS, "numbers": NUMBERS[:-1]}, "unequal lengths"),
         (
