@@ -472,7 +472,7 @@ def test_a_ladder_goes_on_from_its_first_checkpoint(tmp_path, monkeypatch):
 def test_where_a_run_was_made_is_told(tmp_path, capsys):
     """By its progress and its report, and by the manifest after a worker has moved."""
     done = simulation(4, verbose=2).sample(workers=1, block_size=2, output=tmp_path / "run", **FEW)
-    assert "BAOAB, workers 1, blocks 2  step 60/60" in capsys.readouterr().out
+    assert "sampling   60/60 " in capsys.readouterr().out
     told = done.manifest["workers"]
     assert (
         "Its 2 blocks of 2 walkers were stepped by 1 worker, with"
