@@ -41,6 +41,10 @@ def parser_of_command() -> Parser:
     parser.add_argument(
         "--thin", metavar="N", help="take every N-th stored position (default: few for many inputs)"
     )
+    text = "how chains count: equal, or stacking, by their leave-one-out density (default: the run's option)"
+    parser.add_argument("--weights", metavar="NAME", help=text)
+    text = "loo: calibrate by training rows that are left out (default: the run's option)"
+    parser.add_argument("--calibrate", metavar="NAME", help=text)
     parser.add_argument("--seed", metavar="N", help="of --ood noise (default 0)")
     text = "loss and accuracy against temperature, of all rungs of a ladder or of runs at several temperatures"
     parser.add_argument("--by-temperature", action="store_true", help=text)

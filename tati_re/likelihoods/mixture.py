@@ -133,11 +133,26 @@ def mixture_crps(law: Law, values: np.ndarray, weights: np.ndarray) -> np.ndarra
 
 
 def empirical_crps(points: np.ndarray, values: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """The score of the law that has weighted points, shape (points, ...), at `values`, (...)."""
-    distance = np.tensordot(share, np.abs(points - values), axes=1)
+    """The score of the law that has weighted points at some values.
+
+    Args:
+        points: Points of each law, shape (points, ...).
+        values: What came true, shape (...).
+        share: Weights of the points with the sum 1, shape (points,), or of the shape of `points`
+            where each law has its own.
+
+    Returns:
+        Scores, shape (...).
+    """
     order = np.argsort(points, axis=0)
     ordered = np.take_along_axis(points, order, axis=0)
-    below = np.cumsum(share[order], axis=0)[:-1]
+    if share.ndim == 1:
+        distance = np.tensordot(share, np.abs(points - values), axes=1)
+        ordered_share = share[order]
+    else:
+        distance = np.sum(share * np.abs(points - values), axis=0)
+        ordered_share = np.take_along_axis(share, order, axis=0)
+    below = np.cumsum(ordered_share, axis=0)[:-1]
     # E|Y - Y'|/2 is the integral of F (1 - F), and F is constant between neighboring points.
     half_spread = np.sum(np.diff(ordered, axis=0) * below * (1 - below), axis=0)
     return distance - half_spread

@@ -33,6 +33,8 @@ NOT_OF_FITS = (
     "require_certificate",
     "stream_predictions",
     "num_burnin_steps",
+    "weights",
+    "calibrate",
 )
 """Options of these groups that a fit has no use for."""
 EVIDENCE = ("data", "model", "posterior", "sampler", "walkers", "workers", "evidence", "run")
@@ -77,6 +79,8 @@ NOT_OF_EVIDENCE = (
         "full_every",
         "group_temperatures",
         "stream_predictions",
+        "weights",
+        "calibrate",
         "run_file",
         "averages_file",
     ),
@@ -752,6 +756,16 @@ class Options(BaseModel):
         "steps between predictions of the test set that are averaged during the run, without storing positions; 0: "
         "never",
         ge=0,
+    )
+    weights: Literal["equal", "stacking"] = _run(
+        "equal",
+        "how chains count in predictions; stacking: by their leave-one-out predictive density, which takes out a chain "
+        "that is stuck",
+    )
+    calibrate: Literal["none", "loo"] = _run(
+        "none",
+        "loo: one temperature of class probabilities, or one scale of distributions of values, fitted to training rows "
+        "that are left out one by one",
     )
     directions: str | None = _run(
         None,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tati_re.plotting.analysis import plot_reweighting as plot_reweighting
     from tati_re.plotting.analysis import plot_spectrum as plot_spectrum
     from tati_re.plotting.calibration import plot_classes as plot_classes
+    from tati_re.plotting.comparison import plot_comparison as plot_comparison
     from tati_re.plotting.evidence import plot_evidence as plot_evidence
     from tati_re.plotting.exploration import plot_disconnectivity as plot_disconnectivity
     from tati_re.plotting.exploration import plot_exploration as plot_exploration

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from tati_re.core.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from tati_re.prediction.held_out import held_out_comparison as held_out_comparison
     from tati_re.prediction.inputs import noise_like as noise_like
     from tati_re.prediction.leave_one_out import LeaveOneOut as LeaveOneOut
     from tati_re.prediction.leave_one_out import leave_one_out as leave_one_out
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from tati_re.prediction.scores import auroc as auroc
     from tati_re.prediction.scores import brier_score as brier_score
     from tati_re.prediction.scores import crps as crps
+    from tati_re.prediction.stacking import Stacking as Stacking
+    from tati_re.prediction.stacking import chain_weights as chain_weights
     from tati_re.prediction.temperature_study import TemperatureStudy as TemperatureStudy
 
 __getattr__, __all__ = lazy_names(__name__)

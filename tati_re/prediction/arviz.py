@@ -12,7 +12,9 @@ from tati_re.analysis.convergence import rows_by_walker
 from tati_re.core.errors import AnyPath, InputError
 from tati_re.core.front_door import front_door
 from tati_re.data.dataset import Dataset
+from tati_re.prediction.draws import resampled
 from tati_re.prediction.network import likelihood_blocks, likelihood_of
+from tati_re.prediction.stacking import STACKING, chain_weights, chosen_weights
 from tati_re.runs import files
 from tati_re.runs.failed_checks import warn_of_failed_checks
 from tati_re.runs.positions import Block, Positions
@@ -30,6 +32,7 @@ def to_arviz(
     thin: int = 1,
     data: Dataset | None = None,
     model: Any = None,
+    weights: str | None = None,
 ) -> Any:
     """Returns a run as ArviZ' `xarray.DataTree`, with walkers as chains. ArviZ 1 takes it as it is,
     ArviZ 0 by `arviz.InferenceData.from_datatree`. Its groups:
@@ -63,6 +66,9 @@ def to_arviz(
         data: The data set of the run, `sim.dataset`. Default: that of a run made here; else read
             where the run says.
         model: The Keras model where the folder holds none. Default: the folder's.
+        weights: How chains count, `"equal"` or `"stacking"`. ArviZ knows no weights: with stacking
+            the draws are resampled by them, and the coordinate `walker` tells whose each is. Its
+            R-hat and effective sizes then say nothing of the run. Default: the run's option.
 
     Raises:
         InputError: The packages xarray and h5netcdf are missing, no rows are left, or other data.
@@ -92,6 +98,8 @@ def to_arviz(
         try:
             if stored.weight is not None and np.ptp(stored.weight) > 0:
                 raise InputError("The draws have weights, which ArviZ does not know.")
+            if chosen_weights(run.manifest, weights) == STACKING:
+                chains, coordinates, cut = _resampled(run, stored, chains, data, model)
             groups["posterior"] = xarray.Dataset(
                 _tensors(run, positions, stored.values[chains]), coordinates, cut
             )
@@ -232,6 +240,25 @@ def _chains(
         {"chain": np.arange(len(rows)), "draw": np.arange(rows.shape[1]), **coordinates},
         cut,
     )
+
+
+def _resampled(
+    run: RunFiles, stored: Block, chains: np.ndarray, data: Any, model: Any
+) -> tuple[np.ndarray, dict[str, Any], dict[str, str]]:
+    """Rows in chains as of `_chains`, resampled by the weights of stacking."""
+    weight = chain_weights(run, data, model).weight
+    rows = chains.reshape(-1)
+    share = weight[stored.walker[rows]]
+    # Each chain of the result has draws of all walkers in the same proportions.
+    taken = rows[resampled(share)].reshape(chains.shape[1], -1).T
+    coordinates = {
+        "chain": np.arange(taken.shape[0]),
+        "draw": np.arange(taken.shape[1]),
+        "step": (("chain", "draw"), stored.step[taken]),
+        "walker": (("chain", "draw"), stored.walker[taken]),
+    }
+    shares = ", ".join(f"{value:.3f}" for value in weight)
+    return taken, coordinates, {"cut": f"Draws are resampled by weights of the walkers: {shares}."}
 
 
 def _tensors(run: RunFiles, positions: Positions, values: np.ndarray) -> dict[str, Any]:

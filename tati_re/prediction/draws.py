@@ -13,6 +13,7 @@ from tati_re.runs.positions import Positions
 from tati_re.runs.run import RunFiles
 
 _COLUMNS = 64
+_TRACE = 1e-12
 
 
 class Draws:
@@ -61,6 +62,19 @@ class Draws:
     def __len__(self) -> int:
         return len(self.step)
 
+    def weigh_walkers(self, weights: np.ndarray) -> None:
+        """Gives the draws of each walker a share of all weight.
+
+        Args:
+            weights: Shares of the walkers with the sum 1, shape (walkers,); of 0 a trace is left,
+                as weights of draws are above 0.
+        """
+        total = len(self.step)
+        for walker in np.unique(self.walker):
+            own = self.walker == walker
+            share = max(float(weights[walker]), _TRACE)
+            self.weight[own] *= share * total / self.weight[own].sum()
+
     def blocks(self, most: int) -> Iterator[tuple[int, np.ndarray]]:
         """Yields the number of the first draw of a block and its parameters, `(up to most,
         parameters)`.
@@ -93,6 +107,24 @@ def independent_draws(
     if chosen.shape[1] < 2 * MINIMUM_DRAWS or not moving:
         return float("nan")
     return min(most, float(np.median([weighted(one, counted)[1] for one in moving])))
+
+
+def resampled(weight: np.ndarray) -> np.ndarray:
+    """Numbers of as many draws that count alike, in their order.
+
+    Systematic resampling: a draw with the share w comes floor(S w) or ceil(S w) times among S.
+
+    Args:
+        weight: Weights of the draws, shape (S,).
+
+    Returns:
+        Numbers of draws, shape (S,); each once where all weights are the same.
+    """
+    count = len(weight)
+    if np.ptp(weight) == 0:
+        return np.arange(count)
+    places = (np.arange(count) + 0.5) / count
+    return np.minimum(np.searchsorted(np.cumsum(weight) / weight.sum(), places), count - 1)
 
 
 class Members:

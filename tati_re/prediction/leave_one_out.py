@@ -26,7 +26,7 @@ from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.selection import as_run
 from tati_re.runs.storage import write_whole
 
-_LEAST_DRAWS = 25
+LEAST_DRAWS = 25
 _MOST_DRAWS = 4_000
 _COLUMNS = ("example", "elpd", "pareto_k")
 
@@ -126,13 +126,7 @@ def leave_one_out(
     """
     run = as_run(run)
     warn_of_failed_checks(run)
-    temperature = run.manifest.temperature
-    if temperature != 1:
-        raise InputError(
-            "elpd: leaving out needs the posterior.",
-            "no temperature" if temperature is None else f"T = {temperature:g}",
-            "T = 1",
-        )
+    refuse_other_temperature(run, "elpd")
     data, network = likelihood_of(run, data, model)
     stored = Positions(run, burnin, 1).read()
     if stored.weight is not None and np.ptp(stored.weight) > 0:
@@ -140,10 +134,10 @@ def leave_one_out(
     draws = np.lexsort((stored.step, stored.walker))
     what = "elpd: too few draws to smooth the largest of their weights."
     refuse_if(
-        len(draws) < _LEAST_DRAWS,
+        len(draws) < LEAST_DRAWS,
         what,
         f"{len(draws)} after the burn-in",
-        f"at least {_LEAST_DRAWS}",
+        f"at least {LEAST_DRAWS}",
     )
     draws = draws[:: math.ceil(len(draws) / _MOST_DRAWS)]
     count = data.num_examples
@@ -153,15 +147,7 @@ def leave_one_out(
     logs = np.concatenate(
         [part for part, _, _ in likelihood_blocks(network, data, stored, draws, taken)]
     )
-    independent = independent_draws(
-        logs.sum(axis=-1),
-        step=stored.step[draws],
-        walker=stored.walker[draws],
-        weight=np.ones(len(draws)),
-    )
-    efficiency = independent / len(draws)
-    if np.isnan(efficiency):  # draws of many short walkers: as if they were independent
-        efficiency = 1.0
+    efficiency = relative_efficiency(logs, stored.step[draws], stored.walker[draws])
     # Draws that a Metropolis test repeats may be all of a tail: no Pareto law fits it, and weights
     # stay as they are.
     elpd, k = np.full((2, len(taken)), np.nan)
@@ -175,6 +161,66 @@ def leave_one_out(
     )
     write_whole(run.folder / files.LOO, frame_text(found.frame()))
     return found
+
+
+def refuse_other_temperature(run: RunFiles, about: str) -> None:
+    """Refuses a run that did not sample the posterior.
+
+    Args:
+        run: The run.
+        about: What needs it, the first word of the message.
+
+    Raises:
+        InputError: Another temperature than 1.
+    """
+    temperature = run.manifest.temperature
+    if temperature != 1:
+        raise InputError(
+            f"{about}: leaving out needs the posterior.",
+            "no temperature" if temperature is None else f"T = {temperature:g}",
+            "T = 1",
+        )
+
+
+def relative_efficiency(logs: np.ndarray, step: np.ndarray, walker: np.ndarray) -> float:
+    """Independent draws per draw, by the autocorrelation of the log likelihood.
+
+    Args:
+        logs: log p(y_i | θ) of draws and examples, shape (draws, n).
+        step: The step of each draw, shape (draws,).
+        walker: The walker of each draw, shape (draws,).
+
+    Returns:
+        A number in (0, 1]; 1 where it is not known, of draws of many short walkers.
+    """
+    independent = independent_draws(logs.sum(axis=-1), step, walker, np.ones(len(logs)))
+    efficiency = independent / len(logs)
+    return 1.0 if np.isnan(efficiency) else float(efficiency)
+
+
+def left_out_weights(logs: np.ndarray, efficiency: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Logarithms of the weights with which draws leave out an example, each column's sum 1.
+
+    Args:
+        logs: log p(y_i | θ) of draws and examples, shape (draws, n).
+        efficiency: Independent draws per draw. Default: 1.
+
+    Returns:
+        Smoothed importance weights, shape (draws, n), unsmoothed where no tail can be fitted; and
+        Pareto k of each example, shape (n,), infinite there.
+    """
+    smooth = -logs
+    pareto_k = np.full(logs.shape[1], np.inf)
+    for row in range(logs.shape[1]):
+        with np.errstate(all="ignore"):
+            try:
+                weights, k = array_stats().psislw(logs[:, row], r_eff=efficiency)
+            except ValueError:
+                continue
+        if np.isfinite(k) and not np.isnan(weights).any():
+            smooth[:, row] = weights
+            pareto_k[row] = k
+    return smooth - logsumexp(smooth, axis=0), pareto_k
 
 
 def stored_leave_one_out(run: RunFiles) -> LeaveOneOut | None:

@@ -30,6 +30,13 @@ from tati_re.posterior.predictive import (
     without_noise,
 )
 from tati_re.prediction import results
+from tati_re.prediction.calibrating import (
+    NONE,
+    calibration,
+    chosen_calibration,
+    with_scale,
+    with_temperature,
+)
 from tati_re.prediction.draws import Draws, Members, independent_draws
 from tati_re.prediction.metrics import class_labels
 from tati_re.prediction.network import Network, dataset_of, has_its_data
@@ -41,6 +48,7 @@ from tati_re.prediction.scores import (
     normal_crps,
     weighted_quantiles,
 )
+from tati_re.prediction.stacking import weigh
 from tati_re.runs import checkpoint, files
 from tati_re.runs.failed_checks import warn_of_failed_checks
 from tati_re.runs.run import RunFiles, last_step, stored_every
@@ -82,6 +90,8 @@ def predict(
     thin: int | None = None,
     model: Any = None,
     parameters: np.ndarray | None = None,
+    weights: str | None = None,
+    calibrate: str | None = None,
 ) -> results.ClassPrediction | results.LabelPrediction | results.RegressionPrediction:
     """Posterior predictions: averages over the stored draws of runs, with intervals and scores.
 
@@ -105,6 +115,11 @@ def predict(
         model: The Keras model where the folders hold none. Default: theirs.
         parameters: Vectors `(draws, parameters)` in place of the draws of one run, as of
             `tati_re.gaussian_approximation`. Default: the run's.
+        weights: How chains count: `"equal"`, or `"stacking"`, by leave-one-out predictive density
+            of each chain (see `tati_re.prediction.chain_weights`). Default: the run's option `weights`.
+        calibrate: `"loo"` calibrates by one number, fitted to training rows that are left out one
+            by one: a temperature of class probabilities, or a scale that stretches distributions of
+            values about their means. `"none"` does not. Default: the run's option `calibrate`.
 
     Returns:
         A `ClassPrediction`, a `LabelPrediction` or a `RegressionPrediction`. Where a run kept
@@ -125,7 +140,8 @@ def predict(
     if inputs is None:
         refuse_if(labels is not None, "labels without inputs.", expected="predict(inputs, labels)")
         kept = len(runs) == 1 and parameters is None and runs[0].manifest.options.stream_predictions
-        kept = kept and (rung, burnin, thin) == (0, None, None)
+        kept = kept and (rung, burnin, thin, weights) == (0, None, None, None)
+        kept = kept and chosen_calibration(runs[0].manifest, calibrate) == NONE
         in_python = {"data", "test_data"} & {*runs[0].manifest.objects}
         if kept and (in_python or not files.trajectory_in(runs[0].folder)):
             return streamed_prediction(runs[0], interval)
@@ -135,18 +151,19 @@ def predict(
         inputs = checked_rows(runs[0], inputs, 4)
     labels = labels_by_name(runs, inputs, labels)
     if parameters is None:
-        found = average(
-            [source_of(run, rung, burnin, thin, model, inputs) for run in runs],
-            inputs,
-            labels,
-            interval,
-        )
+        sources = [source_of(run, rung, burnin, thin, model, inputs, weights) for run in runs]
+        found = average(sources, inputs, labels, interval)
+        if chosen_calibration(runs[0].manifest, calibrate) != NONE:
+            what = "calibrate: several runs have no common calibration."
+            refuse_if(len(runs) > 1, what, f"{len(runs)} runs", "one run, or calibrate none")
+        found = as_calibrated(runs[0], found, sources, inputs, calibrate, model)
         if any(not run.manifest.is_fit for run in runs):
             warn_of_few_draws(found, 6)
         return with_training(found, runs[0])
-    if len(runs) > 1 or (rung, burnin, thin) != (0, None, None):
+    if len(runs) > 1 or (rung, burnin, thin, weights) != (0, None, None, None):
         raise InputError(
-            "parameters stand in place of the draws of one run.", expected="no rung, burnin or thin"
+            "parameters stand in place of the draws of one run.",
+            expected="no rung, burnin, thin or weights",
         )
     network = Network(runs[0], model)
     vectors = np.atleast_2d(parameters)
@@ -156,6 +173,37 @@ def predict(
         )
     found = average([(network, Members(vectors))], inputs, labels, interval)
     return with_training(found, runs[0])
+
+
+def as_calibrated(
+    run: RunFiles,
+    found: results.Prediction,
+    sources: Sequence[tuple[Network, Draws | Members]],
+    inputs: Any,
+    calibrate: str | None = None,
+    model: Any = None,
+) -> Any:
+    """The prediction, calibrated where that is asked for.
+
+    Args:
+        run: The run.
+        found: What `average` gave.
+        sources: The networks and draws that it averaged.
+        inputs: The inputs that it predicted.
+        calibrate: `none` or `loo`. Default: as the options of the run say.
+        model: The Keras model if the folder holds none. Default: the model in the folder.
+    """
+    if run.manifest.is_fit or chosen_calibration(run.manifest, calibrate) == NONE:
+        return found
+    factor = calibration(run, model).factor
+    if isinstance(found, results.ClassPrediction):
+        return with_temperature(found, factor)
+    assert isinstance(found, results.RegressionPrediction)
+
+    def again(targets: np.ndarray | None) -> Any:
+        return average(sources, inputs, targets, found.level)
+
+    return with_scale(found, factor, again)
 
 
 def with_training(found: results.Prediction, run: RunFiles) -> Any:
@@ -249,6 +297,7 @@ def source_of(
     thin: int | None = 1,
     model: Any = None,
     inputs: Any = (),
+    weights: str | None = None,
 ) -> tuple[Network, Draws | Members]:
     """The network of a run and the parameters to predict with: its draws, or the end of an
     optimization.
@@ -261,6 +310,7 @@ def source_of(
             of the inputs. Default: 1.
         model: The Keras model if the folder holds none. Default: the model in the folder.
         inputs: The inputs, of which `thin` None needs the number. Default: none.
+        weights: How chains count, `"equal"` or `"stacking"`. Default: as the run's options say.
 
     Returns:
         The network and the parameters.
@@ -276,7 +326,9 @@ def source_of(
         steps = (last_step(run, first) - first) // (stored_every(run) or 1)
         most = max(FEWEST_DRAWS, MOST_PREDICTIONS // max(1, len(network.packed(inputs))))
         thin = max(1, steps * options.num_walkers // most)
-    return network, Draws(run, rung, burnin, thin)
+    draws = Draws(run, rung, burnin, thin)
+    weigh(run, draws, weights, model)
+    return network, draws
 
 
 def test_part(run: RunFiles) -> tuple[np.ndarray, np.ndarray | None]:

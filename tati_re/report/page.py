@@ -19,6 +19,7 @@ from tati_re.plotting import plot_autocorrelation, plot_group_temperatures, plot
 from tati_re.report import html
 from tati_re.report.description import name_of_method, what_was_sampled
 from tati_re.report.parts import (
+    comparison_section,
     differences,
     made_of,
     narrow,
@@ -201,6 +202,8 @@ def _about(run: RunFiles, name: str, number: int, several: bool, part: "Part") -
     if not run.manifest.is_fit and files.trajectory_in(run.folder):
         sections.append(parameters_section(run, part.burnin, part.thin))
         if found := predictions_section(run, part.burnin, part.thin):
+            sections.append(found)
+        if found := comparison_section(run):
             sections.append(found)
     if found := _others(run):
         sections.append(found)

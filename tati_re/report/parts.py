@@ -18,8 +18,10 @@ from tati_re.analysis.convergence import LARGEST_R_HAT, MINIMUM_DRAWS, rows_that
 from tati_re.analysis.format import with_error
 from tati_re.core.errors import InputError
 from tati_re.core.structured import read_toml_file
+from tati_re.plotting.comparison import plot_comparison
 from tati_re.plotting.figure import COLORS, GRAY, labeled, legend_above, new_figure
 from tati_re.plotting.prediction import plot_prediction
+from tati_re.prediction.held_out import SCORES, stored_comparison
 from tati_re.prediction.predict import predict
 from tati_re.prediction.results import worth
 from tati_re.report import html
@@ -111,6 +113,24 @@ def predictions_section(run: RunFiles, burnin: int, thin: int) -> html.Section |
         html.pairs([("average of", draws), *found.score_lines(), *notes]),
         html.figure(plot_prediction(found), said),
     ]
+    return section
+
+
+def comparison_section(run: RunFiles) -> html.Section | None:
+    """The scores of the posterior average beside the fits it began from; None if the run kept none."""
+    frame = stored_comparison(run)
+    if frame is None:
+        return None
+    section = html.Section("What sampling bought", "comparison")
+    rows = int(frame["rows"].iloc[0])
+    said = (
+        f"Scores on {rows:,} rows ({frame['scored_on'].iloc[0]}). One fit: the mean of the scores of "
+        "the single fits. Ensemble: the average of their predictive distributions."
+    )
+    drawn = html.figure(plot_comparison(frame), "Scores; the gray line is a coverage of 90 %.")
+    names = {name: words for name, words in SCORES.items() if name in frame.columns}
+    numbers = html.html_table(frame.reset_index().rename(columns=names))
+    section.parts += [html.paragraph(said), drawn, numbers]
     return section
 
 

@@ -21,6 +21,7 @@ from tati_re.prediction.draws import Members
 from tati_re.prediction.inputs import NOISE, noise_like, read_inputs
 from tati_re.prediction.predict import (
     FEW_DRAWS,
+    as_calibrated,
     average,
     predict,
     source_of,
@@ -44,7 +45,7 @@ ENSEMBLE = "ensemble"
 def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, Any]) -> str:
     """Predicts, compares with an optimum and an ensemble, writes tables and figures; returns a
     table in plain text. `typed` may hold `data`, `optimum`, `ensemble`, `ood`, `interval`, `rung`,
-    `burnin`, `thin` and `seed`.
+    `burnin`, `thin`, `weights`, `calibrate` and `seed`.
     """
     for run in runs:
         if run.manifest.is_fit:
@@ -53,7 +54,9 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
             raise InputError(f"{run.folder} did not sample.", "a run of tati-optimize", expected)
     level = typed.get("interval", 0.9)
     chosen = {"thin": None} | {
-        name: typed[name] for name in ("rung", "burnin", "thin") if name in typed
+        name: typed[name]
+        for name in ("rung", "burnin", "thin", "weights", "calibrate")
+        if name in typed
     }
     groups = {OPTIMUM: [load(typed["optimum"])]} if "optimum" in typed else {}
     if "ensemble" in typed:
@@ -78,12 +81,17 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
         else test_part(runs[0])
     )
     inputs = with_names(runs[0], inputs)
+    calibrate = chosen.pop("calibrate", None)
     sources = {AVERAGE: [source_of(run, inputs=inputs, **chosen) for run in runs]}
     sources |= {name: [source_of(run) for run in group] for name, group in groups.items()}
     if OPTIMUM in sources:
         network, members = sources[OPTIMUM][0]
         sources[OPTIMUM] = [(network, Members(members.vectors[:1], members.walker[:1]))]
     predictions = {name: average(source, inputs, labels, level) for name, source in sources.items()}
+    if len(runs) == 1:
+        predictions[AVERAGE] = as_calibrated(
+            runs[0], predictions[AVERAGE], sources[AVERAGE], inputs, calibrate
+        )
     predictions[AVERAGE] = with_training(predictions[AVERAGE], runs[0])
     outside: dict[str, Prediction] = {}
     if "ood" in typed:
@@ -211,7 +219,7 @@ def _text(folder: Path, files: list[str], predictions: dict, scores, apart) -> s
 
 
 def report_temperatures(runs: Sequence[Run], folder: Path, typed: Mapping[str, Any]) -> str:
-    for name in ("optimum", "ensemble", "ood", "rung", "interval"):
+    for name in ("optimum", "ensemble", "ood", "rung", "interval", "weights", "calibrate"):
         refuse_if(name in typed, f"--{name} does not belong to --by-temperature.")
     chosen = {name: typed[name] for name in ("burnin", "thin") if name in typed}
     inputs = None

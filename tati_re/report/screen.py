@@ -10,6 +10,7 @@ from tati_re.core.errors import InputError, pasted
 from tati_re.core.exit_status import CERTIFICATE_FAILED, CERTIFICATE_NOT_MEASURED, FINISHED
 from tati_re.core.interruption import in_command
 from tati_re.core.printable import printable
+from tati_re.prediction.held_out import shortest_lines
 from tati_re.report.certificate import certificate
 from tati_re.report.summary import warnings_of
 from tati_re.report.verdicts import PASSED, SCREEN_WIDTH, CheckResult, certificate_text
@@ -114,7 +115,7 @@ def _wanted_steps(run: Run) -> int:
 
 Section = Callable[[Run], list[str]]
 
-END_SECTIONS: tuple[Section, ...] = (_warnings, _certificate, _end)
+END_SECTIONS: tuple[Section, ...] = (_warnings, _certificate, shortest_lines, _end)
 """The parts of the end of the screen, in their order: functions of the run that return lines. A
 new part is a function and an entry here; the last one is where the run is stored.
 """

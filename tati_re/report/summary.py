@@ -19,8 +19,11 @@ from tati_re.core.printable import printable
 from tati_re.exchange.advice import ladder_advice
 from tati_re.exchange.gaussianity import gaussianity_report
 from tati_re.exchange.ladder import explicit
+from tati_re.prediction.calibrating import stored_calibration
+from tati_re.prediction.held_out import LABEL_WIDTH, comparison_lines
 from tati_re.prediction.leave_one_out import stored_leave_one_out
 from tati_re.prediction.predict import streamed_lines
+from tati_re.prediction.stacking import stored_stacking
 from tati_re.report.certificate import certificate, heating_lines, why_hot, widths_note
 from tati_re.report.description import step_size_text
 from tati_re.report.facts import facts_of
@@ -156,10 +159,21 @@ def _notes_and_lines(
                 )
     if manifest.options.stream_predictions:
         lines += streamed_lines(run)
+    if (stacked := stored_stacking(run)) is not None:
+        lines.append(("stacking of the chains", str(stacked)))
+    if (calibrated := stored_calibration(run)) is not None:
+        lines.append(("calibration", str(calibrated)))
+    lines += comparison_pairs(run)
     lines.append(
         ("files", ", ".join(sorted(path.name for path in run.folder.iterdir() if path.is_file())))
     )
     return stopped + notes, lines
+
+
+def comparison_pairs(run: RunFiles) -> list[tuple[str, str]]:
+    """The scores of the posterior and of the fits it began with, as label and value of each line."""
+    lines = comparison_lines(run)
+    return [(line[:LABEL_WIDTH].rstrip(), line[LABEL_WIDTH:]) for line in lines]
 
 
 def temperature_text(temperature: Temperature) -> str:

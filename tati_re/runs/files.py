@@ -38,6 +38,9 @@ CURRENT = "current.npz"
 PREVIOUS = "previous.npz"
 REPORT = "report.html"
 LOO = "loo.csv"
+COMPARISON = "comparison.csv"
+STACKING = "stacking.csv"
+CALIBRATION = "calibration.csv"
 PREDICTIONS, ANALYSIS, LANDSCAPE, INPUTSPACE = "predictions", "analysis", "landscape", "inputspace"
 """Folders in a run folder for what is computed from a run; the first two are where the commands
 write by themselves.
@@ -162,6 +165,9 @@ FILES = (
         "while a process writes to the folder; one that was killed leaves it, and it locks nothing",
     ),
     RunFile(REPORT, "report", _AFTER),
+    RunFile(COMPARISON, "prediction", "after the last step of a run that began from fits"),
+    RunFile(STACKING, "prediction", "where `weights` is stacking, after the last step"),
+    RunFile(CALIBRATION, "prediction", "where `calibrate` is loo, by the first prediction"),
     RunFile(LOO, "prediction", "by run.loo() and tati-compare --elpd"),
     *(
         RunFile(f"{folder}/{name}", "cli", _AFTER)

@@ -36,6 +36,7 @@ class OptionsEntry:
     batch_sampling: str | None = None
     batch_size: Count | None = None
     bias: str | None = None
+    calibrate: str = "none"
     data: str | tuple[str, ...] | None = None
     data_keys: tuple[str, ...] = ()
     directions: str | None = None
@@ -69,6 +70,7 @@ class OptionsEntry:
     trajectory_every: Count = 0
     trajectory_rungs: str | None = None
     until: str | None = None
+    weights: str = "equal"
     walker_start: str | None = None
     workers: int | None = None
     table: Mapping[str, Any] = whole_table()

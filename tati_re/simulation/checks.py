@@ -18,6 +18,8 @@ from tati_re.optimizers import make_optimizer
 from tati_re.options.make import Options
 from tati_re.options.presets import PRESETS
 from tati_re.options.stages import ALL, planned
+from tati_re.prediction.calibrating import NONE
+from tati_re.prediction.stacking import STACKING
 from tati_re.runs.files import BEFORE_PARAMETERS, FILES, INDEX, LABELS
 from tati_re.runs.single_files import OPTIONS, kind_of
 from tati_re.samplers.microcanonical import check_dimension
@@ -190,6 +192,66 @@ def check_stream_predictions(request: Request) -> None:
     expected = f"a multiple of record_every = {record_every}"
     refuse_if(
         "weight" in request.method.label_names and every % record_every, what, every, expected
+    )
+
+
+def check_weights(request: Request) -> None:
+    """Stacking where there is one chain, no data, or another law than the posterior."""
+    options = request.options
+    if options.weights != STACKING or not request.samples:
+        return
+    refuse_if(
+        not request.system.has_data,
+        "weights: stacking needs data.",
+        "a density",
+        "weights equal",
+    )
+    refuse_if(
+        options.num_walkers < 2,
+        "weights: stacking weighs several chains.",
+        f"num_walkers = {options.num_walkers}",
+        "num_walkers of 2 at least",
+    )
+    refuse_if(
+        options.kT != 1,
+        "weights: stacking needs the posterior.",
+        f"T = {options.kT:g}",
+        "T = 1",
+    )
+    refuse_if(
+        "weight" in request.method.label_names,
+        "weights: the draws of this sampler have weights of their own.",
+        request.method.name,
+        "weights equal",
+    )
+    refuse_if(
+        options.stream_predictions > 0,
+        "weights: averages that are kept while sampling have no weights of chains.",
+        f"stream_predictions = {options.stream_predictions}",
+        "stream_predictions 0",
+    )
+
+
+def check_calibrate(request: Request) -> None:
+    """A calibration by rows left out where there is no posterior to leave them out of."""
+    options = request.options
+    if options.calibrate == NONE or not request.samples:
+        return
+    has_data = request.system.has_data
+    refuse_if(
+        not has_data, "calibrate: there are no rows to leave out.", "a density", "calibrate none"
+    )
+    refuse_if(
+        options.kT != 1,
+        "calibrate: leaving rows out needs the posterior.",
+        f"T = {options.kT:g}",
+        "T = 1",
+    )
+    refuse_if(
+        "weight" in request.method.label_names,
+        "calibrate: the draws of this sampler have weights of their own.",
+        request.method.name,
+        "calibrate none",
     )
 
 
@@ -471,6 +533,8 @@ CHECKS = [
         check_batch_sampling,
         check_burnin,
         check_stream_predictions,
+        check_weights,
+        check_calibrate,
         check_starts,
     ),
     *(check_batch_norm, check_validation, check_single_files, check_tensorboard, check_energies),

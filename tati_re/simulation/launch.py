@@ -30,6 +30,8 @@ from tati_re.posterior.evaluator import Evaluator
 from tati_re.posterior.likelihood_predictive import predictive_of
 from tati_re.posterior.outputs import Outputs
 from tati_re.posterior.priors import Tether
+from tati_re.prediction.held_out import compare_at_end
+from tati_re.prediction.stacking import weigh_at_end
 from tati_re.runs import files, manifest, run_folder
 from tati_re.runs.csv_table import frame_text
 from tati_re.runs.failed_checks import certificate_status, note_failed_checks
@@ -397,6 +399,9 @@ class Launch:
         if options.save_model is not None and outcome is Outcome.FINISHED:
             self._save_model(Path(options.save_model))
 
+        if self.request.samples and not driver.signal:
+            weigh_at_end(run)
+            compare_at_end(run)
         run.exit_status = self._exit_status(outcome, run)
         if alone and self.request.samples and not self._brief and not driver.signal:
             self._print_end(run)

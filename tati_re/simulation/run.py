@@ -16,6 +16,7 @@ from tati_re.runs.run import RunFiles
 from tati_re.runs.storage import storing
 
 if TYPE_CHECKING:
+    import pandas
     from matplotlib.figure import Figure
 
 
@@ -147,7 +148,8 @@ class Run(RunFiles):
         Args:
             inputs: Inputs, as of `tati_re.predict`.
             labels: Right labels or values, as of `tati_re.predict`.
-            **options: `interval`, `rung`, `burnin`, `thin` and `model`, as of `tati_re.predict`.
+            **options: `interval`, `rung`, `burnin`, `thin`, `model` and `weights`, as of
+                `tati_re.predict`.
 
         Returns:
             A `tati_re.prediction.ClassPrediction` or `tati_re.prediction.RegressionPrediction`.
@@ -160,7 +162,12 @@ class Run(RunFiles):
         return predict(self, inputs, labels, **options)
 
     def to_arviz(
-        self, burnin: int | None = None, thin: int = 1, data: Any = None, model: Any = None
+        self,
+        burnin: int | None = None,
+        thin: int = 1,
+        data: Any = None,
+        model: Any = None,
+        weights: str | None = None,
     ) -> Any:
         """Returns the run as the ArviZ that is installed takes it: `arviz.InferenceData` before
         version 1, else an `xarray.DataTree`; the arguments and groups are those of
@@ -168,15 +175,26 @@ class Run(RunFiles):
         """
         from tati_re.prediction.arviz import for_installed, to_arviz
 
-        return for_installed(to_arviz(self, burnin, thin, data, model))
+        return for_installed(to_arviz(self, burnin, thin, data, model, weights))
 
     def loo(self, **options: Any) -> Any:
         """Returns the `tati_re.prediction.LeaveOneOut` of the run, PSIS-LOO with Pareto k, which
-        `summary` then shows; the arguments are those of `tati_re.prediction.leave_one_out`.
+        `summary` then shows; the arguments are those of `tati_re.prediction.leave_one_out`, and
+        `weights`, `"equal"` or `"stacking"` (default: as the options of the run say).
         """
-        from tati_re.prediction.leave_one_out import leave_one_out
+        from tati_re.prediction.stacking import weighted_leave_one_out
 
-        return leave_one_out(self, **options)
+        return weighted_leave_one_out(self, **options)
+
+    @property
+    def comparison(self) -> "pandas.DataFrame":
+        """What sampling bought: the scores of the posterior average, of the ensemble of the fits that
+        the walkers began with, and of one fit, on held-out rows; see
+        `tati_re.prediction.held_out_comparison`. `InputError` of a run that did not begin with fits.
+        """
+        from tati_re.prediction.held_out import held_out_comparison
+
+        return held_out_comparison(self)
 
     @property
     def certificate(self) -> Any:

@@ -23,7 +23,14 @@ from tati_re.data.dataset import Dataset
 from tati_re.data.labels import called
 from tati_re.likelihoods.registry import named_loss
 from tati_re.options.table import SAMPLE, options_of
-from tati_re.prediction.predict import average, outputs_of_draws, source_of, warn_of_few_draws
+from tati_re.prediction.draws import resampled
+from tati_re.prediction.predict import (
+    as_calibrated,
+    average,
+    outputs_of_draws,
+    source_of,
+    warn_of_few_draws,
+)
 from tati_re.runs import files
 from tati_re.runs.run_folder import free_folder
 from tati_re.simulation.run import Run
@@ -212,6 +219,7 @@ class Posterior(BaseEstimator):
         refuse_if(not 0 < level < 1, "level is out of range.", level, "a number between 0 and 1")
         inputs = self._inputs(x)
         found = average([self.source_], inputs, None, level)
+        found = as_calibrated(self.run_, found, [self.source_], inputs)
         warn_of_few_draws(found, 4)
         return found
 
@@ -221,7 +229,10 @@ class Posterior(BaseEstimator):
         """
         inputs = self._inputs(x)
         network, draws = self.source_
-        return network.predictive, *outputs_of_draws(network, draws, network.prepared(inputs))
+        outputs, noise = outputs_of_draws(network, draws, network.prepared(inputs))
+        chosen = resampled(draws.weight)
+        noise = noise if noise is None else noise[chosen]
+        return network.predictive, outputs[chosen], noise
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__() | {"model": packed_model(self.model)}

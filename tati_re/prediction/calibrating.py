@@ -1,0 +1,287 @@
+"""One number after the draws that calibrates predictions: a temperature of classes, a scale of values."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax, logsumexp
+
+from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.regular import regular_bytes
+from tati_re.likelihoods.laws import Law
+from tati_re.posterior.predictive import CLASSES, VALUES
+from tati_re.prediction.left_out import chosen_rows, left_out
+from tati_re.prediction.metrics import class_labels
+from tati_re.prediction.network import dataset_of
+from tati_re.prediction.results import ClassPrediction, RegressionPrediction
+from tati_re.prediction.stacking import chosen_weights
+from tati_re.runs import files
+from tati_re.runs.csv_table import frame_text
+from tati_re.runs.manifest import Manifest
+from tati_re.runs.run import RunFiles
+from tati_re.runs.storage import write_whole
+
+NONE, LOO = "none", "loo"
+CALIBRATIONS = (NONE, LOO)
+"""Values of the option `calibrate`."""
+
+LEAST, MOST = 0.2, 5.0
+"""Range of temperature and scale."""
+MOST_DRAWS = 400
+MOST_ROWS = 1_000
+SCALED = (
+    "gaussian",
+    "heteroscedastic_gaussian",
+    "mean_squared_error",
+    "student_t",
+    "laplace",
+)
+"""Likelihoods whose values may be anywhere, so that a prediction can be stretched about its mean."""
+
+
+@dataclass(frozen=True)
+class LeftOutCalibration:
+    """What calibrates the predictions of a run.
+
+    Attributes:
+        factor: The temperature of classes, or the scale of values; above 1 where predictions were
+            too sure.
+        before: Leave-one-out log density per row without it, in nats.
+        after: The same with it; found on the same rows.
+        rows: Training rows that were left out, one by one.
+    """
+
+    factor: float
+    before: float
+    after: float
+    rows: int
+
+    def __str__(self) -> str:
+        return (
+            f"factor {self.factor:.3f}; leave-one-out density {self.after:.4f} nats a row, before "
+            f"{self.before:.4f}"
+        )
+
+
+def calibration(run: RunFiles, model: Any = None) -> LeftOutCalibration:
+    """The temperature of classes, or the scale of values, that suits rows left out best.
+
+    It is kept as `calibration.csv` in the run folder.
+
+    Args:
+        run: The run, at temperature 1.
+        model: The Keras model if the folder holds none. Default: the model in the folder.
+
+    Returns:
+        The factor, and the densities without and with it.
+
+    Raises:
+        InputError: A likelihood that cannot be calibrated so, or as of `left_out`.
+    """
+    if (stored := stored_calibration(run)) is not None:
+        return stored
+    data = dataset_of(run)
+    rows = chosen_rows(data.num_examples, MOST_ROWS)
+    weights = chosen_weights(run.manifest, None)
+    found = left_out(run, data, rows, MOST_DRAWS, weights, model)
+    predictive = found.network.predictive
+    if predictive.kind == CLASSES:
+        p = np.exp(predictive.log_probabilities(found.outputs))
+        refuse_if(
+            predictive.rows > 1,
+            "calibrate: classes at several places are not calibrated.",
+            f"{predictive.rows} places",
+            "calibrate none",
+        )
+        log_p = np.log(np.einsum("si,sic->ic", np.exp(found.log_weights), p))
+        labels = class_labels(data.targets[rows].reshape(len(rows), -1), log_p.shape[1])
+        factor = best_temperature(log_p, labels)
+        numbers = np.arange(len(rows))
+        before = float(log_p[numbers, labels].mean())
+        after = float(tempered(log_p, factor)[numbers, labels].mean())
+    else:
+        _check_values(predictive)
+        targets = np.asarray(data.targets[rows], np.float64).reshape(len(rows), -1)
+        law = predictive.law(found.outputs, found.extra)
+        mean = (np.exp(found.log_weights)[..., None] * law.mean).sum(axis=0)
+        factor = best_scale(law, found.log_weights, mean, targets)
+        before = scaled_density(law, found.log_weights, mean, targets, 1.0)
+        after = scaled_density(law, found.log_weights, mean, targets, factor)
+    one = LeftOutCalibration(factor, before, after, len(rows))
+    write_whole(run.folder / files.CALIBRATION, frame_text(pd.DataFrame([vars(one)])))
+    return one
+
+
+def _check_values(predictive: Any) -> None:
+    known = predictive.kind == VALUES and predictive.name in SCALED
+    what = "calibrate: predictions under this loss are not stretched."
+    refuse_if(not known, what, predictive.name, f"a loss of classes, {', '.join(SCALED)}")
+
+
+def stored_calibration(run: RunFiles) -> LeftOutCalibration | None:
+    """What an earlier call kept; None if there is nothing since the last draw.
+
+    Args:
+        run: The run.
+
+    Raises:
+        InputError: The file is no such table.
+    """
+    path = run.folder / files.CALIBRATION
+    draws = files.trajectory_in(run.folder)
+    if not path.exists() or draws is None:
+        return None
+    if path.stat().st_mtime_ns < draws.stat().st_mtime_ns:
+        return None
+    expected = "the file as the run wrote it"
+    try:
+        frame = pd.read_csv(io.BytesIO(regular_bytes(path)))
+    except (ValueError, OverflowError) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise InputError(f"{path} cannot be read: {reason}.", expected=expected) from None
+    names = {"factor", "before", "after", "rows"}
+    numbers = names <= {*frame.columns} and len(frame) == 1
+    numbers = numbers and all(kind.kind in "if" for kind in frame.dtypes)
+    factor = float(frame["factor"].iloc[0]) if numbers else 0.0
+    refuse_if(not LEAST <= factor <= MOST, f"{path} has no calibration.", expected=expected)
+    row = frame.iloc[0]
+    return LeftOutCalibration(factor, float(row["before"]), float(row["after"]), int(row["rows"]))
+
+
+def chosen_calibration(manifest: Manifest, given: str | None) -> str:
+    """Whether predictions are calibrated: as given, else as the options of the run say.
+
+    Args:
+        manifest: The manifest of the run.
+        given: `none`, `loo`, or None.
+
+    Raises:
+        InputError: Another word.
+    """
+    chosen = given or manifest.options.calibrate
+    what = "calibrate is not known."
+    refuse_if(chosen not in CALIBRATIONS, what, chosen, " or ".join(CALIBRATIONS))
+    return chosen
+
+
+def with_temperature(found: ClassPrediction, temperature: float) -> ClassPrediction:
+    """Class probabilities p^(1/temperature), normalized.
+
+    Args:
+        found: A prediction.
+        temperature: Above 0.
+    """
+    with np.errstate(divide="ignore"):
+        logs = np.log(found.probabilities)
+    note = (
+        f"Probabilities are calibrated by a temperature of {temperature:.3f}; std, lower and upper are "
+        "of the draws, which are not."
+    )
+    return replace(
+        found, probabilities=np.exp(tempered(logs, temperature)), notes=(*found.notes, note)
+    )
+
+
+def with_scale(
+    found: RegressionPrediction,
+    scale: float,
+    again: Callable[[np.ndarray | None], RegressionPrediction],
+) -> RegressionPrediction:
+    """Predictions of values, stretched about their means.
+
+    Args:
+        found: A prediction.
+        scale: s: y becomes mean + s (y - mean).
+        again: Predicts the same inputs with other targets, shape (n, outputs), or none.
+    """
+    mean = found.mean
+    targets = found.targets
+    moved = None if targets is None else mean + (targets - mean) / scale
+    other = again(moved)
+
+    def stretched(values: np.ndarray) -> np.ndarray:
+        return mean + scale * (values - mean)
+
+    density = None
+    if other.log_density is not None:
+        density = other.log_density - mean.shape[1] * np.log(scale)
+    note = f"Distributions are calibrated: stretched about their means by {scale:.3f}."
+    return replace(
+        other,
+        targets=targets,
+        draw_losses=found.draw_losses,
+        parameter_std=scale * other.parameter_std,
+        noise_std=None if other.noise_std is None else scale * other.noise_std,
+        mean_lower=stretched(other.mean_lower),
+        mean_upper=stretched(other.mean_upper),
+        lower=None if other.lower is None else stretched(other.lower),
+        upper=None if other.upper is None else stretched(other.upper),
+        log_density=density,
+        crps=None if other.crps is None else scale * other.crps,
+        notes=(*found.notes, note),
+    )
+
+
+def best_temperature(log_probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """The temperature that gives held-out classes the largest mean log probability.
+
+    Args:
+        log_probabilities: log p of each class, shape (n, classes).
+        labels: The right classes, counted from 0, shape (n,).
+
+    Returns:
+        τ of p^(1/τ), normalized: above 1 where predictions were too sure.
+    """
+    rows = np.arange(len(labels))
+
+    def loss(log_temperature: float) -> float:
+        found = tempered(log_probabilities, float(np.exp(log_temperature)))
+        return -float(found[rows, labels].mean())
+
+    return _least(loss)
+
+
+def tempered(log_probabilities: np.ndarray, temperature: float) -> np.ndarray:
+    """log p of each class at another temperature, shape (n, classes)."""
+    values = np.maximum(log_probabilities, np.log(np.finfo(np.float64).tiny))
+    return log_softmax(values / temperature, axis=-1)
+
+
+def best_scale(law: Law, log_weights: np.ndarray, mean: np.ndarray, targets: np.ndarray) -> float:
+    """The factor about the mean that gives held-out values the largest mean log density.
+
+    Args:
+        law: Laws of draws and examples, shape (draws, n, targets).
+        log_weights: Logarithms of the weights of the draws in each example, shape (draws, n).
+        mean: Means of the predictions, shape (n, targets).
+        targets: What came true, shape (n, targets).
+
+    Returns:
+        s: the prediction y becomes mean + s (y - mean); above 1 where predictions were too sure.
+    """
+
+    def loss(log_scale: float) -> float:
+        return -scaled_density(law, log_weights, mean, targets, float(np.exp(log_scale)))
+
+    return _least(loss)
+
+
+def scaled_density(
+    law: Law, log_weights: np.ndarray, mean: np.ndarray, targets: np.ndarray, scale: float
+) -> float:
+    """Mean log density of values under predictions that are stretched; arguments as of `best_scale`."""
+    moved = mean + (targets - mean) / scale
+    logs = logsumexp(log_weights + law.log_prob(moved).sum(axis=-1), axis=0)
+    return float(logs.mean() - targets.shape[1] * np.log(scale))
+
+
+def _least(loss: Callable[[float], float]) -> float:
+    bounds = (float(np.log(LEAST)), float(np.log(MOST)))
+    found = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-5})
+    return float(np.exp(found.x))

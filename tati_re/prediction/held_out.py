@@ -1,0 +1,479 @@
+"""What sampling bought: the posterior average beside the fits it began from, on held-out rows."""
+
+from __future__ import annotations
+
+import copy
+import io
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tati_re.core.errors import InputError
+from tati_re.core.front_door import front_door
+from tati_re.core.regular import regular_bytes
+from tati_re.likelihoods.laws import Law
+from tati_re.likelihoods.mixture import empirical_crps
+from tati_re.posterior.predictive import CLASSES, LABELS
+from tati_re.prediction import metrics
+from tati_re.prediction.draws import Draws, Members
+from tati_re.prediction.left_out import chosen_rows, left_out
+from tati_re.prediction.network import Network, dataset_of
+from tati_re.prediction.predict import as_calibrated, average
+from tati_re.prediction.results import Prediction, RegressionPrediction
+from tati_re.prediction.scores import brier_score
+from tati_re.prediction.stacking import EQUAL, chosen_weights, weigh
+from tati_re.runs import files
+from tati_re.runs.csv_table import frame_text
+from tati_re.runs.fits import Fits, read_fits
+from tati_re.runs.run import AnyRun, RunFiles, last_step, stored_every
+from tati_re.runs.selection import as_run, burnin_of
+from tati_re.runs.storage import write_whole
+
+POSTERIOR = "posterior"
+ENSEMBLE = "ensemble of the fits"
+ONE_FIT = "one fit"
+EQUAL_CHAINS = "equal weights"
+"""The posterior with equal weights of its chains, where the run has other ones."""
+PREDICTORS = (POSTERIOR, ENSEMBLE, ONE_FIT)
+
+TEST_PART = "test set"
+LEFT_OUT = "leave-one-out"
+VALIDATION = "validation rows"
+
+LEVELS = (50, 90, 95)
+"""Probabilities of the central intervals whose coverage is counted, in percent."""
+
+SCORES = {
+    "negative_log_likelihood": "NLL",
+    "mean_loss": "mean loss",
+    "rmse": "RMSE",
+    "crps": "CRPS",
+    "accuracy": "accuracy",
+    "brier_score": "Brier score",
+    "calibration_error": "calibration error",
+    **{f"coverage_{level}": f"{level} % intervals cover" for level in LEVELS},
+}
+"""Columns of scores with their names in tables."""
+
+_SHORT = ("negative_log_likelihood", "mean_loss", "rmse", "accuracy", "coverage_90")
+"""Scores on the screen."""
+
+_MOST_DRAWS = 400
+_FEWEST_DRAWS = 64
+_MOST_ROWS = 1_000
+_FEWEST_ROWS = 100
+_MOST_PAIRS = 65_000_000
+"""Draws squared times rows, which the CRPS of a mixture takes: about a second."""
+_SHARE = 0.1
+"""Of the cost of sampling, which the predictions of a comparison take at most."""
+_PASSES = 3
+"""Predictions of an example that cost as much as its gradient."""
+_POINTS = 2_000
+_LEAST_LEVELS = 4
+_ROUGH = "rough_rows"
+_LARGEST_K = 0.7
+"""Rows whose Pareto k is above have rough scores by leave-one-out (Vehtari et al., 2024)."""
+LABEL_WIDTH = 24
+"""Characters of a line before its first value."""
+_GAP = 3
+
+
+@front_door
+def held_out_comparison(run: AnyRun) -> pd.DataFrame:
+    """Compares the posterior average with the fits that its walkers began from.
+
+    The fits are a deep ensemble that has cost nothing more: the walkers of a run on data begin from
+    them (`walker_start="fit"`, or a call of `fit` before). All three are scored on the same rows:
+    the test set of the data, at most 1,000 rows, drawn at random where there are more. Without a
+    test set the posterior is scored by leave-one-out (Pareto-smoothed importance sampling). The
+    fits cannot leave a row out; they have scores only if they were stopped on validation rows,
+    which are then the rows for all three.
+
+    The posterior is averaged over at most 400 draws, evenly along the run; of short runs over
+    fewer, so that the predictions take at most a tenth of the time of sampling.
+
+    Args:
+        run: The run, or its folder.
+
+    Returns:
+        A row for each predictor: `posterior`, `ensemble of the fits` (the average of their
+        predictive distributions), and `one fit` (the mean of the scores of the single fits). With
+        `weights="stacking"` a row `equal weights` has the posterior without them.
+        Columns: `members` (draws or fits), `rows`, `scored_on`, and the scores, in the units of the
+        data: `negative_log_likelihood`; `rmse`, `crps` and the coverage of central intervals
+        (`coverage_50`, `coverage_90`, `coverage_95`) of values; `accuracy`, `brier_score` and
+        `calibration_error` of classes. By leave-one-out, `rough_rows` counts the rows with a Pareto
+        k above 0.7.
+
+    Raises:
+        InputError: The run did not begin from fits, has no draws, or there is no row to score.
+    """
+    run = as_run(run)
+    if (stored := stored_comparison(run)) is not None:
+        return stored
+    frame = _Scored.of(run).frame()
+    write_whole(run.folder / files.COMPARISON, frame_text(frame.reset_index()))
+    return frame
+
+
+def compare_at_end(run: RunFiles) -> None:
+    """Keeps the comparison of a run that began from fits, where it can be made."""
+    if not run.has(files.MEMBERS):
+        return
+    reason = ""
+    with warnings.catch_warnings():
+        # The certificate says what is wrong with the draws.
+        warnings.simplefilter("ignore", UserWarning)
+        try:
+            held_out_comparison(run)
+        except InputError:  # no draws, no likelihood, or no row to score
+            return
+        except Exception as error:  # a model of users may fail on other rows: the run is whole
+            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+    if reason:
+        warnings.warn(f"Posterior and fits cannot be compared: {reason}", stacklevel=2)
+
+
+def stored_comparison(run: RunFiles) -> pd.DataFrame | None:
+    """The comparison that an earlier call kept; None if there is none since the last draw.
+
+    Args:
+        run: The run.
+
+    Raises:
+        InputError: The file is no such table.
+    """
+    path = run.folder / files.COMPARISON
+    draws = files.trajectory_in(run.folder)
+    if not path.exists() or draws is None:
+        return None
+    if path.stat().st_mtime_ns < draws.stat().st_mtime_ns:
+        return None
+    try:
+        frame = pd.read_csv(
+            io.BytesIO(regular_bytes(path)),
+            index_col="predictor",
+            dtype={"scored_on": str},
+        )
+    except (ValueError, OverflowError) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise InputError(
+            f"{path} cannot be read: {reason}.", expected="the file of the run"
+        ) from None
+    numbers = frame.drop(columns="scored_on", errors="ignore")
+    known = {"members", "rows", "scored_on"} <= {*frame.columns}
+    if not known or any(kind.kind not in "if" for kind in numbers.dtypes):
+        raise InputError(f"{path} is no comparison of a run.", expected="the file of the run")
+    frame["scored_on"] = frame["scored_on"].fillna("")
+    return frame
+
+
+def shortest_lines(run: RunFiles) -> list[str]:
+    """The comparison for the end of the screen: density, error and coverage alone.
+
+    Args:
+        run: A run.
+
+    Returns:
+        Lines as of `comparison_lines`.
+    """
+    return comparison_lines(run, _SHORT)
+
+
+def comparison_lines(run: RunFiles, names_of_scores: Sequence[str] = tuple(SCORES)) -> list[str]:
+    """The comparison as lines of text: a head, a line for each score, and a note.
+
+    Args:
+        run: A run.
+        names_of_scores: Columns of scores that are shown, if there are any. Default: all.
+
+    Returns:
+        Lines of at most 100 characters; none where the run kept no comparison.
+    """
+    frame = stored_comparison(run)
+    if frame is None:
+        return []
+    shown = frame[[name for name in names_of_scores if name in frame.columns]]
+    known = shown.notna().all(axis=1)
+    names = [str(name) for name in frame.index if known[name]]
+    rows = int(frame["rows"].iloc[0])
+    where = frame["scored_on"].iloc[0]
+    heads = {TEST_PART: "Held-out rows", VALIDATION: "Validation rows", LEFT_OUT: "Leave-one-out"}
+    head = f"{heads.get(where, 'Rows')} ({rows:,})"
+    lines = [_line(head, names, names, 0)]
+    for column in shown.columns:
+        numbers = dict(zip(frame.index, shown[column].to_numpy(np.float64), strict=True))
+        values = [_digits(column, float(numbers[name])) for name in names]
+        lines.append(_line(SCORES[column], values, names, 2))
+    rough = int(frame[_ROUGH].iloc[0]) if _ROUGH in frame.columns else 0
+    if rough:
+        lines.append(
+            f"  Pareto k is above {_LARGEST_K:g} in {rough:,} rows: their scores are rough."
+        )
+    if len(names) < len(frame):
+        lines.append(
+            "  The fits have seen these rows: no scores. test_fraction=0.2 compares all three."
+        )
+    return lines
+
+
+def _line(label: str, values: Sequence[str], heads: Sequence[str], indent: int) -> str:
+    text = (" " * indent + label).ljust(LABEL_WIDTH)
+    for name, value in zip(heads, values, strict=True):
+        text += value.ljust(len(name) + _GAP)
+    return text.rstrip()
+
+
+def _digits(column: str, value: float) -> str:
+    if column in ("accuracy", "calibration_error") or column.startswith("coverage"):
+        return f"{value:.3f}"
+    return f"{value:.4g}"
+
+
+@dataclass
+class _Scored:
+    """The rows of a comparison while it is made."""
+
+    run: RunFiles
+    network: Network
+    fits: Fits
+
+    @classmethod
+    def of(cls, run: RunFiles) -> _Scored:
+        network = Network(run)
+        fits = read_fits(run.folder)
+        if fits is None:
+            raise InputError(
+                f"The walkers of {run.folder} did not begin from fits.",
+                expected="walker_start fit, which runs on data choose",
+            )
+        if fits.positions.shape[1] != network.num_parameters:
+            raise InputError(
+                f"{run.folder / files.MEMBERS}: the fits are of another model.",
+                f"{fits.positions.shape[1]:,} parameters",
+                f"{network.num_parameters:,} parameters",
+            )
+        return cls(run, network, fits)
+
+    def frame(self) -> pd.DataFrame:
+        data = dataset_of(self.run)
+        if data.test_inputs is not None and data.test_targets is not None:
+            return self._on_test_part(data)
+        rows = self._rows_put_aside(data.num_examples)
+        scored_on = VALIDATION if len(rows) else LEFT_OUT
+        rows = rows if len(rows) else np.arange(data.num_examples)
+        rows = rows[chosen_rows(len(rows), self._most_rows())]
+        most = self._most_draws(len(rows))
+        scores = {
+            name: left_out_scores(self.run, data, rows, most, weights)
+            for name, weights in self._averages().items()
+        }
+        if scored_on == VALIDATION:
+            labels = np.asarray(data.as_labels(data.targets))[rows]
+            scores |= self._fits(data.inputs[rows], labels)
+        return self._table(scores, len(rows), scored_on)
+
+    def _on_test_part(self, data: Any) -> pd.DataFrame:
+        rows = chosen_rows(len(data.test_inputs), self._most_rows())
+        inputs = data.test_inputs[rows]
+        labels = np.asarray(data.as_labels(data.test_targets))[rows]
+        scores = {
+            name: self._posterior(inputs, labels, weights)
+            for name, weights in self._averages().items()
+        }
+        return self._table(scores | self._fits(inputs, labels), len(rows), TEST_PART)
+
+    def _averages(self) -> dict[str, str]:
+        """Averages over the posterior draws, by the weights of their chains; the run's own first."""
+        weights = chosen_weights(self.run.manifest, None)
+        averages = {POSTERIOR: weights}
+        if weights != EQUAL:
+            averages[EQUAL_CHAINS] = EQUAL
+        return averages
+
+    def _table(
+        self, scores: dict[str, dict[str, float]], rows: int, scored_on: str
+    ) -> pd.DataFrame:
+        """The table, a row for each predictor; columns are the scores that the posterior has."""
+        known = scores[POSTERIOR]
+        lines = []
+        for name in [*self._averages(), ENSEMBLE, ONE_FIT]:
+            own = scores.get(name, {})
+            line: dict[str, Any] = {"predictor": name}
+            line["members"] = int(own.get("members", len(self.fits.positions)))
+            line["rows"] = rows
+            line["scored_on"] = scored_on if own else ""
+            if _ROUGH in known:
+                line[_ROUGH] = int(own.get(_ROUGH, 0))
+            line |= {column: own.get(column, np.nan) for column in SCORES if column in known}
+            lines.append(line)
+        return pd.DataFrame(lines).set_index("predictor")
+
+    def _rows_put_aside(self, num_examples: int) -> np.ndarray:
+        """Training rows that no fit saw, shape (rows,)."""
+        rows = self.fits.held_out
+        if len(rows) and rows.max() >= num_examples:
+            raise InputError(
+                f"{self.run.folder / files.MEMBERS}: the fits are of other data.",
+                f"row {rows.max():,}",
+                f"rows below {num_examples:,}",
+            )
+        return rows
+
+    def _posterior(
+        self, inputs: np.ndarray, labels: np.ndarray, weights: str | None
+    ) -> dict[str, float]:
+        """Scores of the posterior average, and the number of its draws."""
+        run = self.run
+        burnin = burnin_of(run, None)
+        walkers = run.manifest.options.num_walkers
+        stored = (last_step(run, burnin) - burnin) // (stored_every(run) or 1) * walkers
+        thin = max(1, math.ceil(stored / self._most_draws(len(inputs))))
+        draws = Draws(run, 0, None, thin)
+        weigh(run, draws, weights)
+        sources = [(self.network, draws)]
+        found = average(sources, inputs, labels)
+        found = as_calibrated(run, found, sources, inputs)
+        return {"members": len(draws), **scores_of(found)}
+
+    def _fits(self, inputs: np.ndarray, labels: np.ndarray) -> dict[str, dict[str, float]]:
+        """Scores of the ensemble of the fits, and the means of those of single fits."""
+        network = copy.copy(self.network)
+        network.auxiliary = [np.asarray(values) for values in self.fits.auxiliary]
+        numbers = np.arange(len(self.fits.positions))
+        every = Members(self.fits.positions, numbers)
+        ensemble = scores_of(average([(network, every)], inputs, labels))
+        single = []
+        for number in numbers:
+            one = Members(self.fits.positions[number], numbers[number : number + 1])
+            single.append(scores_of(average([(network, one)], inputs, labels)))
+        means = {name: float(np.mean([each[name] for each in single])) for name in single[0]}
+        return {ENSEMBLE: ensemble, ONE_FIT: means}
+
+    def _passes(self) -> float:
+        """Predictions of examples that cost a tenth of what the gradients of the run did."""
+        options = self.run.manifest.options
+        size = options.batch_size or self.run.manifest.dataset.num_examples or 1
+        steps = last_step(self.run, options.num_steps or 1)
+        return _SHARE * _PASSES * steps * options.num_walkers * size
+
+    def _most_rows(self) -> int:
+        return int(np.clip(self._passes() / _FEWEST_DRAWS, _FEWEST_ROWS, _MOST_ROWS))
+
+    def _most_draws(self, rows: int) -> int:
+        columns = self.network.predictive.num_columns
+        pairs = math.isqrt(_MOST_PAIRS // max(1, rows * columns))
+        return int(np.clip(self._passes() / rows, _FEWEST_DRAWS, min(_MOST_DRAWS, pairs)))
+
+
+def scores_of(found: Prediction) -> dict[str, float]:
+    """The scores of a prediction that a comparison has.
+
+    Args:
+        found: A prediction with labels.
+
+    Returns:
+        Numbers by the names of `SCORES`. The coverage counts targets whose PIT is inside.
+    """
+    scores = {name: value for name, value in found.scores().items() if name in SCORES}
+    if isinstance(found, RegressionPrediction) and found.pit is not None:
+        scores |= _coverage(found.pit)
+    return scores
+
+
+def _coverage(pit: np.ndarray) -> dict[str, float]:
+    apart = np.abs(pit - 0.5)
+    return {f"coverage_{level}": float((apart <= level / 200).mean()) for level in LEVELS}
+
+
+def left_out_scores(
+    run: RunFiles, data: Any, rows: np.ndarray, most_draws: int, weights: str = EQUAL
+) -> dict[str, float]:
+    """Scores of a posterior on rows that it was conditioned on, each one left out in turn.
+
+    Args:
+        run: The run, at temperature 1, of a likelihood.
+        data: Its data set.
+        rows: Numbers of training rows, shape (n,).
+        most_draws: Draws that are used at most.
+        weights: As of `left_out`.
+
+    Returns:
+        Scores as of `scores_of`, and the number of draws, `members`.
+
+    Raises:
+        InputError: As of `left_out`.
+    """
+    found = left_out(run, data, rows, most_draws, weights)
+    scores: dict[str, float] = {"members": len(found.outputs)}
+    scores[_ROUGH] = int((found.pareto_k > _LARGEST_K).sum())
+    scores["negative_log_likelihood"] = float(-found.log_density.mean())
+    shares = np.exp(found.log_weights)
+    if found.network.predictive.kind in (CLASSES, LABELS):
+        return scores | _class_scores(found.network, found.outputs, shares, data.targets[rows])
+    labels = np.asarray(data.as_labels(data.targets))[rows]
+    return scores | _value_scores(found.network, found.outputs, found.extra, shares, labels)
+
+
+def _class_scores(
+    network: Network, outputs: np.ndarray, weights: np.ndarray, targets: np.ndarray
+) -> dict[str, float]:
+    predictive = network.predictive
+    p = np.exp(predictive.log_probabilities(outputs))
+    if predictive.kind == LABELS:
+        yes = np.einsum("si,sik->ik", weights, p[..., 1])
+        right = ((yes > 0.5) == targets.reshape(yes.shape)).all(axis=1)
+        flat = yes.reshape(-1)
+        pairs = np.stack([1 - flat, flat], axis=1)
+        truth = targets.reshape(-1).astype(np.int64)
+        return {
+            "accuracy": float(right.mean()),
+            "brier_score": brier_score(pairs, truth),
+            "calibration_error": metrics.calibration(pairs, truth).error,
+        }
+    each = p.reshape(len(p), weights.shape[1], -1, p.shape[-1])
+    mean = np.einsum("si,sipc->ipc", weights, each).reshape(-1, p.shape[-1])
+    truth = metrics.class_labels(targets.reshape(len(mean), -1), mean.shape[1])
+    return {
+        "accuracy": metrics.accuracy(mean, truth),
+        "brier_score": brier_score(mean, truth),
+        "calibration_error": metrics.calibration(mean, truth).error,
+    }
+
+
+def _value_scores(
+    network: Network,
+    outputs: np.ndarray,
+    extra: np.ndarray | None,
+    weights: np.ndarray,
+    labels: np.ndarray,
+) -> dict[str, float]:
+    y = np.asarray(labels, np.float64).reshape(len(labels), -1)
+    values = network.predictive.restored(outputs, extra)
+    if y.shape != values.shape[1:]:
+        return {}
+    share = weights[..., None]
+    mean = (share * values).sum(axis=0)
+    law = network.predictive.law(outputs, extra)
+    pit = (share * law.cdf(y)).sum(axis=0)
+    below = (share * law.below(y)).sum(axis=0)
+    pit = below + np.random.default_rng(len(y)).random(pit.shape) * (pit - below)
+    return {
+        "rmse": float(np.sqrt(((y - mean) ** 2).mean())),
+        "crps": float(_crps(law, y, weights).mean()),
+        **_coverage(pit),
+    }
+
+
+def _crps(law: Law, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The score of mixtures whose draws have weights of their own in each row, shape (n, targets)."""
+    count = max(_LEAST_LEVELS, -(-_POINTS // len(weights)))
+    levels = (np.arange(count) + 0.5) / count
+    points = np.concatenate([law.quantile(level) for level in levels])
+    share = np.tile(weights[..., None] / count, (count, 1, 1))
+    return empirical_crps(points, y, np.broadcast_to(share, points.shape))

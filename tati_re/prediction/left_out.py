@@ -1,0 +1,133 @@
+"""Training rows left out one by one: weights of the draws, and what these predict without a row."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp
+
+from tati_re.core.errors import InputError, refuse_if
+from tati_re.prediction.leave_one_out import (
+    LEAST_DRAWS,
+    left_out_weights,
+    refuse_other_temperature,
+    relative_efficiency,
+)
+from tati_re.prediction.network import Network, likelihood_blocks, likelihood_of
+from tati_re.prediction.stacking import EQUAL, chain_weights
+from tati_re.runs.positions import Positions
+from tati_re.runs.run import RunFiles
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """Predictions of rows by the posterior of all other rows.
+
+    Attributes:
+        network: The network of the run.
+        outputs: Outputs of each draw, shape (draws, n, outputs).
+        extra: The extra parameters of each draw, such as a sampled noise, shape (draws, numbers);
+            None where there are none.
+        log_weights: Logarithms of the weights of the draws for each row, shape (draws, n).
+        pareto_k: Shape of the tail of these weights, shape (n,).
+        log_density: Log density of each row, shape (n,).
+    """
+
+    network: Network
+    outputs: np.ndarray
+    extra: np.ndarray | None
+    log_weights: np.ndarray
+    pareto_k: np.ndarray
+    log_density: np.ndarray
+
+
+def left_out(
+    run: RunFiles,
+    data: Any,
+    rows: np.ndarray,
+    most_draws: int,
+    weights: str = EQUAL,
+    model: Any = None,
+) -> LeftOut:
+    """Leaves rows out of a posterior that was conditioned on them, each one in turn.
+
+    The draws get weights 1/p(y_i | θ), whose tail is smoothed (Vehtari, Gelman and Gabry, 2017).
+
+    Args:
+        run: The run, at temperature 1, of a likelihood.
+        data: Its data set.
+        rows: Numbers of training rows, shape (n,).
+        most_draws: Draws that are used at most.
+        weights: `equal`, all draws together; or `stacking`, each chain leaves out by itself, and
+            chains are averaged with their weights.
+        model: The Keras model if the folder holds none. Default: the model in the folder.
+
+    Returns:
+        Outputs and weights of the draws, and the density of each row.
+
+    Raises:
+        InputError: No likelihood, another temperature, draws with weights, or too few.
+    """
+    refuse_other_temperature(run, "rows")
+    data, network = likelihood_of(run, data, model)
+    stored = Positions(run).read()
+    if stored.weight is not None and np.ptp(stored.weight) > 0:
+        raise InputError("The draws have weights.", expected="draws that count alike")
+    order = np.lexsort((stored.step, stored.walker))
+    what = "There are too few draws to leave rows out."
+    refuse_if(len(order) < LEAST_DRAWS, what, len(order), f"at least {LEAST_DRAWS}")
+    draws = order[:: math.ceil(len(order) / most_draws)]
+    blocks = [*likelihood_blocks(network, data, stored, draws, rows)]
+    logs = np.concatenate([part for part, _, _ in blocks])
+    extra = None
+    if blocks[0][2] is not None:
+        extra = np.concatenate([np.asarray(part) for _, _, part in blocks])
+    if weights == EQUAL:
+        efficiency = relative_efficiency(logs, stored.step[draws], stored.walker[draws])
+        log_weights, pareto_k = left_out_weights(logs, efficiency)
+    else:
+        share = chain_weights(run, data, model).weight
+        log_weights, pareto_k = _weights_by_chain(logs, stored.walker[draws], share)
+    plain = logs if data.weights is None else logs / data.weights[rows]
+    return LeftOut(
+        network=network,
+        outputs=np.concatenate([part for _, part, _ in blocks]),
+        extra=extra,
+        log_weights=log_weights,
+        pareto_k=pareto_k,
+        log_density=logsumexp(log_weights + plain, axis=0),
+    )
+
+
+def chosen_rows(count: int, most: int) -> np.ndarray:
+    """Numbers of at most `most` of so many rows, the same ones at each call, in rising order."""
+    if count <= most:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(count).choice(count, most, replace=False))
+
+
+def _weights_by_chain(
+    logs: np.ndarray, walker: np.ndarray, share: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weights of draws where each chain leaves rows out by itself, and the largest Pareto k.
+
+    Args:
+        logs: log p(y_i | θ) of draws and examples, shape (draws, n).
+        walker: The chain of each draw, shape (draws,).
+        share: Weights of the chains with the sum 1.
+
+    Returns:
+        Logarithms of the weights, shape (draws, n); Pareto k of chains that count, shape (n,).
+    """
+    found = np.full(logs.shape, -np.inf)
+    pareto_k = np.full(logs.shape[1], -np.inf)
+    for chain in np.unique(walker):
+        if share[chain] > 0:
+            own = walker == chain
+            inside, tail = left_out_weights(logs[own])
+            found[own] = inside + np.log(share[chain])
+            pareto_k = np.maximum(pareto_k, tail)
+    return found, pareto_k

@@ -1,0 +1,340 @@
+"""Weights of chains that have not mixed: stacking of their predictive distributions."""
+
+from __future__ import annotations
+
+import io
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import minimize
+from scipy.special import logsumexp
+
+from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_door
+from tati_re.core.regular import regular_bytes
+from tati_re.core.views import shown
+from tati_re.prediction.draws import Draws
+from tati_re.prediction.leave_one_out import (
+    LEAST_DRAWS,
+    LeaveOneOut,
+    leave_one_out,
+    left_out_weights,
+    refuse_other_temperature,
+    relative_efficiency,
+)
+from tati_re.prediction.network import likelihood_blocks, likelihood_of
+from tati_re.runs import files
+from tati_re.runs.csv_table import frame_text
+from tati_re.runs.manifest import Manifest
+from tati_re.runs.positions import Positions
+from tati_re.runs.run import AnyRun, RunFiles
+from tati_re.runs.selection import as_run
+from tati_re.runs.storage import write_whole
+
+EQUAL, STACKING = "equal", "stacking"
+WEIGHTS = (EQUAL, STACKING)
+"""Values of the option `weights`."""
+
+MOST_DRAWS = 200
+"""Draws of a chain that are used at most, evenly along it."""
+MOST_ROWS = 1_000
+_ROUNDS = 500
+_TOLERANCE = 1e-9
+_LEAST_WEIGHT = 1e-6
+"""Smaller weights are 0, within what 1,000 rows can tell."""
+_COLUMNS = ("walker", "weight", "elpd")
+
+
+@shown
+@dataclass(frozen=True, eq=False)
+class Stacking:
+    """Weights of the chains of a run by leave-one-out predictive density.
+
+    Attributes:
+        weight: Weights with the sum 1, shape (chains,).
+        elpd: Leave-one-out log density per row of each chain alone, shape (chains,), in nats.
+        equal: The same of all chains with equal weights.
+        stacked: The same of all chains with these weights.
+        rows: Training rows that were left out, one by one.
+    """
+
+    weight: np.ndarray
+    elpd: np.ndarray
+    equal: float
+    stacked: float
+    rows: int
+
+    def frame(self) -> pd.DataFrame:
+        """A row for each chain: `walker`, `weight`, `elpd`, and what is the same for all."""
+        table = pd.DataFrame(
+            {"walker": np.arange(len(self.weight)), "weight": self.weight, "elpd": self.elpd}
+        )
+        return table.assign(equal=self.equal, stacked=self.stacked, rows=self.rows)
+
+    def __str__(self) -> str:
+        shares = ", ".join(f"{value:.2f}" for value in self.weight)
+        gain = self.stacked - self.equal
+        return (
+            f"weights {shares}; leave-one-out density {self.stacked:.4f} nats a row, with equal "
+            f"weights {self.equal:.4f} ({gain:+.4f})"
+        )
+
+
+def stacking_weights(log_densities: np.ndarray) -> np.ndarray:
+    """The weights of a mixture that maximize the mean log density of rows.
+
+    Maximizes mean_i log Σ_k w_k exp(l_ik) over weights w_k >= 0 with the sum 1: a concave problem
+    with one maximum. Expectation-maximization rounds come near it; SLSQP of SciPy finishes.
+
+    Source: Yao, Vehtari and Gelman, Stacking for non-mixing Bayesian computations, J. Mach. Learn.
+    Res. 23 (2022), equation 3.
+
+    Args:
+        log_densities: l, shape (rows, chains), finite or -inf.
+
+    Returns:
+        Weights, shape (chains,).
+    """
+    count = log_densities.shape[1]
+    weights = np.full(count, 1 / count)
+    ratios = np.exp(log_densities - log_densities.max(axis=1, keepdims=True))
+    for _ in range(_ROUNDS):
+        weights = weights * _gradient(weights, ratios)
+    found = minimize(
+        lambda w: -float(np.log(ratios @ w).mean()),
+        weights,
+        jac=lambda w: -_gradient(w, ratios),
+        bounds=[(0.0, 1.0)] * count,
+        constraints={"type": "eq", "fun": lambda w: w.sum() - 1, "jac": lambda w: np.ones(count)},
+        method="SLSQP",
+        options={"maxiter": 200, "ftol": 1e-12},
+    )
+    candidate = np.maximum(found.x, 0.0)
+    candidate = candidate / candidate.sum()
+    with np.errstate(divide="ignore"):
+        is_better = np.log(ratios @ candidate).mean() >= np.log(ratios @ weights).mean()
+    weights = candidate if is_better else weights
+    weights = np.where(weights < _LEAST_WEIGHT, 0.0, weights)
+    return weights / weights.sum()
+
+
+def _gradient(weights: np.ndarray, ratios: np.ndarray) -> np.ndarray:
+    """Derivatives of the mean log density, shape (chains,): 1 at most where it is the largest."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.nan_to_num((ratios / (ratios @ weights)[:, None]).mean(axis=0))
+
+
+@front_door
+def chain_weights(run: AnyRun, data: Any = None, model: Any = None) -> Stacking:
+    """Weights the chains of a run by how well each predicts rows that it has not seen.
+
+    Chains of a network stay near the mode that they start from, and equal weights count modes by
+    how often fits find them. Stacking weights chain k by w_k, which maximize Σ_i log Σ_k w_k p(y_i |
+    y without y_i, chain k). The densities come from the draws of each chain alone, by
+    Pareto-smoothed importance sampling. A chain that is stuck gets a weight near 0; chains that
+    predict alike share their weight in any way.
+
+    The weights are kept as `stacking.csv` in the run folder.
+
+    Args:
+        run: The run, or its folder; of a likelihood, at temperature 1, with two chains at least.
+        data: The data set of the run. Default: that of a run made here, else read where the run
+            says.
+        model: The Keras model if the folder holds none. Default: the model in the folder.
+
+    Returns:
+        Weights of the chains, in the order of the walkers, and the densities that they give.
+
+    Raises:
+        InputError: One chain, no likelihood, another temperature, draws with weights, or fewer than
+            25 draws of a chain.
+    """
+    run = as_run(run)
+    if (stored := stored_stacking(run)) is not None:
+        return stored
+    logs, _, _ = chain_densities(run, data, model)
+    weight = stacking_weights(logs)
+    found = Stacking(
+        weight=weight,
+        elpd=logs.mean(axis=0),
+        equal=mixture_density(logs, np.full(len(weight), 1 / len(weight))),
+        stacked=mixture_density(logs, weight),
+        rows=len(logs),
+    )
+    write_whole(run.folder / files.STACKING, frame_text(found.frame()))
+    return found
+
+
+@front_door
+def weighted_leave_one_out(
+    run: AnyRun, weights: str | None = None, most_examples: int = MOST_ROWS, **options: Any
+) -> LeaveOneOut:
+    """PSIS-LOO of a run with the weights of its chains.
+
+    With `stacking` each chain leaves an example out by itself, and the densities are averaged with
+    the weights of the chains. The weights were found on the same examples, which favors them a
+    little: by some ten thousandths of a nat for eight chains and 1,000 examples.
+
+    Args:
+        run: The run, or its folder.
+        weights: `"equal"`, all draws together, or `"stacking"`. Default: the run's option.
+        most_examples: Where there are more, so many drawn at random. Default: 1,000.
+        **options: `burnin`, `data` and `model`, as of `leave_one_out`.
+
+    Returns:
+        The result; Pareto k is the largest of the chains that count.
+
+    Raises:
+        InputError: As of `leave_one_out` and `chain_weights`.
+    """
+    run = as_run(run)
+    if chosen_weights(run.manifest, weights) == EQUAL:
+        return leave_one_out(run, most_examples=most_examples, **options)
+    burnin = options.pop("burnin", None)
+    logs, pareto_k, rows = chain_densities(run, most_rows=most_examples, burnin=burnin, **options)
+    weight = chain_weights(run, **options).weight
+    found = LeaveOneOut(
+        example=rows,
+        elpd=logsumexp(logs, b=weight, axis=1),
+        pareto_k=pareto_k[:, weight > 0].max(axis=1),
+        num_examples=run.manifest.dataset.num_examples or len(rows),
+        num_draws=MOST_DRAWS,
+    )
+    if chosen_weights(run.manifest, None) == STACKING:
+        write_whole(run.folder / files.LOO, frame_text(found.frame()))
+    return found
+
+
+def mixture_density(logs: np.ndarray, weight: np.ndarray) -> float:
+    """Mean over rows of the log density of weighted chains; `logs` has shape (rows, chains)."""
+    return float(logsumexp(logs, b=weight, axis=1).mean())
+
+
+def chain_densities(
+    run: RunFiles,
+    data: Any = None,
+    model: Any = None,
+    most_rows: int = MOST_ROWS,
+    burnin: int | None = None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Leave-one-out log densities of training rows by each chain alone.
+
+    Args:
+        run: The run.
+        data: Its data set. Default: found by the run.
+        model: Its model. Default: that of its folder.
+        most_rows: Rows at most; where there are more, so many drawn at random, always the same.
+        burnin: Steps to leave out. Default: the run's own burn-in.
+
+    Returns:
+        Log densities and Pareto k, shape (rows, chains) each, and the numbers of the rows.
+    """
+    refuse_other_temperature(run, "weights")
+    data, network = likelihood_of(run, data, model)
+    stored = Positions(run, burnin).read()
+    if stored.weight is not None and np.ptp(stored.weight) > 0:
+        raise InputError("weights: the draws have weights.", expected="draws that count alike")
+    walkers = np.unique(stored.walker)
+    refuse_if(
+        len(walkers) < 2,
+        "weights: stacking weighs several chains.",
+        f"{len(walkers)} chain",
+        "num_walkers of 2 at least",
+    )
+    rows = np.arange(data.num_examples)
+    if len(rows) > most_rows:
+        rows = np.sort(np.random.default_rng(len(rows)).choice(len(rows), most_rows, replace=False))
+    columns = []
+    tails = []
+    for walker in walkers:
+        own = np.flatnonzero(stored.walker == walker)
+        what = "weights: stacking needs more draws of each chain."
+        refuse_if(len(own) < LEAST_DRAWS, what, len(own), f"at least {LEAST_DRAWS}")
+        own = own[np.argsort(stored.step[own], kind="stable")]
+        own = own[:: math.ceil(len(own) / MOST_DRAWS)]
+        logs = np.concatenate(
+            [part for part, _, _ in likelihood_blocks(network, data, stored, own, rows)]
+        )
+        efficiency = relative_efficiency(logs, stored.step[own], stored.walker[own])
+        log_weights, pareto_k = left_out_weights(logs, efficiency)
+        columns.append(logsumexp(log_weights + logs, axis=0))
+        tails.append(pareto_k)
+    return np.stack(columns, axis=1), np.stack(tails, axis=1), rows
+
+
+def stored_stacking(run: RunFiles) -> Stacking | None:
+    """The weights that an earlier call kept; None if there are none since the last draw.
+
+    Args:
+        run: The run.
+
+    Raises:
+        InputError: The file is no such table.
+    """
+    path = run.folder / files.STACKING
+    draws = files.trajectory_in(run.folder)
+    if not path.exists() or draws is None:
+        return None
+    if path.stat().st_mtime_ns < draws.stat().st_mtime_ns:
+        return None
+    expected = "the file as the run wrote it"
+    try:
+        frame = pd.read_csv(io.BytesIO(regular_bytes(path)))
+    except (ValueError, OverflowError) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise InputError(f"{path} cannot be read: {reason}.", expected=expected) from None
+    numbers = {*_COLUMNS, "equal", "stacked", "rows"} <= {*frame.columns}
+    numbers = numbers and all(kind.kind in "if" for kind in frame.dtypes)
+    weight = frame["weight"].to_numpy(np.float64) if numbers and len(frame) else np.zeros(1)
+    whole = np.isfinite(weight).all() and (weight >= 0).all() and abs(weight.sum() - 1) < 1e-3
+    refuse_if(not (numbers and whole), f"{path} has no weights of chains.", expected=expected)
+    first = frame.iloc[0]
+    return Stacking(
+        weight=weight / weight.sum(),
+        elpd=frame["elpd"].to_numpy(np.float64),
+        equal=float(first["equal"]),
+        stacked=float(first["stacked"]),
+        rows=int(first["rows"]),
+    )
+
+
+def weigh(run: RunFiles, draws: Draws, given: str | None, model: Any = None) -> None:
+    """Weighs draws of a run by its chains, where stacking is asked for.
+
+    Args:
+        run: The run.
+        draws: Its draws, whose weights change.
+        given: `equal`, `stacking`, or None for what the options of the run say.
+        model: The Keras model if the folder holds none. Default: the model in the folder.
+    """
+    if chosen_weights(run.manifest, given) == STACKING:
+        draws.weigh_walkers(chain_weights(run, model=model).weight)
+
+
+def weigh_at_end(run: RunFiles) -> None:
+    """Keeps the weights of the chains of a run that asked for stacking, where it has the draws."""
+    if chosen_weights(run.manifest, None) != STACKING:
+        return
+    try:
+        chain_weights(run)
+    except InputError as error:
+        warnings.warn(f"{error} Until then predictions need weights='equal'.", stacklevel=2)
+
+
+def chosen_weights(manifest: Manifest, given: str | None) -> str:
+    """How chains count: as given, else as the options of the run say.
+
+    Args:
+        manifest: The manifest of the run.
+        given: `equal`, `stacking`, or None.
+
+    Raises:
+        InputError: Another word.
+    """
+    chosen = given or manifest.options.weights
+    refuse_if(chosen not in WEIGHTS, "weights is not known.", chosen, " or ".join(WEIGHTS))
+    return chosen
