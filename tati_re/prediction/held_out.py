@@ -168,7 +168,9 @@ def stored_comparison(run: RunFiles) -> pd.DataFrame | None:
     numbers = frame.drop(columns="scored_on", errors="ignore")
     known = {"members", "rows", "scored_on"} <= {*frame.columns}
     if not known or any(kind.kind not in "if" for kind in numbers.dtypes):
-        raise InputError(f"{path} is no comparison of a run.", expected="the file of the run")
+        raise InputError(
+            f"{path} does not hold the comparison of a run.", expected="the file of the run"
+        )
     frame["scored_on"] = frame["scored_on"].fillna("")
     return frame
 

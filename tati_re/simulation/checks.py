@@ -220,7 +220,7 @@ def check_weights(request: Request) -> None:
     )
     refuse_if(
         "weight" in request.method.label_names,
-        "weights: the draws of this sampler have weights of their own.",
+        "weights: the draws of this sampler already have weights.",
         request.method.name,
         "weights equal",
     )
@@ -249,7 +249,7 @@ def check_calibrate(request: Request) -> None:
     )
     refuse_if(
         "weight" in request.method.label_names,
-        "calibrate: the draws of this sampler have weights of their own.",
+        "calibrate: the draws of this sampler already have weights.",
         request.method.name,
         "calibrate none",
     )
