@@ -2,7 +2,7 @@
 
 Code is formatted alike first, by the formatter's defaults at 88 columns, so that packages with
 other line lengths compare. The numbers are there to look at: only those that
-`tests/test_density.py` holds are limits.
+`tests/house/test_density.py` holds are limits.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ To have a likelihood of your own:
 To add it to the package:
 
 1. Move it to `likelihoods/<name>.py` and add one line to `LIKELIHOODS` in `registry.py`.
-2. Give sample labels in `tests/test_likelihoods.py`, which then runs the same checks.
+2. Give sample labels in `tests/likelihoods/test_likelihoods.py`, which then runs the same checks.
 """
 
 from __future__ import annotations

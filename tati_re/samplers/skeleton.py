@@ -14,9 +14,9 @@ To add it to the package:
 1. Move it to `samplers/<name>.py` and add one line to `FAMILIES` in `options/families.py`: the name
    as users type it, and the class. Its options are the parameters of the constructor that have the
    name of an option.
-2. Run `tests/test_sampler_protocol.py`: it finds the class by itself. Then give the stationary
+2. Run `tests/samplers/test_sampler_protocol.py`: it finds the class by itself. Then give the stationary
    distribution in closed form in `tests/scenarios.py` and test it beside the others in
-   `tests/test_sampler_law.py`, with a wrong variant that must fail.
+   `tests/laws/test_sampler_law.py`, with a wrong variant that must fail.
 """
 
 from tati_re.core.errors import refuse_if
