@@ -346,10 +346,12 @@ _OF_NUMBERS = (
 
 
 def _size_and_time(path: Path) -> tuple[int, int]:
-    """Bytes of a file and when it changed, in nanoseconds; -1 if it is missing."""
+    """Bytes of a file and when it changed, in nanoseconds; -1 if it is missing, or its folder is
+    a file.
+    """
     try:
         status = path.stat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return -1, -1
     return status.st_size, status.st_mtime_ns
 

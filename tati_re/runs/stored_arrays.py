@@ -7,6 +7,23 @@ import numpy as np
 
 from tati_re.core.errors import AnyPath, InputError
 
+
+class MissingArray(InputError):
+    """An array that a checkpoint lacks.
+
+    Attributes:
+        array: Its name.
+    """
+
+    def __init__(self, folder: AnyPath, array: str) -> None:
+        super().__init__(
+            f"The checkpoint in {folder} is not complete.",
+            f"no {array}",
+            "the file as the run wrote it",
+        )
+        self.array = array
+
+
 NUMBERS = "biuf"
 """Kinds of NumPy types that a checkpoint holds: booleans and real numbers."""
 
@@ -25,11 +42,7 @@ class StoredArrays(dict[str, np.ndarray]):
         self.folder = folder
 
     def __missing__(self, name: str) -> np.ndarray:
-        raise InputError(
-            f"The checkpoint in {self.folder} is not complete.",
-            f"no {name}",
-            "the file as the run wrote it",
-        )
+        raise MissingArray(self.folder, name)
 
     def like(self, name: str, template: Any) -> np.ndarray:
         """An array with the shape and the type of another one.

@@ -1,5 +1,6 @@
 """Whether the files of a run folder are what the run wrote."""
 
+import csv
 import os
 import warnings
 import zipfile
@@ -8,7 +9,7 @@ from typing import NamedTuple
 
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.front_door import front_door
-from tati_re.core.regular import check_regular
+from tati_re.core.regular import check_regular, regular_bytes
 from tati_re.core.unpacking import DAMAGED
 from tati_re.runs import checkpoint, files, manifest
 from tati_re.runs.checked import ShorterTable, check_table, read_whole, whole_array
@@ -90,6 +91,8 @@ def _checked(folder: Path, name: str) -> str:
         return f"{len(frame):,} rows" + (
             ", those of a checkpoint." if digests else "; no digest is known."
         )
+    if name == files.COMPARISON:
+        return f"{_rows_of_text(path):,} rows; no digest is known."
     if path.suffix in (".keras", ".npz"):
         with zipfile.ZipFile(path) as archive:
             bad = archive.testzip()
@@ -104,3 +107,13 @@ def _checked(folder: Path, name: str) -> str:
         if known and known.digest
         else f"{said}; no digest is known."
     )
+
+
+def _rows_of_text(path: Path) -> int:
+    """Counts the rows of a table whose cells may be words; refuses one that is cut or has holes."""
+    lines = regular_bytes(path).decode(errors="replace").split("\n")
+    refuse_if(lines.pop() != "", f"{path}: its last line is not complete.")
+    rows = list(csv.reader(lines))
+    widths = {len(row) for row in rows}
+    refuse_if(len(rows) < 2 or len(widths) != 1, f"{path}: its rows differ in length, or lack.")
+    return len(rows) - 1

@@ -21,6 +21,7 @@ from tati_re.runs import checkpoint, files, manifest, run_folder
 from tati_re.runs.lock import writing
 from tati_re.runs.manifest import Manifest
 from tati_re.runs.run import RunFiles
+from tati_re.runs.stored_arrays import MissingArray
 from tati_re.simulation.checks import check_single_files
 from tati_re.simulation.from_folder import BUILT, check_model, objects_of
 from tati_re.simulation.launch import Launch
@@ -323,10 +324,10 @@ def _continued(asked: Resume, run: Launch, options: Options) -> Carry:
     stopped = asked.manifest.stopped
     try:
         carry = run.go_on()
-    except KeyError as error:
-        expected = "the sampler as it was"
+    except MissingArray as error:
         raise InputError(
-            f"resume: the checkpoint lacks {error} of the sampler's state.", expected=expected
+            f"resume: the checkpoint lacks {error.array!r} of the sampler's state.",
+            expected="the sampler as it was",
         ) from None
 
     done = run.driver.step

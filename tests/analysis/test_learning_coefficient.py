@@ -166,7 +166,7 @@ def test_refusals(tmp_path):
         learning_coefficient(run)
     given = learning_coefficient(run, lowest_loss=0.7)
     assert given["raw"][0] == pytest.approx(1000 * (w**2).mean())
-    with pytest.raises(InputError, match="center is no point"):
+    with pytest.raises(InputError, match="center is not a point"):
         tati_re.priors.Tether(np.zeros((2, 2)))
     with pytest.raises(InputError, match="tether is out of range"):
         tati_re.priors.Tether(np.zeros(2), 0.0)

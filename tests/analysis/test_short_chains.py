@@ -15,8 +15,8 @@ from tati_re.evidence.result import Evidence, Evidences, bayes_factors
 from tati_re.prediction.temperature_study import _influence
 from tati_re.report.page import page_of
 from tati_re.report.summary import summary_lines
-from tests.made_runs import made_run
 from tests.analysis.test_convergence import autoregression
+from tests.made_runs import made_run
 
 
 @pytest.mark.parametrize(("draws", "spread"), [(8, 2.0), (16, 1.6)])

@@ -278,7 +278,7 @@ def test_a_reader_needs_suffixes_of_its_own(monkeypatch):
     assert "not a Reader" in said(add_reader, JsonReader)
     assert "not valid" in said(add_reader, WithoutDot())
     taken = type("Taken", (JsonReader,), {"suffixes": (".csv", ".json")})
-    assert "those of this package. Received: .csv" in said(add_reader, taken())
+    assert "belong to a reader of this package. Received: .csv" in said(add_reader, taken())
     assert registry._added == {}
 
 

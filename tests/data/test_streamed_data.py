@@ -84,7 +84,7 @@ def test_a_streamed_run_is_that_in_memory_and_goes_on_byte_for_byte(images, tmp_
     ):
         sim.sample(**RUN | {"num_steps": steps, "output": str(tmp_path / folder)})
     resumed = Simulation.resume(str(tmp_path / "half"), num_steps=30)
-    assert resumed.manifest["execution"] == "graph" and "reads the examples" in " ".join(
+    assert resumed.manifest["execution"] == "graph" and "reads the rows" in " ".join(
         streamed_notices(streamed)
     )
     for name in ("run.csv", "trajectory.csv", "averages.csv"):

@@ -157,7 +157,7 @@ def test_a_run_without_a_trajectory_stores_none():
 
 def test_a_run_with_draws_has_them_alone(tmp_path):
     run = simulation(verbose=0).sample(
-        sampler="BAOAB", step_size=1e-3, num_steps=10**9, trajectory_every=1, max_time=1.0
+        sampler="BAOAB", step_size=1e-3, num_steps=10**9, trajectory_every=1, max_time=4.0
     )
     assert {"last_positions", "burnin_cut"}.isdisjoint(run.manifest)
     assert len(list(stored_positions(run))) > 1

@@ -192,7 +192,8 @@ def test_the_command_samples_with_weights_and_resumes(tmp_path, monkeypatch, cap
     ]
     common += ["--step-size", "0.001", "--sample-weights", "w", "--num-classes", "3"]
     common += ["--class-weights", "1", "0.5", "2"]
-    assert sample.main([*common, "--num-steps", "4", "--output", "whole"]) == 0
+    whole = ["--num-steps", "4", "--output", "whole", "--verbose", "2"]
+    assert sample.main([*common, *whole]) == 0
     said = capsys.readouterr()
     assert (
         "the loss of each example times its weight, weights with the sum 8" in said.out + said.err

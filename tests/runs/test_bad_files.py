@@ -131,7 +131,7 @@ CASES = {
         ["--config", "unknown.toml"],
         "step_sise is not a known option. Did you mean 'step_size'?",
     ),
-    "a table": (["--config", "nested.toml"], "options stand without tables"),
+    "a table": (["--config", "nested.toml"], "only options of a method belong into a table"),
     "parameters of another model": (
         ["--data", "good.csv", "--parameters", "short.npz"],
         "short.npz does not fit the model. Received: 3 parameters. Expected: 6 parameters.",

@@ -125,5 +125,5 @@ def test_arrays_that_are_missing(finished, tmp_path):
         for use in READ.get(name.partition("/")[0], ()):
             one_sentence(uses(folder)[use])
     write(folder, {key: value for key, value in arrays.items() if "momentum" not in key}, meta)
-    with pytest.raises(InputError, match=r"not complete\. Received: no state/momentum/0"):
+    with pytest.raises(InputError, match=r"lacks 'state/momentum/0' of the sampler's state"):
         uses(folder)["resume"]()

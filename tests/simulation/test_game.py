@@ -169,7 +169,7 @@ def test_bad_games_are_refused():
             both.sample(**counts)
     with pytest.raises(tati_re.InputError, match="no path"):
         both.sample(num_rounds=2, output=3)
-    with pytest.raises(tati_re.InputError, match="no player"):
+    with pytest.raises(tati_re.InputError, match="not a player of a game"):
         tati_re.Game(x=(player, sim), y=(sim, player))
     sim.set_options(workers=1)
     with pytest.raises(tati_re.InputError, match="workers: x is a player of a game"):
