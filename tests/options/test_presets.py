@@ -207,6 +207,8 @@ def test_other_names_are_as_they_were():
 
 
 LONG = (
+    "EQN",
+    "WTE",
     "MILE",
     "simulated_tempering",
     "RENHD",

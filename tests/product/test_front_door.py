@@ -234,7 +234,16 @@ class Nowhere:
     folder = None
 
 
-@pytest.mark.parametrize("name", functions(Nowhere))
+_LONG = ("compare", "side_by_side", "write_report")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name in _LONG else name
+        for name in functions(Nowhere)
+    ],
+)
 def test_functions_of_the_package(run, name):
     call, fixed, values = functions(run)[name]
     found = faults_of(call, name, fixed, values)

@@ -104,7 +104,12 @@ def test_a_run_that_is_over_at_once_predicts_from_its_last_positions(case, tmp_p
     assert all(file.whole for file in verify(run.folder))
 
 
-@pytest.mark.parametrize("case", ["named", "HDF5", "ladder", "automatic", "far apart"])
+_OTHERS = ("named", "HDF5", "ladder", "far apart")
+
+
+@pytest.mark.parametrize(
+    "case", ["automatic", *(pytest.param(case, marks=pytest.mark.slow) for case in _OTHERS)]
+)
 def test_a_resume_cuts_the_last_positions_off_and_changes_no_number(case, tmp_path):
     shape, asked = CASES[case]
     asked = {"num_steps": 1_400, **asked}

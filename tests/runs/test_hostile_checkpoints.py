@@ -70,7 +70,13 @@ def uses(folder, finished):
     }
 
 
-@pytest.mark.parametrize("name", NAMES)
+_QUICK = ("manifest", "step")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in _QUICK else pytest.param(name, marks=pytest.mark.slow) for name in NAMES],
+)
 def test_values_of_other_types(finished, tmp_path, name):
     for value in VALUES:
         changed(finished, tmp_path / "run", lambda meta: meta.update({name: value}))  # noqa: B023

@@ -62,6 +62,7 @@ def test_runs_that_are_too_short_are_unknown(tmp_path):
     assert found.verdict == "unknown" and "too few independent draws" in repr(found)
 
 
+@pytest.mark.slow
 def test_correct_runs_differ_as_rarely_as_said():
     """Of 3,000 pairs of equal laws, of memory 0 and 0.8, at the level 0.01 at most 70 differ (30
     are expected; 70 are 7 deviations above); of pairs with the errors of independent draws, which

@@ -623,6 +623,7 @@ def test_a_network_heats_as_it_expected():
         assert expected / 1.5 < value < 1.5 * expected
 
 
+@pytest.mark.slow
 def test_the_noise_at_one_place_is_measured_once(monkeypatch):
     """At the start and at the end of the burn-in, where it is tuned by and then told: it was
     measured twice there.
