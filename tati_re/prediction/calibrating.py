@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,17 +11,18 @@ import pandas as pd
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, logsumexp
 
-from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.regular import regular_bytes
+from tati_re.core.errors import refuse_if
 from tati_re.likelihoods.laws import Law
 from tati_re.posterior.predictive import CLASSES, VALUES
-from tati_re.prediction.left_out import chosen_rows, left_out
+from tati_re.prediction.leave_one_out import chosen_rows
+from tati_re.prediction.left_out import left_out
 from tati_re.prediction.metrics import class_labels
 from tati_re.prediction.network import dataset_of
 from tati_re.prediction.results import ClassPrediction, RegressionPrediction
 from tati_re.prediction.stacking import chosen_weights
 from tati_re.runs import files
 from tati_re.runs.csv_table import frame_text
+from tati_re.runs.kept_tables import kept_table
 from tati_re.runs.manifest import Manifest
 from tati_re.runs.run import RunFiles
 from tati_re.runs.storage import write_whole
@@ -133,18 +133,11 @@ def stored_calibration(run: RunFiles) -> LeftOutCalibration | None:
     Raises:
         InputError: The file is no such table.
     """
+    frame = kept_table(run, files.CALIBRATION)
+    if frame is None:
+        return None
     path = run.folder / files.CALIBRATION
-    draws = files.trajectory_in(run.folder)
-    if not path.exists() or draws is None:
-        return None
-    if path.stat().st_mtime_ns < draws.stat().st_mtime_ns:
-        return None
     expected = "the file as the run wrote it"
-    try:
-        frame = pd.read_csv(io.BytesIO(regular_bytes(path)))
-    except (ValueError, OverflowError) as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise InputError(f"{path} cannot be read: {reason}.", expected=expected) from None
     names = {"factor", "before", "after", "rows"}
     numbers = names <= {*frame.columns} and len(frame) == 1
     numbers = numbers and all(kind.kind in "if" for kind in frame.dtypes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
 import math
 import warnings
 from collections.abc import Sequence
@@ -15,13 +14,13 @@ import pandas as pd
 
 from tati_re.core.errors import InputError
 from tati_re.core.front_door import front_door
-from tati_re.core.regular import regular_bytes
 from tati_re.likelihoods.laws import Law
 from tati_re.likelihoods.mixture import empirical_crps
 from tati_re.posterior.predictive import CLASSES, LABELS
 from tati_re.prediction import metrics
 from tati_re.prediction.draws import Draws, Members
-from tati_re.prediction.left_out import chosen_rows, left_out
+from tati_re.prediction.leave_one_out import chosen_rows
+from tati_re.prediction.left_out import left_out
 from tati_re.prediction.network import Network, dataset_of
 from tati_re.prediction.predict import as_calibrated, average
 from tati_re.prediction.results import Prediction, RegressionPrediction
@@ -30,6 +29,7 @@ from tati_re.prediction.stacking import EQUAL, chosen_weights, weigh
 from tati_re.runs import files
 from tati_re.runs.csv_table import frame_text
 from tati_re.runs.fits import Fits, read_fits
+from tati_re.runs.kept_tables import kept_table
 from tati_re.runs.run import AnyRun, RunFiles, last_step, stored_every
 from tati_re.runs.selection import as_run, burnin_of
 from tati_re.runs.storage import write_whole
@@ -148,29 +148,16 @@ def stored_comparison(run: RunFiles) -> pd.DataFrame | None:
     Raises:
         InputError: The file is no such table.
     """
+    expected = "the file of the run"
+    reading = {"index_col": "predictor", "dtype": {"scored_on": str}}
+    frame = kept_table(run, files.COMPARISON, expected, **reading)
+    if frame is None:
+        return None
     path = run.folder / files.COMPARISON
-    draws = files.trajectory_in(run.folder)
-    if not path.exists() or draws is None:
-        return None
-    if path.stat().st_mtime_ns < draws.stat().st_mtime_ns:
-        return None
-    try:
-        frame = pd.read_csv(
-            io.BytesIO(regular_bytes(path)),
-            index_col="predictor",
-            dtype={"scored_on": str},
-        )
-    except (ValueError, OverflowError) as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise InputError(
-            f"{path} cannot be read: {reason}.", expected="the file of the run"
-        ) from None
     numbers = frame.drop(columns="scored_on", errors="ignore")
     known = {"members", "rows", "scored_on"} <= {*frame.columns}
     if not known or any(kind.kind not in "if" for kind in numbers.dtypes):
-        raise InputError(
-            f"{path} does not hold the comparison of a run.", expected="the file of the run"
-        )
+        raise InputError(f"{path} does not hold the comparison of a run.", expected=expected)
     frame["scored_on"] = frame["scored_on"].fillna("")
     return frame
 

@@ -21,6 +21,7 @@ from tati_re.runs import files
 from tati_re.runs.checked import read_table
 from tati_re.runs.csv_table import frame_text
 from tati_re.runs.failed_checks import warn_of_failed_checks
+from tati_re.runs.kept_tables import kept_since_draws
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.selection import as_run
@@ -141,9 +142,7 @@ def leave_one_out(
     )
     draws = draws[:: math.ceil(len(draws) / _MOST_DRAWS)]
     count = data.num_examples
-    taken = np.arange(count)
-    if count > most_examples:
-        taken = np.sort(np.random.default_rng(count).choice(count, most_examples, replace=False))
+    taken = chosen_rows(count, most_examples)
     logs = np.concatenate(
         [part for part, _, _ in likelihood_blocks(network, data, stored, draws, taken)]
     )
@@ -161,6 +160,13 @@ def leave_one_out(
     )
     write_whole(run.folder / files.LOO, frame_text(found.frame()))
     return found
+
+
+def chosen_rows(count: int, most: int) -> np.ndarray:
+    """Numbers of at most `most` of so many rows, the same ones at each call, in rising order."""
+    if count <= most:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(count).choice(count, most, replace=False))
 
 
 def refuse_other_temperature(run: RunFiles, about: str) -> None:
@@ -225,13 +231,8 @@ def left_out_weights(logs: np.ndarray, efficiency: float = 1.0) -> tuple[np.ndar
 
 def stored_leave_one_out(run: RunFiles) -> LeaveOneOut | None:
     """What an earlier call found, None where there was none since the run stored positions."""
-    path = run.folder / files.LOO
-    positions = files.trajectory_in(run.folder)
-    if (
-        not path.exists()
-        or positions is None
-        or path.stat().st_mtime_ns < positions.stat().st_mtime_ns
-    ):
+    path = kept_since_draws(run, files.LOO)
+    if path is None:
         return None
     table = read_table(path)
     if missing := set(_COLUMNS) - set(table):

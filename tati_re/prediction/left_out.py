@@ -102,13 +102,6 @@ def left_out(
     )
 
 
-def chosen_rows(count: int, most: int) -> np.ndarray:
-    """Numbers of at most `most` of so many rows, the same ones at each call, in rising order."""
-    if count <= most:
-        return np.arange(count)
-    return np.sort(np.random.default_rng(count).choice(count, most, replace=False))
-
-
 def _weights_by_chain(
     logs: np.ndarray, walker: np.ndarray, share: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:

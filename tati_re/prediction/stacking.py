@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import warnings
 from dataclasses import dataclass
@@ -15,12 +14,12 @@ from scipy.special import logsumexp
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.front_door import front_door
-from tati_re.core.regular import regular_bytes
 from tati_re.core.views import shown
 from tati_re.prediction.draws import Draws
 from tati_re.prediction.leave_one_out import (
     LEAST_DRAWS,
     LeaveOneOut,
+    chosen_rows,
     leave_one_out,
     left_out_weights,
     refuse_other_temperature,
@@ -29,6 +28,7 @@ from tati_re.prediction.leave_one_out import (
 from tati_re.prediction.network import likelihood_blocks, likelihood_of
 from tati_re.runs import files
 from tati_re.runs.csv_table import frame_text
+from tati_re.runs.kept_tables import kept_table
 from tati_re.runs.manifest import Manifest
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import AnyRun, RunFiles
@@ -245,9 +245,7 @@ def chain_densities(
         f"{len(walkers)} chain",
         "num_walkers of 2 at least",
     )
-    rows = np.arange(data.num_examples)
-    if len(rows) > most_rows:
-        rows = np.sort(np.random.default_rng(len(rows)).choice(len(rows), most_rows, replace=False))
+    rows = chosen_rows(data.num_examples, most_rows)
     columns = []
     tails = []
     for walker in walkers:
@@ -275,18 +273,11 @@ def stored_stacking(run: RunFiles) -> Stacking | None:
     Raises:
         InputError: The file is no such table.
     """
+    frame = kept_table(run, files.STACKING)
+    if frame is None:
+        return None
     path = run.folder / files.STACKING
-    draws = files.trajectory_in(run.folder)
-    if not path.exists() or draws is None:
-        return None
-    if path.stat().st_mtime_ns < draws.stat().st_mtime_ns:
-        return None
     expected = "the file as the run wrote it"
-    try:
-        frame = pd.read_csv(io.BytesIO(regular_bytes(path)))
-    except (ValueError, OverflowError) as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise InputError(f"{path} cannot be read: {reason}.", expected=expected) from None
     numbers = {*_COLUMNS, "equal", "stacked", "rows"} <= {*frame.columns}
     numbers = numbers and all(kind.kind in "if" for kind in frame.dtypes)
     weight = frame["weight"].to_numpy(np.float64) if numbers and len(frame) else np.zeros(1)

@@ -25,8 +25,7 @@ from tati_re.prediction.held_out import (
     comparison_lines,
     scores_of,
 )
-from tati_re.prediction.leave_one_out import left_out_weights
-from tati_re.prediction.left_out import chosen_rows
+from tati_re.prediction.leave_one_out import chosen_rows, left_out_weights
 from tati_re.runs import files
 from tati_re.runs.fits import Fits, read_fits, write_fits
 

@@ -1,0 +1,64 @@
+"""Tables that are computed from the draws of a run and kept in its folder."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tati_re.core.errors import InputError
+from tati_re.core.regular import regular_bytes
+from tati_re.runs import files
+from tati_re.runs.run import RunFiles
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def kept_since_draws(run: RunFiles, name: str) -> Path | None:
+    """Finds a file that was computed from the draws of a run.
+
+    Args:
+        run: The run.
+        name: The file in its folder.
+
+    Returns:
+        Its path; None if there is none since the last draw.
+    """
+    path = run.folder / name
+    draws = files.trajectory_in(run.folder)
+    if not path.exists() or draws is None:
+        return None
+    return path if path.stat().st_mtime_ns >= draws.stat().st_mtime_ns else None
+
+
+def kept_table(
+    run: RunFiles,
+    name: str,
+    expected: str = "the file as the run wrote it",
+    **reading: Any,
+) -> pandas.DataFrame | None:
+    """Reads a table that was computed from the draws, unless draws were added since.
+
+    Args:
+        run: The run.
+        name: The file in its folder.
+        expected: What the error about a file that cannot be read expects.
+        **reading: Options of `pandas.read_csv`.
+
+    Returns:
+        The table, whose columns are not checked; None if there is none since the last draw.
+
+    Raises:
+        InputError: The file is not a table.
+    """
+    import pandas as pd
+
+    path = kept_since_draws(run, name)
+    if path is None:
+        return None
+    try:
+        return pd.read_csv(io.BytesIO(regular_bytes(path)), **reading)
+    except (ValueError, OverflowError) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise InputError(f"{path} cannot be read: {reason}.", expected=expected) from None
