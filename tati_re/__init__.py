@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tati_re import prediction as prediction
     from tati_re import samplers as samplers
     from tati_re import sklearn as sklearn
+    from tati_re import supports as supports
     from tati_re import testing as testing
     from tati_re.distributed.jobs import side_by_side as side_by_side
     from tati_re.landscape.gaussian import GaussianApproximation as GaussianApproximation

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from inspect import Parameter, Signature
 from operator import attrgetter, getitem
+from typing import Any
 
 import numpy as np
 
@@ -66,6 +67,7 @@ expm1 = _both(
 log1p = _both(
     "log1p", np.log1p, "math.log1p", "`log(1 + x)` without the loss of digits near 0.", _X
 )
+tanh = _both("tanh", np.tanh, "tanh", "Hyperbolic tangent.", _X)
 floor = _both("floor", np.floor, "floor", "The largest integer not above `x`.", _X)
 absolute = _both("absolute", np.abs, "abs", "Absolute value, entry by entry.", _X)
 cos = _both("cos", np.cos, "cos", "Cosine.", {"x": "Angles in radians, an array of any shape."})
@@ -132,6 +134,13 @@ transpose = _both(
     "Last two axes exchanged.",
     {"x": "Matrices, `(..., n, m)`."},
 )
+product = _both(
+    "product",
+    np.matmul,
+    "linalg.matmul",
+    "Products of matrices.",
+    {"x": "Matrices, `(..., n, k)`.", "y": "Matrices, `(..., k, m)`."},
+)
 cholesky = _both(
     "cholesky",
     np.linalg.cholesky,
@@ -152,6 +161,24 @@ def logistic(x):
 
         return expit(x)
     return _tf().sigmoid(x)
+
+
+def log_logistic(x: Any) -> Any:
+    """log(1 / (1 + e⁻ˣ)), without overflow.
+
+    Args:
+        x: Numbers, an array of any shape.
+    """
+    return -np.logaddexp(0.0, -x) if _is_numpy(x) else _tf().math.log_sigmoid(x)
+
+
+def join_last(parts: list) -> Any:
+    """Arrays joined along their last axis.
+
+    Args:
+        parts: Arrays of one shape but for the last axis.
+    """
+    return np.concatenate(parts, axis=-1) if _is_numpy(*parts) else _tf().concat(parts, axis=-1)
 
 
 def cond(condition, true, false):
