@@ -29,6 +29,7 @@ class DiffusionMap(NamedTuple):
         bandwidth: ε of the kernel exp(-d²/4ε).
         dimension: Of the cloud, as the kernel sees it: 2 d ln S / d ln ε.
         stationary: Probabilities of the points, `(n,)`.
+        density: Sums of the kernel at the points, q, `(n,)`.
     """
 
     values: np.ndarray
@@ -36,6 +37,7 @@ class DiffusionMap(NamedTuple):
     bandwidth: float
     dimension: float
     stationary: np.ndarray
+    density: np.ndarray
 
     @property
     def coordinates(self) -> np.ndarray:
@@ -144,7 +146,12 @@ def diffusion_map(
     what = f"The points fall apart into {pieces} or more pieces, which no kernel joins."
     refuse_if(pieces > 1, what, f"bandwidth {epsilon:.3g}", "a larger bandwidth, or more neighbors")
     return DiffusionMap(
-        (values[1:] - 1) / epsilon, signed(vectors.T).T[:, 1:], epsilon, dimension, stationary
+        (values[1:] - 1) / epsilon,
+        signed(vectors.T).T[:, 1:],
+        epsilon,
+        dimension,
+        stationary,
+        density,
     )
 
 

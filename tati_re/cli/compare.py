@@ -1,5 +1,6 @@
 """`tati-compare`: compare the averages of two runs, or two tables column by column."""
 
+import argparse
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,6 +68,7 @@ def parser_of_command() -> Parser:
     parser.add_argument("--verify", action="store_true", help=text)
     text = "how well each run predicts examples it has not seen: elpd by PSIS-LOO, and the difference with its error"
     parser.add_argument("--elpd", action="store_true", help=text)
+    parser.add_argument("-v", dest="v", action="count", help=argparse.SUPPRESS)
     return parser
 
 
@@ -184,6 +186,7 @@ def _elpd(paths: list[str], quiet: bool) -> int:
 def _body(argv: list[str]) -> int:
     """Returns the exit status: 0 if both agree, 1 if not, 3 if that cannot be told."""
     typed = parser_of_command().parse(argv)
+    typed.pop("verbose", None)  # TATi's -v: what differs is printed anyway
     paths = typed.get("paths", [])
     if typed.get("verify"):
         beside = not paths or typed.keys() - {"paths", "verify", "quiet"}

@@ -1,14 +1,13 @@
-"""The command lines of TATi's analyser, data set writer and parser, samplers and explorer, besides
-our own.
-"""
+"""The command lines of TATi's data set writer and parser, samplers and explorer, besides our own."""
 
+import secrets
 import sys
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tati_re.cli.arguments import Parser, loading
-from tati_re.core.errors import InputError, nearest, refuse_if
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.memory import check_free
 from tati_re.options.make import options_from_flags
 from tati_re.options.representable import what_instead
@@ -21,22 +20,10 @@ from tati_re.options.tati_names import (
 )
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import numpy as np
 
     from tati_re.data import Dataset
     from tati_re.landscape.grid import Axis
-
-READ = ("parse_run_file", "parse_trajectory_file")
-INSTEAD = {
-    "ensemble_average_trajectory": "average_trajectory: samples have the Boltzmann weight already",
-    "covariance_per_walker": "tati-analyse RUN --what covariance --by walker",
-    "integrated_autocorrelation_time_covariance": "tati-analyse RUN --what covariance, in place of acor",
-    "integrated_autocorrelation_time_covariance_per_walker": "tati-analyse RUN --what covariance --by walker",
-    "diffusion_map": "tati-analyse RUN --what diffusion_map",
-    "free_energy_levelsets": "tati-analyse RUN --what free_energy --along diffusion:1",
-    "free_energy_histograms": "tati-analyse RUN --what free_energy --along diffusion:1",
-}
-"""Modules of TATi's analyser that need more than a CSV file, and what does their work."""
 
 WRITER = ("data_type", "dimension", "train_data_files", "test_data_files", "train_test_ratio")
 """Flags that only TATi's writer has; with one of them `tati-dataset` takes those of
@@ -51,25 +38,7 @@ MODES = {
 }
 """Modes of TATi's loss function sampler, and the flags of each."""
 
-_FILES = (
-    *("run_file", "trajectory_file", "average_run_file", "average_trajectory_file"),
-    *("covariance_matrix", "covariance_eigenvalues", "covariance_eigenvectors"),
-    # Read by modules of `INSTEAD` alone, in TATi too.
-    *(
-        "inverse_temperature",
-        "integrated_autocorrelation_time",
-        "diffusion_map_method",
-        "diffusion_map_file",
-    ),
-    *("diffusion_matrix_file", "use_reweighting", "landmarks", "landmark_file", "free_energy_file"),
-)
-_NUMBERS = {"drop_burnin": 0, "every_nth": 1, "steps": 20, "number_of_eigenvalues": 4}
-_ENERGIES = ("kinetic_energy", "loss", "total_energy")
-_MADE = {"data_type": 3, "dimension": 10, "noise": 0.0, "train_test_ratio": 0.5, "seed": 0}
-
-
-def analyses(argv: list[str]) -> bool:
-    return bool(argv) and argv[0] in (*READ, *INSTEAD, *_MODULES)
+_MADE = {"data_type": 3, "dimension": 10, "noise": 0.0, "train_test_ratio": 0.5}
 
 
 def writes(argv: list[str]) -> bool:
@@ -83,7 +52,7 @@ def scans(argv: list[str]) -> bool:
     return any(text in MODES or text.split("=")[0] == "--interval_input" for text in words)
 
 
-def _parser(prog: str, **flags: Any) -> Parser:
+def parser_of_flags(prog: str, **flags: Any) -> Parser:
     """Flags of TATi's spelling; None: a text, a list: several, a number: one of its kind, which is
     the default.
     """
@@ -97,144 +66,6 @@ def _parser(prog: str, **flags: Any) -> Parser:
             parser.add_argument(f"--{name}", dest=name, type=type(value), default=value)
     parser.add_argument("-v", dest="v", action="count")
     return parser
-
-
-def analyse_as_tati(argv: list[str]) -> None:
-    """Runs modules of TATi on CSV files of a run, as `run_file` and `trajectory_file` name them."""
-    parser = _parser("tati-analyse", **dict.fromkeys(_FILES), **_NUMBERS)
-    parser.add_argument("modules", nargs="+")
-    typed = parser.parse(argv)
-    for name, default in _NUMBERS.items():
-        if typed[name] < min(default, 1):
-            raise InputError(
-                f"--{name} is out of range.", typed[name], f"an integer at least {min(default, 1)}"
-            )
-    for module in typed["modules"]:
-        if module in INSTEAD:
-            raise InputError(f"{module} is done otherwise here.", expected=INSTEAD[module])
-        if module not in (*READ, *_MODULES):
-            known = (*READ, *_MODULES)
-            raise InputError(
-                f"{module} is not a module.{nearest(module, known)}", expected=", ".join(known)
-            )
-    for module in typed["modules"]:
-        if module in _MODULES:
-            _MODULES[module](typed)
-
-
-def _file(typed: dict[str, Any], name: str) -> str:
-    refuse_if(name not in typed, f"--{name} is missing.", expected="a CSV file")
-    return typed[name]
-
-
-def _rows(typed: dict[str, Any], name: str) -> "pd.DataFrame":
-    from tati_re.core.regular import check_regular
-    from tati_re.runs.reading import read_csv
-
-    path = _file(typed, name)
-    check_regular(path, f"--{name}")
-    if not Path(path).is_file():
-        raise InputError(
-            f"--{name}: there is no {path}.",
-            expected="a file that --run_file or --trajectory_file wrote",
-        )
-    table = read_csv(path)
-    refuse_if(
-        "step" not in table,
-        f"--{name}: {path} has no column step.",
-        ", ".join(map(str, table.columns[:4])),
-    )
-    _check_numbers(table, ["step"], path)
-    steps = table["step"].unique()
-    table = table[table["step"].isin(steps[steps > typed["drop_burnin"]][:: typed["every_nth"]])]
-    if table.empty:
-        raise InputError(
-            f"--drop_burnin leaves no rows of {path}.", typed["drop_burnin"], f"below {steps.max()}"
-        )
-    return table
-
-
-def _check_numbers(table: "pd.DataFrame", names: Sequence[str], path: str) -> None:
-    """Refuses a table of a file that lacks a column, or has one that does not hold numbers."""
-    for name in names:
-        what = f"{path} has no column {name}."
-        refuse_if(name not in table, what, ", ".join(map(str, table.columns[:6])))
-        refuse_if(
-            table[name].dtype.kind not in "biuf",
-            f"The column {name} of {path} holds a cell that is not a number.",
-            expected="numbers",
-        )
-
-
-def _average_energies(typed: dict[str, Any]) -> None:
-    """Means and variances of kinetic energy, loss and their sum over the first rows, at `steps`
-    ends.
-    """
-    import numpy as np
-    import pandas as pd
-
-    target = _file(typed, "average_run_file")
-    table = _rows(typed, "run_file")
-    _check_numbers(table, ("loss", "kinetic_energy"), typed["run_file"])
-    table = table.assign(total_energy=table["loss"] + table["kinetic_energy"])
-    ends = np.unique(np.linspace(0, len(table), typed["steps"] + 1).astype(int)[1:])
-    lines = []
-    for end in ends[ends > 0]:
-        part = table.iloc[:end]
-        line: dict[str, Any] = {"step": int(part["step"].iloc[-1])}
-        for name in _ENERGIES:
-            line |= {
-                f"average_{name}": part[name].mean(),
-                f"variance_{name}": part[name].var(ddof=0),
-            }
-        lines.append(line)
-    write(pd.DataFrame(lines), target)
-
-
-def _parameters(typed: dict[str, Any]) -> "pd.DataFrame":
-    table = _rows(typed, "trajectory_file")
-    others = ("step", "walker", "id", "potential", "loss", "rung", "replica", "weight")
-    names = [name for name in table.columns if name not in others]
-    _check_numbers(table, names, typed["trajectory_file"])
-    return table[names]
-
-
-def _average_trajectory(typed: dict[str, Any]) -> None:
-    import pandas as pd
-
-    target = _file(typed, "average_trajectory_file")
-    positions = _parameters(typed)
-    write(pd.DataFrame([positions.mean(), positions.var(ddof=0)]), target)
-
-
-def _covariance(typed: dict[str, Any]) -> None:
-    """The covariance of the parameters, its largest eigenvalues and their eigenvectors, one a
-    row.
-    """
-    import numpy as np
-    import pandas as pd
-
-    positions = _parameters(typed).to_numpy()
-    columns = [f"c{k}" for k in range(positions.shape[1])]
-    if len(positions) < 2:
-        raise InputError(
-            f"{typed['trajectory_file']} has no covariance.", "one row", "two rows or more"
-        )
-    matrix = np.atleast_2d(np.cov(positions, rowvar=False))
-    values, vectors = np.linalg.eigh(matrix)
-    largest = np.argsort(values)[::-1][: typed["number_of_eigenvalues"]]
-    tables = {
-        "covariance_matrix": pd.DataFrame(matrix, columns=columns),
-        "covariance_eigenvalues": pd.DataFrame({"value": values[largest]}),
-        "covariance_eigenvectors": pd.DataFrame(vectors[:, largest].T, columns=columns),
-    }
-    if not any(name in typed for name in tables):
-        raise InputError(
-            "covariance has nowhere to go.", expected=" or ".join(f"--{name}" for name in tables)
-        )
-    for name, table in tables.items():
-        if name in typed:
-            write(table, typed[name])
 
 
 def write(columns: Any, path: str) -> None:
@@ -254,9 +85,10 @@ def write(columns: Any, path: str) -> None:
 def write_dataset_as_tati(argv: list[str]) -> None:
     """Makes points of two classes, shuffles them, and writes them to training and test files."""
     parts = ("train", "test")
-    typed = _parser("tati-dataset", **_MADE, **{f"{part}_data_files": [] for part in parts}).parse(
-        argv
-    )
+    of_parts: dict[str, Any] = {f"{part}_data_files": [] for part in parts}
+    parser = parser_of_flags("tati-dataset", **_MADE, **of_parts)
+    parser.add_argument("--seed", dest="seed", type=int)
+    typed = parser.parse(argv)
     files = {part: typed.get(f"{part}_data_files", []) for part in parts}
     count = typed["dimension"]
     ratio = typed["train_test_ratio"]
@@ -284,7 +116,11 @@ def write_dataset_as_tati(argv: list[str]) -> None:
         refuse_if(size and not files[part], what, expected="files for them, or another ratio")
     from tati_re.coming_from_tati import ClassificationDatasets, split_into_files
 
-    features, labels = ClassificationDatasets(typed["seed"]).generate(
+    seed = typed.get("seed")
+    if seed is None:
+        seed = secrets.randbelow(2**31)
+        print(f"--seed {seed} makes these points again.")
+    features, labels = ClassificationDatasets(seed).generate(
         count, typed["noise"], typed["data_type"]
     )
     for part in parts:
@@ -312,7 +148,7 @@ def _of_network(
     flags: dict[str, Any] = {
         name: 1 if name.startswith("samples") else [] for name in (*required, *optional)
     }
-    parser = _parser(
+    parser = parser_of_flags(
         prog, csv_file=None, **{name: value for name, value in flags.items() if name not in ALIASES}
     )
     parser.add_names_of_tati(
@@ -365,13 +201,22 @@ def _axis(typed: dict[str, Any], kind: str, offset: float = 0.0) -> "Axis":
     return Axis(low + offset, high + offset, typed[f"samples_{kind}"] + 1)
 
 
+def _grid_points(
+    centre: "np.ndarray", directions: "np.ndarray", axes: Sequence["Axis"]
+) -> tuple["np.ndarray", "np.ndarray"]:
+    """Points of a grid and their coordinates in TATi's order: the first axis is the fastest."""
+    from tati_re.landscape.grid import Grid
+
+    grid = Grid(centre, directions[::-1], [*axes][::-1])
+    reversed_coordinates = grid.coordinates(0, grid.num_points)[:, 1:]
+    return grid.positions(reversed_coordinates), reversed_coordinates[:, ::-1]
+
+
 def sample_as_tati(argv: list[str]) -> None:
     """Writes the loss, and the accuracy of a classifier, on a grid of parameters or at the rows of
     a trajectory.
     """
     import numpy as np
-
-    from tati_re.landscape.grid import Grid
 
     mode = next(text for text in argv if text in MODES)
     required = [name for name in MODES[mode] if name != "interval_offsets"]
@@ -416,18 +261,14 @@ def sample_as_tati(argv: list[str]) -> None:
         )
         coordinates = points @ directions.T
     else:
-        axes = map(
-            _axis, [typed] * len(kinds), kinds, _numbers(typed, "interval_offsets", len(kinds))
-        )
+        offsets = _numbers(typed, "interval_offsets", len(kinds))
+        axes = [_axis(typed, kind, offset) for kind, offset in zip(kinds, offsets, strict=True)]
         centre = np.asarray(
             sim.parameters if sim.options.parameters else np.zeros(len(names)), np.float64
         )
-        grid = Grid(
-            centre, directions / np.linalg.norm(directions, axis=1, keepdims=True), list(axes)
-        )
-        steps = np.arange(grid.num_points)
-        coordinates = grid.coordinates(0, grid.num_points)[:, 1:]
-        points = grid.positions(coordinates)
+        unit = directions / np.linalg.norm(directions, axis=1, keepdims=True)
+        points, coordinates = _grid_points(centre, unit, axes)
+        steps = np.arange(len(points))
     values = Surface(sim, batch_size=sim.options.batch_size).values(points)
     columns = {"step": steps} | {
         name: values[name] for name in ("loss", "accuracy") if name in values
@@ -443,8 +284,6 @@ def sample_inputs_as_tati(argv: list[str]) -> None:
     """Writes what a network with given parameters says over a grid of inputs."""
     import numpy as np
 
-    from tati_re.landscape.grid import Grid
-
     typed = _of_network("tati-inputspace", argv, ("interval_input", "samples_input"))
     inputs = int(typed.get("input_dimension", 2))
     outputs = int(typed.get("output_dimension", 1))
@@ -452,8 +291,8 @@ def sample_inputs_as_tati(argv: list[str]) -> None:
         {"parse_parameters_file", "restore_model"}.isdisjoint(typed),
         "--parse_parameters_file is missing.",
     )
-    grid = Grid(np.zeros(inputs), np.eye(inputs), [_axis(typed, "input")] * inputs)
-    points = grid.positions(grid.coordinates(0, grid.num_points)[:, 1:])
+    axes = [_axis(typed, "input")] * inputs
+    points, _ = _grid_points(np.zeros(inputs), np.eye(inputs), axes)
     left_out = ("batch_data_files", "batch_data_file_type", "batch_size", "loss")
     sim = _simulation(typed, left_out=left_out, data=(points, np.zeros((len(points), outputs))))
     if "batch_data_files" in typed:
@@ -512,10 +351,3 @@ def write_exploration(found: Any, typed: dict[str, Any], names: list[str]) -> No
     for name, (columns, rows) in zip(EXPLORER_FILES, tables, strict=True):
         if name in typed:
             write(columns | dict(zip(names, np.transpose(rows), strict=True)), typed[name])
-
-
-_MODULES: dict[str, Callable[[dict[str, Any]], None]] = {
-    "average_energies": _average_energies,
-    "average_trajectory": _average_trajectory,
-    "covariance": _covariance,
-}

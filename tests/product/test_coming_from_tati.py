@@ -142,11 +142,6 @@ BAD = {
         ["average_energies", "average_energie"],
         "Did you mean 'average_energies'?",
     ),
-    "a module done otherwise": (
-        analyse,
-        ["covariance_per_walker", "--trajectory_file", "t.csv"],
-        "covariance_per_walker is done otherwise here. Expected: tati-analyse RUN --what covariance --by walker",
-    ),
     "no input": (
         analyse,
         ["average_energies", "--average_run_file", "o.csv"],

@@ -53,6 +53,8 @@ def test_a_grid_around_a_row():
     assert list(table) == ["step", "loss", "accuracy", "w0", "w1", "b0"] and len(table) == 5 * 5 * 3
     np.testing.assert_allclose(np.unique(table["w0"]), 0.2 + np.linspace(-5, 5, 5), rtol=1e-6)
     np.testing.assert_allclose(table["loss"], losses(table[["w0", "w1", "b0"]]), rtol=2e-6)
+    # In TATi's order: the first parameter is the fastest, the last one the slowest.
+    assert (np.diff(table["w0"][:5]) > 0).all() and table["b0"][:25].nunique() == 1
     held = run(landscape, f"naive_grid {NETWORK} {flags} --exclude_parameters w0 b0")
     assert len(held) == 5 and set(held["w0"]) == set(held["b0"]) == {0.0}
 
@@ -68,6 +70,7 @@ def test_a_plane_a_trajectory_and_its_coordinates(capsys):
         1.0,
         2.0,
     }
+    assert table["c0"].tolist() == [-1, 0, 1] * 3
     unit = PLANE / np.linalg.norm(PLANE, axis=1, keepdims=True)
     np.testing.assert_allclose(table["loss"], losses(table[["c0", "c1"]] @ unit), rtol=2e-6)
     table = run(
@@ -93,6 +96,7 @@ def test_predictions_over_a_grid(capsys):
     table = run(inputspace, f"--batch_data_files d.csv --output_activation linear {flags}")
     assert "d.csv: left alone" in capsys.readouterr().out and len(pd.read_csv("d.csv")) == 5
     assert list(table) == ["i", "x1", "x2", "label"] and len(table) == 9
+    assert table["x1"].tolist() == [-4, 0, 4] * 3
     np.testing.assert_allclose(
         table["label"], table[["x1", "x2"]] @ ROWS[0, :2] + 0.3, rtol=1e-6, atol=1e-6
     )
@@ -167,11 +171,6 @@ BAD = {
         explore,
         f"{NETWORK} --number_walkers 2",
         "Received: 2. Expected: nothing: a leg is one",
-    ),
-    "flags of another module": (
-        analyse,
-        "diffusion_map --diffusion_map_file x.csv --landmarks 3",
-        "done otherwise",
     ),
     "legs": (explore, f"{NETWORK} --max_legs x", "--max_legs: other numbers. Received: x."),
     "no parameters": (

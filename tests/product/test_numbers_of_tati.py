@@ -1,7 +1,7 @@
 """TATi's own numbers by its flags alone, and its defaults under its names.
 
-The points and losses are those of TATi's test of gradient descent on two clusters (TATi 0.9.5,
-commit 887d52f of alan-turing-institute/ThermodynamicAnalyticsToolkit, directory tests/simulation).
+The points and numbers are those of TATi's tests of gradient descent, grids and inputs (TATi 0.9.5,
+commit 887d52f of alan-turing-institute/ThermodynamicAnalyticsToolkit, directory tests).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from tati_re import Simulation, load
-from tati_re.cli import optimize, sample
+from tati_re.cli import inputspace, landscape, optimize, sample
 from tati_re.coming_from_tati import Simulation as tati
 from tati_re.options.make import make_options
 from tati_re.options.tati_names import sentences
@@ -53,6 +53,61 @@ LOSSES = [
 ]
 """At the start and after each of nine steps of rate 0.1: a row of TATi precedes its step."""
 
+PLANE = [
+    3.23379064,
+    1.93507445,
+    0.768988848,
+    0.0653047338,
+    0.00265838043,
+    3.56754732,
+    1.99900782,
+    0.306456506,
+    0.0126202852,
+    0.000398283737,
+    3.63794971,
+    2.03385162,
+    0.180728063,
+    0.00488515105,
+    0.000117822536,
+    3.43747783,
+    1.96115744,
+    0.423588663,
+    0.0191404708,
+    0.000463781558,
+    2.99791789,
+    1.92843795,
+    0.9473809,
+    0.0964913219,
+    0.00314005511,
+]
+"""Losses on the plane of `weight1` and `bias0` about the start, -1 to 1 in 4 intervals each."""
+
+LABELS = [
+    -0.807250857,
+    -0.794199884,
+    -0.780372679,
+    -0.765737891,
+    -0.750264525,
+    -0.733923256,
+    -0.716685772,
+    -0.698525608,
+    -0.679418981,
+    -0.659344077,
+    -0.638283014,
+    -0.72192353,
+    -0.704041302,
+    -0.685219347,
+    -0.665435433,
+    -0.644670248,
+    -0.622908056,
+    -0.600136995,
+    -0.576349914,
+    -0.551544428,
+    -0.525723517,
+    -0.498895973,
+]
+"""Predictions of the start on the two lowest lines of a grid of 11 x 11 inputs from -4 to 4."""
+
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
@@ -86,6 +141,26 @@ def test_the_loss_at_the_start():
         np.testing.assert_allclose(sim.loss(), LOSSES[0], rtol=1e-6)
     sim = Simulation(data="d.csv", parameters="start.csv", standardize="none", verbose=0)
     assert abs(sim.loss() - LOSSES[0]) > 0.01, "the output is linear under the names here"
+
+
+def test_a_plane_of_the_loss():
+    flags = "naive_grid --batch_data_files d.csv --batch_size 20 --loss mean_squared"
+    flags += " --parse_parameters_file start.csv --parse_steps 0 --exclude_parameters w0"
+    flags += " --interval_weights -1 1 --samples_weights 4 --interval_biases -1 1"
+    flags += " --samples_biases 4 --csv_file p.csv"
+    assert landscape.main(flags.split()) == 0
+    found = pd.read_csv("p.csv")
+    assert list(found) == ["step", "loss", "accuracy", "w0", "w1", "b0"]
+    np.testing.assert_allclose(found["loss"], PLANE, rtol=2e-6, atol=1e-8)
+
+
+def test_predictions_over_the_plane_of_inputs():
+    flags = "--input_dimension 2 --output_dimension 1 --interval_input -4 4 --samples_input 10"
+    flags += " --parse_parameters_file start.csv --parse_steps 0 --output_activation tanh"
+    assert inputspace.main([*flags.split(), "--csv_file", "p.csv"]) == 0
+    found = pd.read_csv("p.csv")
+    assert len(found) == 121 and list(found) == ["i", "x1", "x2", "label"]
+    np.testing.assert_allclose(found["label"][:22], LABELS, rtol=1e-6)
 
 
 def test_walkers_of_tati_start_apart_and_every_step_has_a_row():
