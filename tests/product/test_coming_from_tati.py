@@ -44,7 +44,7 @@ def test_the_command_line_runs(folder, capsys):
     assert programs == ["tati-dataset", "tati-optimize", "tati-sample", "tati-analyse"]
     said = capsys.readouterr().out
     assert "step_width is TATi's name, so that potential is mean_loss" in said
-    assert f"Start: {folder}/model.ckpt.meta.keras." in said
+    assert f"{folder}/model.ckpt.meta.keras" in Path("runs/sample-1/manifest.toml").read_text()
     energies = pd.read_csv("average_run.csv")
     rows = pd.read_csv("sampling-run.csv").query("step > 500")
     assert list(energies.columns[:3]) == [
