@@ -13,6 +13,7 @@ from tati_re.core.errors import AnyPath, InputError
 from tati_re.core.front_door import front_door
 from tati_re.data.dataset import Dataset
 from tati_re.prediction.draws import resampled
+from tati_re.prediction.leave_one_out import refuse_weighted_draws
 from tati_re.prediction.network import likelihood_blocks, likelihood_of
 from tati_re.prediction.stacking import STACKING, chain_weights, chosen_weights
 from tati_re.runs import files
@@ -96,8 +97,7 @@ def to_arviz(
         stored = positions.read()
         chains, coordinates, cut = _chains(stored.step, stored.walker)
         try:
-            if stored.weight is not None and np.ptp(stored.weight) > 0:
-                raise InputError("The draws have weights, which ArviZ does not know.")
+            refuse_weighted_draws(stored, "ArviZ")
             if chosen_weights(run.manifest, weights) == STACKING:
                 chains, coordinates, cut = _resampled(run, stored, chains, data, model)
             groups["posterior"] = xarray.Dataset(

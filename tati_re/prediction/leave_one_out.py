@@ -22,7 +22,7 @@ from tati_re.runs.checked import read_table
 from tati_re.runs.csv_table import frame_text
 from tati_re.runs.failed_checks import warn_of_failed_checks
 from tati_re.runs.kept_tables import kept_since_draws
-from tati_re.runs.positions import Positions
+from tati_re.runs.positions import Block, Positions
 from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.selection import as_run
 from tati_re.runs.storage import write_whole
@@ -130,8 +130,7 @@ def leave_one_out(
     refuse_other_temperature(run, "elpd")
     data, network = likelihood_of(run, data, model)
     stored = Positions(run, burnin, 1).read()
-    if stored.weight is not None and np.ptp(stored.weight) > 0:
-        raise InputError("elpd: the draws have weights.", expected="draws that count alike")
+    refuse_weighted_draws(stored, "elpd")
     draws = np.lexsort((stored.step, stored.walker))
     what = "elpd: too few draws to smooth the largest of their weights."
     refuse_if(
@@ -186,6 +185,25 @@ def refuse_other_temperature(run: RunFiles, about: str) -> None:
             "no temperature" if temperature is None else f"T = {temperature:g}",
             "T = 1",
         )
+
+
+def refuse_weighted_draws(stored: Block, about: str) -> None:
+    """Refuses draws that do not count alike, such as those of simulated tempering.
+
+    Args:
+        stored: The stored draws.
+        about: What needs draws of equal weight, the first word of the message.
+
+    Raises:
+        InputError: Draws of different weights.
+    """
+    weight = stored.weight
+    if weight is None or np.ptp(weight) == 0:
+        return
+    what = f"{about}: the draws of this run have different weights."
+    received = f"weights from {weight.min():.3g} to {weight.max():.3g}"
+    expected = "a run without bias or simulated tempering"
+    raise InputError(what, received, expected)
 
 
 def relative_efficiency(logs: np.ndarray, step: np.ndarray, walker: np.ndarray) -> float:

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import refuse_if
 from tati_re.prediction.leave_one_out import (
     LEAST_DRAWS,
     left_out_weights,
     refuse_other_temperature,
+    refuse_weighted_draws,
     relative_efficiency,
 )
 from tati_re.prediction.network import Network, likelihood_blocks, likelihood_of
@@ -74,8 +75,7 @@ def left_out(
     refuse_other_temperature(run, "rows")
     data, network = likelihood_of(run, data, model)
     stored = Positions(run).read()
-    if stored.weight is not None and np.ptp(stored.weight) > 0:
-        raise InputError("The draws have weights.", expected="draws that count alike")
+    refuse_weighted_draws(stored, "rows")
     order = np.lexsort((stored.step, stored.walker))
     what = "There are too few draws to leave rows out."
     refuse_if(len(order) < LEAST_DRAWS, what, len(order), f"at least {LEAST_DRAWS}")

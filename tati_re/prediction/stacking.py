@@ -23,13 +23,14 @@ from tati_re.prediction.leave_one_out import (
     leave_one_out,
     left_out_weights,
     refuse_other_temperature,
+    refuse_weighted_draws,
     relative_efficiency,
 )
 from tati_re.prediction.network import likelihood_blocks, likelihood_of
 from tati_re.runs import files
 from tati_re.runs.csv_table import frame_text
 from tati_re.runs.kept_tables import kept_table
-from tati_re.runs.manifest import Manifest
+from tati_re.runs.manifest import Manifest, check_data
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.selection import as_run
@@ -138,7 +139,8 @@ def chain_weights(run: AnyRun, data: Any = None, model: Any = None) -> Stacking:
     Pareto-smoothed importance sampling. A chain that is stuck gets a weight near 0; chains that
     predict alike share their weight in any way.
 
-    The weights are kept as `stacking.csv` in the run folder.
+    The weights are kept as `stacking.csv` in the run folder. Later calls use them, unless the run
+    has new draws, or the folder does not hold the model that is given.
 
     Args:
         run: The run, or its folder; of a likelihood, at temperature 1, with two chains at least.
@@ -150,11 +152,19 @@ def chain_weights(run: AnyRun, data: Any = None, model: Any = None) -> Stacking:
         Weights of the chains, in the order of the walkers, and the densities that they give.
 
     Raises:
-        InputError: One chain, no likelihood, another temperature, draws with weights, or fewer than
-            25 draws of a chain.
+        InputError: One chain, no likelihood, another temperature, draws with weights, fewer than 25
+            draws of a chain, or data or a model that are not the run's.
     """
+    from tati_re.models.identity import refuse_other_model
+
     run = as_run(run)
-    if (stored := stored_stacking(run)) is not None:
+    if data is not None:
+        check_data(run.manifest, data, run.folder)
+    is_known = model is None or run.has(files.MODEL)
+    if model is not None and is_known:
+        refuse_other_model(model, run.folder / files.MODEL, str(run.folder))
+    # Nothing tells whether the kept weights are of a model that the folder does not hold.
+    if is_known and (stored := stored_stacking(run)) is not None:
         return stored
     logs, _, _ = chain_densities(run, data, model)
     weight = stacking_weights(logs)
@@ -236,8 +246,7 @@ def chain_densities(
     refuse_other_temperature(run, "weights")
     data, network = likelihood_of(run, data, model)
     stored = Positions(run, burnin).read()
-    if stored.weight is not None and np.ptp(stored.weight) > 0:
-        raise InputError("weights: the draws have weights.", expected="draws that count alike")
+    refuse_weighted_draws(stored, "weights")
     walkers = np.unique(stored.walker)
     refuse_if(
         len(walkers) < 2,

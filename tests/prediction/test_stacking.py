@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import shutil
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,6 +16,7 @@ from tati_re.prediction import average, chain_weights, source_of
 from tati_re.prediction.draws import Members, resampled
 from tati_re.prediction.held_out import EQUAL_CHAINS, POSTERIOR
 from tati_re.prediction.leave_one_out import leave_one_out
+from tati_re.prediction.left_out import left_out
 from tati_re.prediction.stacking import (
     EQUAL,
     STACKING,
@@ -23,7 +27,9 @@ from tati_re.prediction.stacking import (
     weighted_leave_one_out,
 )
 from tati_re.runs import files
+from tati_re.runs.csv_table import frame_text
 from tati_re.runs.fits import Fits
+from tati_re.runs.positions import Positions
 
 RUN = {
     "sampler": "BAOAB",
@@ -200,6 +206,48 @@ def test_what_cannot_be_weighed_is_refused():
     with pytest.raises(InputError, match="weights is not known"):
         run.predict(weights="magic")
     assert np.array_equal(run.predict(weights=EQUAL).mean, run.predict().mean)
+
+
+def test_kept_weights_are_not_those_of_other_data_or_another_model(stuck):
+    assert stuck.has(files.STACKING)
+    other = _simulation(seed=3)
+    shifted = dataclasses.replace(stuck.data, targets=stuck.data.targets + 1)
+    with pytest.raises(InputError, match="the data differ"):
+        chain_weights(stuck, shifted)
+    with pytest.raises(InputError, match="the model differs"):
+        chain_weights(stuck, model=_simulation(hidden=[4]).system.model)
+    kept = chain_weights(stuck).weight
+    assert np.array_equal(chain_weights(stuck, stuck.data, other.system.model).weight, kept)
+
+
+def test_weights_of_a_model_that_the_folder_lacks_are_computed(stuck, tmp_path):
+    folder = shutil.copytree(stuck.folder, tmp_path / "run")
+    (folder / files.MODEL).unlink()
+    kept = pd.read_csv(folder / files.STACKING)
+    changed = kept.assign(weight=[0.0, 0.0, 1.0])
+    (folder / files.STACKING).write_bytes(frame_text(changed))
+    run = tati_re.load(folder, data=((stuck.data.inputs, stuck.data.targets)))
+    found = chain_weights(run, stuck.data, stuck.objects["model"])
+    np.testing.assert_allclose(found.weight, kept["weight"], atol=1e-6)
+
+
+@pytest.mark.parametrize("about", ["elpd", "rows", "weights", "ArviZ"])
+def test_draws_of_different_weights_are_refused_in_one_sentence(stuck, monkeypatch, about):
+    read = Positions.read
+
+    def weighted(self):
+        block = read(self)
+        return block._replace(weight=np.linspace(1, 2, len(block.step)))
+
+    monkeypatch.setattr(Positions, "read", weighted)
+    calls = {
+        "elpd": lambda: leave_one_out(stuck),
+        "rows": lambda: left_out(stuck, stuck.data, np.arange(3), 50),
+        "weights": lambda: chain_densities(stuck),
+        "ArviZ": lambda: tati_re.analysis.to_arviz(stuck, data=stuck.data),
+    }
+    with pytest.raises(InputError, match=f"{about}: the draws of this run have different weights"):
+        calls[about]()
 
 
 def test_resampling_keeps_shares():
