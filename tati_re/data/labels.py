@@ -101,7 +101,8 @@ def check_spellings(
     if one_mark and all(map(_DECIMAL.fullmatch, names)) and any(map(_FRACTION.fullmatch, names)):
         raise _number_as_text(names[0])
     otherwise = f"; num_classes = {len(names)} takes the {len(names)} texts as names of classes"
-    otherwise = otherwise if 2 <= len(names) <= MAX_CLASSES else ""
+    may_be_classes = 2 <= len(names) <= MAX_CLASSES and are_repeated(len(names), len(texts))
+    otherwise = otherwise if may_be_classes else ""
     found = {name: numeral_of(name) for name in names if not is_number(name, fortran=False)}
     if unlike := _no_name(found, len(names), len(texts)):
         name, numeral = unlike

@@ -270,6 +270,35 @@ def shown(source: object) -> str:
     return ", ".join(map(str, _listed(source))) if by_name(source) else type(source).__name__
 
 
+_READERS_OF_OTHERS = {
+    ".json": "pandas.read_json({})",
+    ".jsonl": "pandas.read_json({}, lines=True)",
+    ".ndjson": "pandas.read_json({}, lines=True)",
+    ".feather": "pandas.read_feather({})",
+    ".orc": "pandas.read_orc({})",
+    ".dta": "pandas.read_stata({})",
+    ".sav": "pandas.read_spss({})",
+    ".sas7bdat": "pandas.read_sas({})",
+    ".xml": "pandas.read_xml({})",
+    ".html": "pandas.read_html({})[0]",
+    ".fwf": "pandas.read_fwf({})",
+    ".npy": "(inputs, labels), two arrays of numpy.load",
+    ".mat": "(inputs, labels), two arrays of scipy.io.loadmat",
+    ".h5": "(inputs, labels), two arrays of h5py",
+    ".hdf5": "(inputs, labels), two arrays of h5py",
+}
+"""How Python reads files whose names end so; {} stands for the file."""
+
+
+def _other_reader(source: str | Path) -> str:
+    """What reads such a file in Python, as the end of a message; empty if that is not known."""
+    suffix = suffix_of(Path(source))
+    if suffix in (".zip", ".7z", ".rar", ".tar", ".tgz", ".xz", ".bz2", ".zst"):
+        return "; unpack the archive first"
+    reader = _READERS_OF_OTHERS.get(suffix)
+    return "" if reader is None else f"; in Python data = {reader.format(repr(str(source)))}"
+
+
 def _existing(source: str | Path) -> Path:
     path = Path(source).expanduser()
     files = kinds_of_files()
@@ -289,7 +318,10 @@ def _existing(source: str | Path) -> Path:
         )
     if path.is_file() and known:
         return path
-    refuse_if(path.is_file(), "data is a file of an unknown type.", source, files)
+    if path.is_file():
+        raise InputError(
+            "data is a file of an unknown type.", source, f"{files}{_other_reader(source)}"
+        )
     refuse_if(path.is_dir(), "data is a folder.", source, files)
     if path.exists():
         expected = f"{files}: data are read more than once, and a pipe only once"

@@ -22,6 +22,24 @@ TEXTS = (".csv", ".tsv", *WHITE_SPACE)
 
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?', re.I)
 _HOW_TO_READ = "encoding = 'latin-1' or another one, or the file saved as UTF-8"
+_NO_TEXT = {
+    b"PK\x03\x04": "an Excel workbook or another zip archive",
+    b"\xd0\xcf\x11\xe0": "an Excel workbook of an old format",
+    b"PAR1\x15": "a Parquet file",
+    b"ARROW1\0\0": "a Feather file",
+    b"\x89HDF": "an HDF5 file",
+    b"\x93NUMPY": "an array of NumPy",
+    b"\x1f\x8b": "a file compressed by gzip",
+    b"BZh91AY&SY": "a file compressed by bzip2",
+    b"\xfd7zXZ": "a file compressed by xz",
+    b"\x28\xb5\x2f\xfd": "a file compressed by Zstandard",
+    b"%PDF-": "a PDF document",
+    b"SQLite format 3": "a database of SQLite",
+    b"\x89PNG": "an image",
+    b"\xff\xd8\xff": "an image",
+}
+"""First bytes of files that are not tables of text, none of which can begin a header."""
+_MARKS_OF_UTF_32 = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 
 
 class TextTable:
@@ -46,9 +64,10 @@ class TextTable:
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """The lines that are neither empty nor comments, with their numbers from 1."""
-        opened = gzip.open if self.path.suffix.lower() == ".gz" else open
+        opened = gzip.open if self._is_packed else open
         first = True
         try:
+            self._refuse_other_kinds()
             with opened(self.path, "rt", newline="", encoding=self._codec) as file:
                 for number, line in enumerate(file, 1):
                     if not line.strip() or line.lstrip().startswith("#"):
@@ -66,7 +85,7 @@ class TextTable:
     @cached_property
     def separator(self) -> str | None:
         """What stands between cells; None for white space."""
-        opened = gzip.open if self.path.suffix.lower() == ".gz" else open
+        opened = gzip.open if self._is_packed else open
         lines = [line for _, line in islice(self.lines(), 2)]
         with suppress(OSError, UnicodeError):
             with opened(self.path, "rt", newline="", encoding=self._codec) as file:
@@ -144,7 +163,7 @@ class TextTable:
 
     def size(self) -> int:
         """Bytes of the file, unpacked."""
-        if self.path.suffix.lower() != ".gz":
+        if not self._is_packed:
             return self.path.stat().st_size
         try:
             with gzip.open(self.path) as file:
@@ -203,6 +222,10 @@ class TextTable:
         return len(kinds) < 2 or self.separator is None or kinds[0] != kinds[1] or not any(kinds[0])
 
     @property
+    def _is_packed(self) -> bool:
+        return self.path.suffix.lower() == ".gz"
+
+    @property
     def _codec(self) -> str:
         """The name of the encoding; a mark of the order of bytes in front is not text."""
         if self.encoding is None:
@@ -215,9 +238,24 @@ class TextTable:
             raise InputError("encoding is not known.", self.encoding, expected) from None
         return "utf-8-sig" if name == "utf-8" else name
 
+    def _head(self) -> bytes:
+        """The first bytes of the file."""
+        with open(self.path, "rb") as file:
+            return file.read(16)
+
+    def _refuse_other_kinds(self) -> None:
+        """Refuses files that are no text, whatever their name ends in."""
+        if self._is_packed:
+            return
+        head = self._head()
+        for mark, kind in _NO_TEXT.items():
+            if head.startswith(mark):
+                what = f"{self.path.name} is not a table of text."
+                raise InputError(what, kind, "a table saved as text, such as CSV in UTF-8")
+
     def _undecodable(self) -> InputError:
         """The line and the byte that are not text in the encoding."""
-        opened = gzip.open if self.path.suffix.lower() == ".gz" else open
+        opened = gzip.open if self._is_packed else open
         with opened(self.path, "rb") as file:
             for number, line in enumerate(file, 1):
                 try:
@@ -231,7 +269,9 @@ class TextTable:
     def _other_encoding(self, number: int, byte: int | None) -> InputError:
         name = self.encoding or "UTF-8"
         expected = _HOW_TO_READ if self.encoding is None else "another encoding"
-        if number == 1 and byte in (0xFE, 0xFF):
+        if number == 1 and self._head().startswith(_MARKS_OF_UTF_32):
+            expected = "encoding = 'utf-32', or the file saved as UTF-8"
+        elif number == 1 and byte in (0xFE, 0xFF):
             expected = "encoding = 'utf-16', or the file saved as UTF-8"
         elif byte == 0:
             expected = "encoding = 'utf-16-le' or 'utf-16-be', or the file saved as UTF-8"

@@ -239,7 +239,13 @@ class Network:
     def packed(self, inputs: Any) -> np.ndarray:
         values = as_packed(inputs, self._layout, self._names, self._scales)
         refuse_if(
-            not values.ndim or not len(values),
+            not values.ndim,
+            "The inputs to predict are a single number.",
+            values,
+            "(n, ...), one row an example",
+        )
+        refuse_if(
+            not len(values),
             "There are no inputs to predict.",
             values.shape,
             "(n, ...)",
@@ -264,7 +270,15 @@ class Network:
                 self._scale
             )
         values = checked_indices(self.flat.model, fit_inputs(values, self._outputs.input_shape))
-        return values.astype(self.flat.input_dtype)
+        with np.errstate(over="ignore"):
+            values = values.astype(self.flat.input_dtype)
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            raise InputError(
+                f"An input to predict is too large for {values.dtype}.",
+                f"{np.max(np.abs(self.packed(inputs))):g}",
+                f"numbers in the range of the training inputs, at most {np.finfo(values.dtype).max:.1e}",
+            )
+        return values
 
     def prepared_targets(self, targets: np.ndarray) -> np.ndarray:
         return (

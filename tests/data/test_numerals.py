@@ -173,6 +173,14 @@ def test_texts_that_do_not_repeat_are_asked_about(tmp_path):
         load_data((np.zeros((12, 1)), ["1", "2", "low"] * 4))
 
 
+def test_a_line_of_units_below_the_header_is_no_class(tmp_path):
+    """The advice was to take all 61 texts as names of classes."""
+    path = csv_of(tmp_path / "a.csv", ["[K]", *(f"{1.5 + k}" for k in range(60))])
+    with pytest.raises(InputError, match=r"'\[K\]'\. Expected: numbers in all rows") as error:
+        load_data(path)
+    assert "num_classes" not in str(error.value)
+
+
 def test_exponents_of_fortran_are_numbers(tmp_path):
     (tmp_path / "a.csv").write_text("x,y\n1.5D+02,-2.D-1\n.5d1,3\n1D+1,4.5\n")
     data = load_data(tmp_path / "a.csv", 0)

@@ -177,7 +177,8 @@ def test_predictions_take_columns_by_their_names(tmp_path):
             r"^inputs: the data frame has no column 'b'\. Received: a, c\. Expected: a, b, c\.",
         ),
         (INPUTS[:0], r"^There are no inputs to predict\. Received: \(0, 3\)\."),
-        (3.0, r"^There are no inputs to predict\. Received: \(\)\."),
+        (3.0, r"^The inputs to predict are a single number\. Received: 3\.0\."),
+        ([[1.0, 1e40, 2.0]], r"^An input to predict is too large for float32\. Received: 1e\+40\."),
     ):
         with pytest.raises(InputError, match=sentence):
             run.predict(wrong)

@@ -124,6 +124,7 @@ def test_a_byte_of_windows_is_told_from_latin_1(tmp_path):
         ("latin-1", r"own\.csv, line 1 is not text in UTF-8\. Received: the byte 0xf6\..*latin-1"),
         ("cp1252", r"line 1 .*0xf6"),
         ("utf-16", r"line 1 .*the byte 0xff\. Expected: encoding = 'utf-16'"),
+        ("utf-32", r"line 1 .*the byte 0xff\. Expected: encoding = 'utf-32'"),
         ("utf-16-le", r"line 1 .*the byte 0x00\. Expected: encoding = 'utf-16-le' or 'utf-16-be'"),
         ("utf-16-be", r"line 1 .*the byte 0x00\. Expected: encoding = 'utf-16-le' or 'utf-16-be'"),
     ],
@@ -148,6 +149,26 @@ def test_the_line_and_the_byte_of_another_encoding(tmp_path):
         load_data(tmp_path / "own.csv", 0, encoding="ascii")
 
 
+HEADS = {
+    "an Excel workbook or another zip archive": b"PK\x03\x04\x14",
+    "an Excel workbook of an old format": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
+    "a Parquet file": b"PAR1\x15\x04",
+    "an HDF5 file": b"\x89HDF\r\n",
+    "a file compressed by gzip": b"\x1f\x8b\x08",
+    "a PDF document": b"%PDF-1.4\n%\xe2\xe3\n",
+}
+
+
+@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("encoding", [None, "latin-1"])
+def test_other_files_that_are_named_like_tables(tmp_path, kind, encoding):
+    """The advice was another encoding."""
+    (tmp_path / "own.csv").write_bytes(HEADS[kind] + b"\n" + bytes(range(256)))
+    sentence = rf"own\.csv is not a table of text\. Received: {kind}\."
+    with pytest.raises(InputError, match=sentence):
+        load_data(tmp_path / "own.csv", encoding=encoding)
+
+
 @pytest.mark.parametrize("name", ["utf-99", "hex", "rot13", "a\0b"])
 def test_an_encoding_that_is_not_known(tmp_path, name):
     (tmp_path / "own.csv").write_text("x,y\n1,2.5\n")
@@ -163,6 +184,21 @@ def test_spreadsheets_say_how_they_are_read(tmp_path, end):
     (tmp_path / f"a.{end}").write_bytes(b"PK")
     with pytest.raises(InputError, match=r"spreadsheet .*data=pandas\.read_excel.*\.csv file"):
         load_data(tmp_path / f"a.{end}")
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("a.json", r"in Python data = pandas\.read_json\('"),
+        ("a.feather", r"in Python data = pandas\.read_feather\('"),
+        ("a.npy", r"in Python data = \(inputs, labels\), two arrays of numpy\.load"),
+        ("a.zip", "unpack the archive first"),
+    ],
+)
+def test_files_of_other_kinds_say_how_they_are_read(tmp_path, name, sentence):
+    (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(InputError, match=rf"file of an unknown type\. .*{sentence}"):
+        load_data(tmp_path / name)
 
 
 def test_predict_reads_a_table_as_training_did(tmp_path, capsys):
