@@ -36,7 +36,7 @@ SYSTEMS: dict[str, tuple[dict, int]] = {
 }
 SAVE = "tati_re.engine.driver.Driver._save"
 BLOCKS, PROCESS = "tati_re.distributed.blocks:Blocks", "tati_re.distributed.processes:Process"
-MADE = resolve_name("tati_re.simulation.workers:_made")
+MADE = resolve_name("tati_re.launch.workers:_made")
 KINDS = {
     "independent": {"batch_size": 550, "step_size": 1e-4},
     "swaps": {"max_temperature": 4.0, "exchange_every": 20, "step_size": 1e-4},
@@ -199,7 +199,7 @@ def rounds(workers: int, seconds: float, cluster: str | None, echo: bool) -> np.
         tempfile.TemporaryDirectory() as folder,
         patch.multiple(blocks, run=timed, _swapped=counted),
         patch.multiple(process, tell=told, hear=heard),
-        patch("tati_re.simulation.workers._made", echoing if echo else MADE),
+        patch("tati_re.launch.workers._made", echoing if echo else MADE),
     ):
         sim = Simulation(
             data=(IMAGES[:500], LABELS[:500]), hidden=[], num_walkers=1, seed=1, verbose=0

@@ -12,7 +12,7 @@ from tati_re.core.errors import CertificateWarning as CertificateWarning
 from tati_re.core.errors import InputError as InputError
 from tati_re.core.errors import SamplingError as SamplingError
 from tati_re.core.lazy import lazy_names
-from tati_re.core.standard_streams import open_missing
+from tati_re.core.process.standard_streams import open_missing
 from tati_re.core.views import shown_by
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from tati_re.distributed.jobs import side_by_side as side_by_side
     from tati_re.landscape.gaussian import GaussianApproximation as GaussianApproximation
     from tati_re.landscape.gaussian import gaussian_approximation as gaussian_approximation
+    from tati_re.launch.run import Run as Run
+    from tati_re.launch.run import load as load
     from tati_re.posterior import priors as priors
     from tati_re.posterior.function import FunctionPotential as FunctionPotential
     from tati_re.prediction.predict import predict as predict
@@ -45,8 +47,6 @@ if TYPE_CHECKING:
     from tati_re.simulation.compiled import sample as sample
     from tati_re.simulation.game import Game as Game
     from tati_re.simulation.game import Player as Player
-    from tati_re.simulation.run import Run as Run
-    from tati_re.simulation.run import load as load
     from tati_re.simulation.simulation import Simulation as Simulation
 
 open_missing()

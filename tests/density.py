@@ -363,6 +363,8 @@ def questions_of_kind(tree: ast.AST, room: str, classes: dict[str, str]) -> list
         classes: The rooms of the classes, by name.
     """
     known = {room, "core"} if room in ROOMS_OF_METHODS else {room}
+    if room == "tuning":
+        known = {"tuning", "samplers", "core"}  # it wraps samplers in what tunes them
     return [
         node
         for node in ast.walk(tree)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from tati_re.launch.run import Run, load
 from tati_re.runs import manifest
 from tati_re.runs.csv_table import CsvTable
 from tati_re.runs.h5_table import H5Table
-from tati_re.simulation.run import Run, load
 
 
 def write_rows(folder: Path, name: str, columns: dict[str, np.ndarray]) -> None:

@@ -123,7 +123,7 @@ def deep_ensemble(case: Case, budget: Budget) -> tuple[Predicted, int]:
 
 def _fresh(simulation: Any, seed: int) -> np.ndarray:
     """New starts of the walkers, from the law that `walker_start` fresh has."""
-    from tati_re.simulation.starts import fresh_starts
+    from tati_re.launch.starts import fresh_starts
 
     flat = simulation.system.flat
     return fresh_starts(flat.tensor_names, flat.shapes, MEMBERS, 1_000 + seed)

@@ -13,8 +13,8 @@ from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.options.flags import flag
 
 if TYPE_CHECKING:
+    from tati_re.launch.run import Run
     from tati_re.report.modules import Choices, Result
-    from tati_re.simulation.run import Run
 
 WHAT = {
     "averages": "means with errors, sample sizes, R-hat, autocorrelation times",
@@ -210,10 +210,10 @@ def _body(argv: list[str]) -> None:
         ]
     _one_of("to", typed.get("to", "csv"), TO)
     loading(not typed.get("quiet"), f"Reading {', '.join(typed['runs'])}")
+    from tati_re.launch.run import load
     from tati_re.report.modules import modules_of, refuse_idle
     from tati_re.runs import files
     from tati_re.runs.lock import writing
-    from tati_re.simulation.run import load
 
     choices = _choices(typed)
     runs = [load(folder) for folder in typed["runs"]]

@@ -19,11 +19,11 @@ from tati_re._version import __version__
 from tati_re.cli.completion import PrintCompletion
 from tati_re.cli.failures import MADE, failed, status_of_output
 from tati_re.core.errors import InputError, SamplingError, nearest, refuse_if
-from tati_re.core.exit_status import FINISHED, INTERRUPTED
-from tati_re.core.interruption import BARE, STOPS, Terminated, commanded
 from tati_re.core.lazy import left_out, settled
 from tati_re.core.printable import inner_stream, printable_output
-from tati_re.core.standard_streams import lenient_streams
+from tati_re.core.process.exit_status import FINISHED, INTERRUPTED
+from tati_re.core.process.interruption import BARE, STOPS, Terminated, commanded
+from tati_re.core.process.standard_streams import lenient_streams
 from tati_re.options.flags import add_field, flag
 from tati_re.options.make import ELSEWHERE, OPTIONS, add_arguments, options_from_flags
 from tati_re.options.methods import (

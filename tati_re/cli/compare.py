@@ -133,8 +133,8 @@ def _print_differences(found: Sequence[Any], quiet: bool) -> None:
 
 def _averages(paths: Sequence[str], typed: dict[str, Any]) -> int:
     """Compares the averages of two run folders; the exit status."""
+    from tati_re.launch.run import load
     from tati_re.prediction.run_comparison import AGREE, DIFFER, RESOLUTION, compare_runs
-    from tati_re.simulation.run import load
 
     first, second = (load(path) for path in paths)
     resolution = _positive("--resolution", typed.get("resolution", RESOLUTION))
@@ -160,9 +160,9 @@ def _elpd(paths: list[str], quiet: bool) -> int:
     """
     import numpy as np
 
+    from tati_re.launch.run import load
     from tati_re.prediction.leave_one_out import leave_one_out, stored_leave_one_out
     from tati_re.prediction.network import dataset_of
-    from tati_re.simulation.run import load
 
     runs = [load(path) for path in paths]
     prints = [(run.manifest.dataset.fingerprint, run.manifest.dataset.num_examples) for run in runs]

@@ -8,7 +8,7 @@ from typing import Any
 from tati_re.cli.arguments import Parser, entry_point, flags_named, number_typed
 from tati_re.cli.of_tati import print_rows, write_dataset_as_tati, writes
 from tati_re.core.errors import InputError, nearest, refuse_if
-from tati_re.core.memory import check_free
+from tati_re.core.process.memory import check_free
 from tati_re.data import Dataset, dataset_from_options
 from tati_re.data.describing import describe_dataset
 from tati_re.data.generators import FIXED, GENERATORS
@@ -73,9 +73,9 @@ def parser_of_command() -> Parser:
 
 def _matrix(text: str) -> Any:
 
-    from tati_re.core.regular import check_regular
-    from tati_re.core.text_lines import read_numbers
-    from tati_re.core.unpacking import load_arrays
+    from tati_re.core.files.regular import check_regular
+    from tati_re.core.files.text_lines import read_numbers
+    from tati_re.core.files.unpacking import load_arrays
 
     path = Path(text)
     check_regular(path, "--covariance")

@@ -8,8 +8,8 @@ from typing import Any
 from tati_re.cli.arguments import Parser, entry_point, loading, make_parser, output_folder
 from tati_re.cli.run import add_trust, refuse_trust, with_config
 from tati_re.core.errors import InputError, pasted, refuse_if
-from tati_re.core.interruption import saying, stopping
-from tati_re.core.structured import read_json_object
+from tati_re.core.files.structured import read_json_object
+from tati_re.core.process.interruption import saying, stopping
 from tati_re.distributed.jobs import SideBySide
 from tati_re.options.flags import flag
 from tati_re.options.make import EVIDENCE, OPTIONS, Options, to_toml
@@ -149,11 +149,11 @@ def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
     from tati_re.analysis.format import SHORT
     from tati_re.evidence import bayes_factors
     from tati_re.evidence.methods import prepared, sample_parts
+    from tati_re.launch.workers import check_gpus
     from tati_re.plotting.evidence import plot_evidence
     from tati_re.runs.csv_table import frame_text
     from tati_re.runs.storage import write_whole
     from tati_re.simulation.simulation import Simulation
-    from tati_re.simulation.workers import check_gpus
 
     first = next(iter(models.values()))
     check_gpus(first)

@@ -8,8 +8,8 @@ from typing import Any
 from tati_re.cli import arguments
 from tati_re.cli.of_tati import explorer, write_exploration
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.exit_status import FINISHED, OUT_OF_TIME
-from tati_re.core.interruption import saying, stopping
+from tati_re.core.process.exit_status import FINISHED, OUT_OF_TIME
+from tati_re.core.process.interruption import saying, stopping
 from tati_re.options.make import OPTIONS, options_from_flags, options_of
 from tati_re.options.tati_names import ALIASES, EXPLORER, EXPLORER_FILES, MARK, NOT_OF_EXPLORER
 from tati_re.options.trust import TRUST
@@ -102,9 +102,9 @@ def _explore(typed: dict[str, Any], folder: Path) -> int:
     from tati_re.exploration.jobs import system_of
     from tati_re.landscape.request import centre_of
     from tati_re.landscape.scan import path_of
+    from tati_re.launch.description import unused
+    from tati_re.launch.run import load
     from tati_re.plotting.exploration import plot_disconnectivity, plot_exploration
-    from tati_re.simulation.description import unused
-    from tati_re.simulation.run import load
 
     of_run = (
         "run" in typed and "data" not in typed

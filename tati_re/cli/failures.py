@@ -16,16 +16,16 @@ from typing import Any
 
 from tati_re._version import __version__
 from tati_re.core.errors import InputError, shown
-from tati_re.core.exit_status import (
+from tati_re.core.given import said
+from tati_re.core.printable import printable
+from tati_re.core.process.exit_status import (
     BAD_INPUT,
     FINISHED,
     INTERNAL_ERROR,
     OUTPUT_CLOSED,
     OUTPUT_FAILED,
 )
-from tati_re.core.given import said
-from tati_re.core.printable import printable
-from tati_re.core.standard_streams import has_no_reader
+from tati_re.core.process.standard_streams import has_no_reader
 from tati_re.runs.files import MANIFEST
 
 MADE: ContextVar[Path | None] = ContextVar("folder that this command made", default=None)

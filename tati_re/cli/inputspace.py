@@ -76,9 +76,9 @@ def _predict(typed: dict[str, Any], folder: Path) -> None:
     import tomli_w
 
     from tati_re.landscape.inputspace import input_space, read_inputs
+    from tati_re.launch.run import load
     from tati_re.runs.csv_table import frame_text
     from tati_re.runs.storage import made, write_whole
-    from tati_re.simulation.run import load
 
     run = load(typed["run"])
     parameters = None

@@ -11,7 +11,7 @@ from typing import Any
 from tati_re.cli import arguments
 from tati_re.cli.of_tati import sample_as_tati, scans
 from tati_re.core.errors import InputError, nearest, refuse_if
-from tati_re.core.interruption import stopping
+from tati_re.core.process.interruption import stopping
 from tati_re.options.flags import flag
 from tati_re.options.make import OPTIONS, options_from_flags, options_of
 from tati_re.options.trust import TRUST
@@ -550,8 +550,8 @@ def _directions(view: _View) -> tuple[Any, list[str]]:
     import numpy as np
 
     from tati_re.landscape.request import directions_of
+    from tati_re.launch.run import load
     from tati_re.runs.parameters import read_parameters
-    from tati_re.simulation.run import load
 
     typed = view.typed
     named = typed.get("trajectory", "none")
@@ -613,8 +613,8 @@ def _progress(done: int, total: int) -> None:
 def _trajectory(typed: dict[str, Any], sim: Any, walker: int | None) -> list[Any]:
     """Stored positions of the run; none if it has none and they were not asked for."""
     from tati_re.landscape import path_of
+    from tati_re.launch.run import load
     from tati_re.runs.positions import stored_positions
-    from tati_re.simulation.run import load
 
     named = typed.get("trajectory", typed.get("run", "none"))
     most = arguments.integer_of(typed, "trajectory_points", 500, 1)

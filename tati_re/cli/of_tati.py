@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tati_re.cli.arguments import Parser, loading
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.memory import check_free
+from tati_re.core.process.memory import check_free
 from tati_re.options.make import options_from_flags
 from tati_re.options.representable import what_instead
 from tati_re.options.tati_names import (
@@ -227,7 +227,7 @@ def sample_as_tati(argv: list[str]) -> None:
         print(f"Not used by {mode}: --{', --'.join(unused)}.")
     from tati_re.landscape import Surface
     from tati_re.runs.parameters import read_trajectory
-    from tati_re.simulation.saved_model import read_directions
+    from tati_re.system.saved_model import read_directions
 
     walks = mode.startswith("trajectory")
     subspace = mode.endswith("subgrid")

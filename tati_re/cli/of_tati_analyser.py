@@ -135,7 +135,7 @@ class _Files:
 
     def rows(self, name: str) -> "pd.DataFrame":
         """Rows of a CSV file past the burn-in, every so many steps."""
-        from tati_re.core.regular import check_regular
+        from tati_re.core.files.regular import check_regular
         from tati_re.runs.reading import read_csv
 
         path = self.target(name)

@@ -4,7 +4,7 @@ from typing import Any
 
 from tati_re.cli.arguments import Parser, entry_point, make_parser
 from tati_re.cli.run import start
-from tati_re.core.exit_status import INTERRUPTED
+from tati_re.core.process.exit_status import INTERRUPTED
 from tati_re.options.make import OPTIMIZE, Options
 from tati_re.options.table import NOT_OF_FITS
 

@@ -69,10 +69,10 @@ def _body(argv: list[str]) -> None:
         ignored, "--seed belongs to --ood noise.", f"--seed {typed.get('seed')}", "both, or neither"
     )
     loading(not typed.get("quiet"))
+    from tati_re.launch.run import load
     from tati_re.report.prediction import report_predictions, report_temperatures
     from tati_re.runs import files
     from tati_re.runs.lock import entries, writing
-    from tati_re.simulation.run import load
     from tati_re.simulation.simulation import Simulation
 
     runs = [load(name) for name in typed["runs"]]

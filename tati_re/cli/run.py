@@ -5,8 +5,8 @@ from typing import Any
 
 from tati_re.cli.arguments import Parser, loading, output_folder
 from tati_re.core.errors import InputError
-from tati_re.core.exit_status import FINISHED
-from tati_re.core.interruption import stopping
+from tati_re.core.process.exit_status import FINISHED
+from tati_re.core.process.interruption import stopping
 from tati_re.options.make import (
     OPTIONS,
     Options,

@@ -11,10 +11,10 @@ from threading import Lock
 from traceback import walk_stack
 from typing import Any
 
-from tati_re.core import forks
 from tati_re.core.errors import InputError
 from tati_re.core.lazy import uncollected
-from tati_re.core.programs import shared
+from tati_re.core.process import forks
+from tati_re.core.process.programs import shared
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

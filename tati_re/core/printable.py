@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tati_re.core.passing_stream import PassingStream
+from tati_re.core.process.passing_stream import PassingStream
 
 _KINDS = ("Cc", "Cf", "Cs", "Zl", "Zp")
 _SUSPECT = re.compile(r"[^\n\t\x20-\x7e]")

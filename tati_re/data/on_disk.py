@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.core.unpacking import array_header
+from tati_re.core.files.unpacking import array_header
 
 _BLOCK_BYTES = 32 * 2**20
 

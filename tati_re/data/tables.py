@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest, refuse_if
-from tati_re.core.memory import check_free
-from tati_re.core.unpacking import check_texts
+from tati_re.core.files.unpacking import check_texts
+from tati_re.core.process.memory import check_free
 from tati_re.data.columns import Columns, parse_columns
 from tati_re.data.contents import Contents
 from tati_re.data.frames import CLASSES, advice

@@ -11,9 +11,9 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
-from tati_re.core.cells import from_cell
 from tati_re.core.errors import InputError
-from tati_re.core.unpacking import check_size
+from tati_re.core.files.cells import from_cell
+from tati_re.core.files.unpacking import check_size
 from tati_re.data.numerals import is_number
 
 WHITE_SPACE = (".txt", ".dat", ".data")

@@ -10,7 +10,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.given import said
-from tati_re.core.memory import free_bytes
+from tati_re.core.process.memory import free_bytes
 from tati_re.data.archives import images
 from tati_re.data.contents import Contents
 from tati_re.data.on_disk import Store

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest, refuse_if
-from tati_re.core.unpacking import check_size
+from tati_re.core.files.unpacking import check_size
 from tati_re.data.archives import check_keys, images
 from tati_re.data.contents import Contents
 from tati_re.data.on_disk import Store

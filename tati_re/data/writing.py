@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.cells import as_cell
 from tati_re.core.errors import InputError
+from tati_re.core.files.cells import as_cell
 from tati_re.data.columns import numbered
 from tati_re.data.dataset import Dataset
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import SamplingError, pasted
-from tati_re.core.exit_status import FINISHED, OUT_OF_TIME, of_signal
-from tati_re.core.interruption import interruptible
 from tati_re.core.potential import Recorder
+from tati_re.core.process.exit_status import FINISHED, OUT_OF_TIME, of_signal
+from tati_re.core.process.interruption import interruptible
 from tati_re.engine.divergence import sentence
 from tati_re.engine.limits import LIMITS, Limits
 from tati_re.engine.loop import Carry, Loop

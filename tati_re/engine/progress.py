@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
 import numpy as np
 
 from tati_re.core.printable import inner_stream, printable
-from tati_re.core.standard_streams import LenientStream
+from tati_re.core.process.standard_streams import LenientStream
 
 if TYPE_CHECKING:
     from rich.console import Console

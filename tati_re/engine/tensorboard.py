@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tati_re.core.cells import from_cell
+from tati_re.core.files.cells import from_cell
 from tati_re.runs import files
 from tati_re.runs.storage import storing
 

@@ -17,7 +17,7 @@ from tati_re.evidence.result import NAMES, Evidence
 from tati_re.likelihoods.registry import named_loss
 
 if TYPE_CHECKING:
-    from tati_re.simulation.run import Run
+    from tati_re.launch.run import Run
 
 
 _FEWEST = 0.02  # Of the draws at a point that a step of the path must use.

@@ -15,7 +15,7 @@ import pandas as pd
 from tati_re.analysis.reweighting import load_pymbar
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.facets import turns_of
-from tati_re.core.interruption import stopping
+from tati_re.core.process.interruption import stopping
 from tati_re.engine.progress import make_progress
 from tati_re.evidence.chains import Chains
 from tati_re.evidence.energies import Energies, SamplingPlan, energies_along, tuned
@@ -25,14 +25,14 @@ from tati_re.evidence.parts import PartFiles, opened
 from tati_re.evidence.result import NAMES, Evidence, Evidences
 from tati_re.evidence.smc import cooled
 from tati_re.evidence.springs import Springs, SpringsPotential
+from tati_re.launch.checks import check_control_variate, check_walls
+from tati_re.launch.request import Request, sampler_of
+from tati_re.launch.starts import descended
 from tati_re.options.make import Options, make_options
 from tati_re.options.table import NOT_OF_EVIDENCE, options_of
 from tati_re.posterior.priors import Box
-from tati_re.samplers.choosing import unused_options
-from tati_re.simulation.checks import check_control_variate, check_walls
-from tati_re.simulation.request import Request, sampler_of
-from tati_re.simulation.starts import descended
-from tati_re.simulation.system import check_memory
+from tati_re.system.system import check_memory
+from tati_re.tuning.choosing import unused_options
 
 _LADDER = (
     "num_replicas",

@@ -11,7 +11,7 @@ from tati_re.evidence.result import NAMES, Evidence, Evidences
 from tati_re.options.make import Options, make_options
 from tati_re.runs.lock import one_writer
 from tati_re.simulation.simulation import Simulation
-from tati_re.simulation.system import refuse_fixed
+from tati_re.system.system import refuse_fixed
 
 _OBJECTS = ("sampler", "prior", "loss")
 

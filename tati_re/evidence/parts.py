@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import AnyPath, InputError
-from tati_re.core.regular import regular_bytes
-from tati_re.core.unpacking import DAMAGED, load_arrays
+from tati_re.core.files.regular import regular_bytes
+from tati_re.core.files.unpacking import DAMAGED, load_arrays
 from tati_re.engine.environment import versions
 from tati_re.runs.specification import first_difference, open_folder
 from tati_re.runs.storage import replacing

@@ -13,8 +13,8 @@ import numpy as np
 
 from tati_re.core.backend import threads
 from tati_re.core.errors import InputError
+from tati_re.core.files.unpacking import load_arrays
 from tati_re.core.protocol import fields_of
-from tati_re.core.unpacking import load_arrays
 from tati_re.distributed.jobs import SideBySide
 from tati_re.exploration.descent import StationaryPoint, lowest_below
 from tati_re.exploration.trajectories import FunctionTrajectories, ModelTrajectories, candidates

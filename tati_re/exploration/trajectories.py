@@ -9,9 +9,9 @@ import numpy as np
 
 from tati_re.core.errors import CertificateWarning, InputError, SamplingError, refuse_if
 from tati_re.landscape.surface import Surface
+from tati_re.launch.request import Request, make_request
 from tati_re.options.make import Options, make_options
 from tati_re.runs.positions import stored_positions
-from tati_re.simulation.request import Request, make_request
 
 MOST_POSITIONS = 200
 """Positions of a leg that are kept, at most."""

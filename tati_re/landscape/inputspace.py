@@ -12,12 +12,13 @@ import pandas
 from matplotlib.figure import Figure
 
 from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
-from tati_re.core.regular import check_regular
-from tati_re.core.text_lines import is_header
+from tati_re.core.files.regular import check_regular
+from tati_re.core.files.text_lines import is_header
 from tati_re.core.views import drawn, shown
 from tati_re.data.columns import numbered
 from tati_re.landscape.grid import MOST_POINTS, Axis, axes_of
 from tati_re.landscape.request import centre_of
+from tati_re.launch.run import load
 from tati_re.models.inspect import input_shape_of
 from tati_re.prediction.draws import Draws, Members
 from tati_re.prediction.inputs import read_inputs as to_predict
@@ -25,8 +26,7 @@ from tati_re.prediction.network import Network, dataset_of, has_its_data, model_
 from tati_re.prediction.predict import average
 from tati_re.prediction.results import ClassPrediction, LabelPrediction, Prediction
 from tati_re.runs.manifest_entries import PreparationEntry
-from tati_re.simulation.run import load
-from tati_re.simulation.saved_model import read_rows
+from tati_re.system.saved_model import read_rows
 
 MARGIN = 0.15
 MANY_POINTS = 100_000

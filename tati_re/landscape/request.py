@@ -17,13 +17,13 @@ from tati_re.landscape.directions import (
 )
 from tati_re.landscape.grid import Axis, parse_axis
 from tati_re.landscape.hessian import hessian_directions
+from tati_re.launch.run import load
 from tati_re.options.make import OPTIONS, options_of
 from tati_re.options.trust import WRITTEN
 from tati_re.runs.parameters import read_parameters
 from tati_re.runs.positions import Positions
-from tati_re.simulation.run import load
-from tati_re.simulation.saved_model import read_directions
 from tati_re.simulation.simulation import Simulation
+from tati_re.system.saved_model import read_directions
 
 CENTRES = "mean, last, best, the number of a stored step, or zero"
 DIRECTIONS = "random[:COUNT], trajectory[:COUNT], covariance:1,64, hessian:1,-1, between, or a .npy, .npz or .csv file"

@@ -10,8 +10,8 @@ import pandas
 from matplotlib.figure import Figure
 
 from tati_re.core.errors import AnyPath, InputError, refuse_if
-from tati_re.core.structured import read_toml_file
-from tati_re.core.unpacking import DAMAGED, load_arrays
+from tati_re.core.files.structured import read_toml_file
+from tati_re.core.files.unpacking import DAMAGED, load_arrays
 from tati_re.core.views import drawn, shown
 from tati_re.landscape import tables
 from tati_re.landscape.grid import Axis, Grid, axes_of, project

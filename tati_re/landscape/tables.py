@@ -9,8 +9,8 @@ import numpy as np
 import pandas
 
 from tati_re.core.errors import AnyPath, InputError
-from tati_re.core.interruption import saying
-from tati_re.core.regular import regular_bytes
+from tati_re.core.files.regular import regular_bytes
+from tati_re.core.process.interruption import saying
 from tati_re.runs.checked import read_table
 from tati_re.runs.csv_table import CsvTable, frame_text
 from tati_re.runs.files import PARTIAL

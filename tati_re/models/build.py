@@ -11,8 +11,8 @@ import numpy as np
 
 from tati_re.core.backend import keras
 from tati_re.core.errors import InputError, nearest
-from tati_re.core.regular import check_regular
-from tati_re.core.structured import json_of
+from tati_re.core.files.regular import check_regular
+from tati_re.core.files.structured import json_of
 from tati_re.models.claims import check_model_file, limited_weights
 from tati_re.options.user_code import called, found
 

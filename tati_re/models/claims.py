@@ -14,8 +14,8 @@ import h5py
 import numpy as np
 
 from tati_re.core.backend import keras
-from tati_re.core.structured import json_of
-from tati_re.core.unpacking import check_h5_size, check_members, load_arrays
+from tati_re.core.files.structured import json_of
+from tati_re.core.files.unpacking import check_h5_size, check_members, load_arrays
 
 SLACK_BYTES = 64e6
 """Bytes of variables that a model may have beyond its file, such as states that are not saved."""

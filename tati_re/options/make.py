@@ -11,9 +11,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from tati_re.core.errors import AnyPath, InputError, nearest, shown
+from tati_re.core.files.regular import regular_bytes
+from tati_re.core.files.structured import MOST_TOML, reason_of, toml_of
 from tati_re.core.front_door import front_door
-from tati_re.core.regular import regular_bytes
-from tati_re.core.structured import MOST_TOML, reason_of, toml_of
 from tati_re.options import tati_names as aliases
 from tati_re.options.families import markdown_table as table_of_families
 from tati_re.options.families import meaning

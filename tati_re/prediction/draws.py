@@ -7,7 +7,7 @@ import numpy as np
 from tati_re.analysis.convergence import MINIMUM_DRAWS, rows_that_count
 from tati_re.analysis.until import weighted
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.regular import open_regular
+from tati_re.core.files.regular import open_regular
 from tati_re.runs import files
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import RunFiles

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.regular import check_regular
-from tati_re.core.unpacking import load_arrays
+from tati_re.core.files.regular import check_regular
+from tati_re.core.files.unpacking import load_arrays
 from tati_re.data.loading import load_data
 from tati_re.data.readers.contract import ReadRequest, TableReader, readable
 from tati_re.data.readers.registry import reader_of, suffix_of, table_reader_of

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tati_re.core import forks
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.process import forks
 from tati_re.data import dataset_from_options
 from tati_re.data.dataset import said_of_class_weights
 from tati_re.data.packing import as_packed, order_of

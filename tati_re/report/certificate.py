@@ -42,10 +42,10 @@ from tati_re.report.verdicts import (
 from tati_re.runs.manifest import Manifest
 from tati_re.runs.run import RunFiles, last_step
 from tati_re.runs.selection import as_run, is_optimization
-from tati_re.samplers.choosing import latest_end
 from tati_re.samplers.wrappers.metered import BAND as FACTOR_OF_TUNING
 from tati_re.samplers.wrappers.metered import error_of_bias
-from tati_re.samplers.wrappers.tuner import FOR_SPEED, LEARNT, NOT_SETTLED
+from tati_re.tuning.choosing import latest_end
+from tati_re.tuning.tuner import FOR_SPEED, LEARNT, NOT_SETTLED
 
 _FACTOR = 1.5  # How far the prediction and a measured temperature may differ.
 _SLOW = "not in equilibrium yet, or the steps are large for the stiffest direction; take more burn-in, or reduce step_size"

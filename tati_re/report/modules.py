@@ -26,6 +26,7 @@ from tati_re.core.errors import AnyPath, nearest, refuse_if
 from tati_re.core.front_door import front_door
 from tati_re.core.rhat import rhat_of_halves
 from tati_re.core.views import html_table
+from tati_re.launch.run import load
 from tati_re.prediction.network import model_of
 from tati_re.runs import files
 from tati_re.runs.lock import writing
@@ -33,7 +34,6 @@ from tati_re.runs.positions import Positions
 from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.selection import is_optimization, leaves, select_rows, spacing
 from tati_re.runs.storage import made, replacing
-from tati_re.simulation.run import load
 
 _OF_SAMPLES = ("temperatures", "free_energy", "reweighting", "learning_coefficient")
 _SHOWN = ("potential", "loss", "kinetic_energy", "virial")

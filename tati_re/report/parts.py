@@ -17,7 +17,7 @@ from tati_re.analysis.averages import average, averages_of_rows
 from tati_re.analysis.convergence import LARGEST_R_HAT, MINIMUM_DRAWS, rows_that_count
 from tati_re.analysis.format import with_error
 from tati_re.core.errors import InputError
-from tati_re.core.structured import read_toml_file
+from tati_re.core.files.structured import read_toml_file
 from tati_re.plotting.comparison import plot_comparison
 from tati_re.plotting.figure import COLORS, GRAY, labeled, legend_above, new_figure
 from tati_re.plotting.prediction import plot_prediction

@@ -14,6 +14,7 @@ import pandas as pd
 from tati_re.analysis.convergence import MINIMUM_DRAWS, r_hat, rows_by_walker
 from tati_re.analysis.format import SHORT, SHORT_NOTE, table, with_error
 from tati_re.core.errors import InputError, pasted, refuse_if
+from tati_re.launch.run import Run, load
 from tati_re.plotting.calibration import plot_classes
 from tati_re.plotting.prediction import plot_values
 from tati_re.plotting.temperatures import plot_temperatures
@@ -35,7 +36,6 @@ from tati_re.prediction.scores import auroc
 from tati_re.prediction.temperature_study import stopping, temperature_curve
 from tati_re.runs.csv_table import frame_text
 from tati_re.runs.storage import made, write_whole
-from tati_re.simulation.run import Run, load
 
 AVERAGE = "posterior average"
 OPTIMUM = "optimum"

@@ -7,9 +7,10 @@ from typing import Any
 
 from tati_re.analysis.until import DEFAULTS, Condition, conditions_of, steps_left
 from tati_re.core.errors import InputError, pasted
-from tati_re.core.exit_status import CERTIFICATE_FAILED, CERTIFICATE_NOT_MEASURED, FINISHED
-from tati_re.core.interruption import in_command
 from tati_re.core.printable import printable
+from tati_re.core.process.exit_status import CERTIFICATE_FAILED, CERTIFICATE_NOT_MEASURED, FINISHED
+from tati_re.core.process.interruption import in_command
+from tati_re.launch.run import Run
 from tati_re.prediction.held_out import shortest_lines
 from tati_re.report.certificate import certificate
 from tati_re.report.summary import warnings_of
@@ -18,7 +19,6 @@ from tati_re.runs import manifest
 from tati_re.runs.manifest_entries import ConvergenceEntry
 from tati_re.runs.run import last_step
 from tati_re.runs.selection import burnin_of
-from tati_re.simulation.run import Run
 
 _COMPLETE = (FINISHED, CERTIFICATE_FAILED, CERTIFICATE_NOT_MEASURED)
 _OF_CONVERGENCE = ("R-hat", "ESS", "R-hat of weights")

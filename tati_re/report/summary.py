@@ -19,6 +19,7 @@ from tati_re.core.printable import printable
 from tati_re.exchange.advice import ladder_advice
 from tati_re.exchange.gaussianity import gaussianity_report
 from tati_re.exchange.ladder import explicit
+from tati_re.launch.run import Run
 from tati_re.prediction.calibrating import stored_calibration
 from tati_re.prediction.held_out import LABEL_WIDTH, comparison_lines
 from tati_re.prediction.leave_one_out import stored_leave_one_out
@@ -33,7 +34,6 @@ from tati_re.runs.manifest import Manifest, changes
 from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import at_target, check_thin, is_optimization, keep
 from tati_re.samplers.wrappers.eqn import refresh_note
-from tati_re.simulation.run import Run
 
 
 def summarize(run: Run) -> str:

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pandas
 
-from tati_re.core.cells import from_cell
 from tati_re.core.errors import InputError
-from tati_re.core.regular import open_regular, regular_bytes
-from tati_re.core.unpacking import load_arrays
+from tati_re.core.files.cells import from_cell
+from tati_re.core.files.regular import open_regular, regular_bytes
+from tati_re.core.files.unpacking import load_arrays
 from tati_re.runs.digests import Digest, Known, of_whole
 from tati_re.runs.files import GROWING, INDEX, PARTIAL
 from tati_re.runs.foreign_table import exact_numbers

@@ -11,10 +11,10 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tati_re.core.errors import AnyPath, InputError, refuse_if, shown
+from tati_re.core.files.regular import open_regular
+from tati_re.core.files.structured import json_of
+from tati_re.core.files.unpacking import DAMAGED, load_arrays
 from tati_re.core.given import said
-from tati_re.core.regular import open_regular
-from tati_re.core.structured import json_of
-from tati_re.core.unpacking import DAMAGED, load_arrays
 from tati_re.runs.digests import Known
 from tati_re.runs.files import CHECKPOINTS, CURRENT, OF_METHODS, PARTIAL, PREVIOUS
 from tati_re.runs.storage import open_new, replace, storing, sync_file

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pandas
 
-from tati_re.core.cells import as_cell
 from tati_re.core.errors import AnyPath, InputError, refuse_if
-from tati_re.core.regular import open_regular
+from tati_re.core.files.cells import as_cell
+from tati_re.core.files.regular import open_regular
 from tati_re.runs.checked import csv_digest
 from tati_re.runs.digests import Digest, Known
 from tati_re.runs.rows import INTEGERS, Rows

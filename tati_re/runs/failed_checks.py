@@ -5,7 +5,7 @@ import warnings
 from typing import Any
 
 from tati_re.core.errors import CertificateWarning, InputError
-from tati_re.core.exit_status import CERTIFICATE_FAILED, CERTIFICATE_NOT_MEASURED, FINISHED
+from tati_re.core.process.exit_status import CERTIFICATE_FAILED, CERTIFICATE_NOT_MEASURED, FINISHED
 from tati_re.core.views import told
 from tati_re.runs import manifest
 from tati_re.runs.run import RunFiles

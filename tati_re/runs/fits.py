@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import AnyPath, InputError, refuse_if
-from tati_re.core.regular import open_regular
-from tati_re.core.unpacking import DAMAGED, load_arrays
+from tati_re.core.files.regular import open_regular
+from tati_re.core.files.unpacking import DAMAGED, load_arrays
 from tati_re.runs.files import MEMBERS
 from tati_re.runs.storage import write_whole
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas
 
-from tati_re.core.cells import from_cell
 from tati_re.core.errors import AnyPath, InputError, refuse_if
-from tati_re.core.text_lines import check_cells, decoded
+from tati_re.core.files.cells import from_cell
+from tati_re.core.files.text_lines import check_cells, decoded
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 

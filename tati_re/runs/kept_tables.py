@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tati_re.core.errors import InputError
-from tati_re.core.regular import regular_bytes
+from tati_re.core.files.regular import regular_bytes
 from tati_re.runs import files
 from tati_re.runs.run import RunFiles
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, ParamSpec, TypeVar
 
 from tati_re.core.errors import AnyPath, InputError, refuse_if
-from tati_re.core.regular import check_regular, open_regular
-from tati_re.core.structured import json_of
+from tati_re.core.files.regular import check_regular, open_regular
+from tati_re.core.files.structured import json_of
 from tati_re.runs.files import LOCK
 from tati_re.runs.storage import storing
 

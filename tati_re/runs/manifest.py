@@ -12,10 +12,9 @@ import numpy as np
 import tomli_w
 
 from tati_re.core.errors import AnyPath, InputError, nearest, pasted
-from tati_re.core.interruption import in_command
-from tati_re.core.regular import check_regular
-from tati_re.core.structured import read_toml_file
-from tati_re.core.typed_tables import (
+from tati_re.core.files.regular import check_regular
+from tati_re.core.files.structured import read_toml_file
+from tati_re.core.files.typed_tables import (
     Count,
     FiniteNumber,
     Reader,
@@ -25,6 +24,7 @@ from tati_re.core.typed_tables import (
     refuse_wrong_value,
     whole_table,
 )
+from tati_re.core.process.interruption import in_command
 from tati_re.options.make import make_options
 from tati_re.options.table import OPTIONS
 from tati_re.options.trust import asked_of

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tati_re.core.typed_tables import Count, FiniteNumber, entry_of, under, whole_table
+from tati_re.core.files.typed_tables import Count, FiniteNumber, entry_of, under, whole_table
 from tati_re.models.names import described_names
 
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
-from tati_re.core.regular import check_regular
-from tati_re.core.unpacking import DAMAGED, load_arrays
+from tati_re.core.files.regular import check_regular
+from tati_re.core.files.unpacking import DAMAGED, load_arrays
 from tati_re.models.names import parameter_names
 from tati_re.runs import checkpoint, files, manifest, reading
 from tati_re.runs.trajectory_rows import KINDS, ExpectedParameters, columns_of, csv_rows, h5_rows

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.regular import open_regular
+from tati_re.core.files.regular import open_regular
 from tati_re.runs import checked, checkpoint, files, reading
 from tati_re.runs.digests import Known
 from tati_re.runs.run import AnyRun, RunFiles, degrees_of_freedom, last_step, stored_every

@@ -10,10 +10,10 @@ import h5py
 import numpy as np
 import pandas
 
-from tati_re.core.cells import from_cell
 from tati_re.core.errors import AnyPath, InputError, refuse_if
-from tati_re.core.regular import check_regular, regular_bytes
-from tati_re.core.unpacking import check_h5_size
+from tati_re.core.files.cells import from_cell
+from tati_re.core.files.regular import check_regular, regular_bytes
+from tati_re.core.files.unpacking import check_h5_size
 from tati_re.runs import checkpoint
 from tati_re.runs.files import GROWING, MANIFEST
 from tati_re.runs.foreign_table import parse_table

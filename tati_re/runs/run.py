@@ -93,7 +93,7 @@ class LadderTable(_Frame):
 @front_doors
 class RunFiles:
     """A run's tables and parameters; a file is read on demand, and again only after it changed.
-    Users get a `tati_re.simulation.run.Run`, which also predicts and describes itself.
+    Users get a `tati_re.launch.run.Run`, which also predicts and describes itself.
     """
 
     def __init__(self, folder: AnyPath) -> None:

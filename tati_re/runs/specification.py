@@ -9,8 +9,8 @@ from typing import Any
 import tomli_w
 
 from tati_re.core.errors import AnyPath, InputError, refuse_if
-from tati_re.core.regular import regular_bytes
-from tati_re.core.structured import MOST_TOML, reason_of, toml_of
+from tati_re.core.files.regular import regular_bytes
+from tati_re.core.files.structured import MOST_TOML, reason_of, toml_of
 from tati_re.runs.lock import entries
 from tati_re.runs.storage import remove_leftovers, storing, write_whole
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tati_re.core.cells import from_cell
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.regular import check_regular
-from tati_re.core.text_lines import check_cells, numbered_lines
+from tati_re.core.files.cells import from_cell
+from tati_re.core.files.regular import check_regular
+from tati_re.core.files.text_lines import check_cells, numbered_lines
 from tati_re.runs import files, reading
 
 KINDS = "a trajectory (.csv, .h5), an .npz, a .keras file or a run folder"

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tati_re.core.errors import AnyPath, InputError, refuse_if
+from tati_re.core.files.regular import check_regular, regular_bytes
+from tati_re.core.files.unpacking import DAMAGED
 from tati_re.core.front_door import front_door
-from tati_re.core.regular import check_regular, regular_bytes
-from tati_re.core.unpacking import DAMAGED
 from tati_re.runs import checkpoint, files, manifest
 from tati_re.runs.checked import ShorterTable, check_table, read_whole, whole_array
 

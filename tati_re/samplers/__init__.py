@@ -20,7 +20,6 @@ from tati_re.core.protocol import Rung as Rung
 from tati_re.core.protocol import State as State
 from tati_re.options.families import DEFAULT, FAMILIES, WORDS, check_name, families, family
 from tati_re.samplers.ccadl import CCAdL as CCAdL
-from tati_re.samplers.choosing import imported
 from tati_re.samplers.first_order_hmc import FirstOrderHMC as FirstOrderHMC
 from tati_re.samplers.ghmc import GeneralizedHMC as GeneralizedHMC
 from tati_re.samplers.hmc import HamiltonianMonteCarlo as HamiltonianMonteCarlo
@@ -28,6 +27,7 @@ from tati_re.samplers.leimkuhler_matthews import LeimkuhlerMatthews as Leimkuhle
 from tati_re.samplers.mala import MALA as MALA
 from tati_re.samplers.mams import MAMS as MAMS
 from tati_re.samplers.microcanonical import MCLMC as MCLMC
+from tati_re.samplers.own_samplers import imported
 from tati_re.samplers.psgld import PreconditionedSGLD as PreconditionedSGLD
 from tati_re.samplers.rwmh import RandomWalkMetropolis as RandomWalkMetropolis
 from tati_re.samplers.sghmc import SGHMC as SGHMC

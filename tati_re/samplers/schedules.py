@@ -9,9 +9,9 @@ from contextlib import suppress
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.core.files.regular import regular_bytes
+from tati_re.core.files.text_lines import numbered_lines
 from tati_re.core.given import users_code
-from tati_re.core.regular import regular_bytes
-from tati_re.core.text_lines import numbered_lines
 
 Factor = Callable[[np.ndarray], np.ndarray]
 

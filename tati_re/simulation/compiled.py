@@ -8,8 +8,8 @@ from tati_re.core.backend import keras
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.front_door import front_door
 from tati_re.engine.progress import make_progress
+from tati_re.launch.run import Run
 from tati_re.likelihoods.keras_losses import loss_name
-from tati_re.simulation.run import Run
 from tati_re.simulation.simulation import Simulation
 
 _OF_THE_CALL = ("observables", "callbacks", "starts")

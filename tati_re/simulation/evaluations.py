@@ -6,16 +6,16 @@ import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.protocol import Energy
+from tati_re.launch.request import own_sampler
+from tati_re.launch.step_size_advice import StepSizeAdvice, advice
 from tati_re.options.make import Options, make_options
 from tati_re.posterior.evaluator import Evaluator
 from tati_re.samplers.wrappers.mass import keeps_speed
 from tati_re.samplers.wrappers.metered import is_timed
-from tati_re.simulation.batch_norm import check_model
-from tati_re.simulation.current_batch import CurrentBatch
-from tati_re.simulation.request import own_sampler
-from tati_re.simulation.step_size_advice import StepSizeAdvice, advice
-from tati_re.simulation.system import System
-from tati_re.simulation.walkers import Walkers
+from tati_re.system.batch_norm import check_model
+from tati_re.system.current_batch import CurrentBatch
+from tati_re.system.system import System
+from tati_re.system.walkers import Walkers
 
 _MOST_EXAMPLES = 10_000
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from tati_re.core.views import html_table
 from tati_re.options.make import Options
-from tati_re.simulation.system import System
+from tati_re.system.system import System
 
 
 def simulation_html(system: System, options: Options, objects: Mapping[str, Any]) -> str:

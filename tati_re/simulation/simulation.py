@@ -7,15 +7,25 @@ from typing import Any, cast
 
 import numpy as np
 
-from tati_re.core import forks
 from tati_re.core.backend import set_threads, tf
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.front_door import front_doors
 from tati_re.core.given import as_array
+from tati_re.core.process import forks
 from tati_re.data.packing import as_packed
 from tati_re.engine.limits import LIMITS
 from tati_re.engine.noise import Draw, draw_numbers
 from tati_re.engine.progress import make_progress
+from tati_re.launch.calls import Calls, alone
+from tati_re.launch.checks import check_values
+from tati_re.launch.description import say_unused
+from tati_re.launch.header import header
+from tati_re.launch.launch import launch_finite
+from tati_re.launch.request import make_request, own_sampler
+from tati_re.launch.resume import reopened
+from tati_re.launch.run import Run
+from tati_re.launch.starts import starting_walkers
+from tati_re.launch.unattended import prepared
 from tati_re.likelihoods.registry import LOSSES
 from tati_re.models.build import activation_names
 from tati_re.models.inputs import fit_inputs
@@ -26,22 +36,12 @@ from tati_re.options.methods import flattened
 from tati_re.options.stages import check_num_steps
 from tati_re.posterior.outputs import Outputs
 from tati_re.runs.failed_checks import warn_of_failed_checks
-from tati_re.simulation.calls import Calls, alone
-from tati_re.simulation.checks import check_values
-from tati_re.simulation.current_batch import CurrentDataset
-from tati_re.simulation.description import say_unused
 from tati_re.simulation.evaluations import Evaluations
-from tati_re.simulation.from_folder import from_folder
-from tati_re.simulation.header import header
-from tati_re.simulation.launch import launch_finite
 from tati_re.simulation.notebook import simulation_html
-from tati_re.simulation.request import make_request, own_sampler
-from tati_re.simulation.resume import reopened
-from tati_re.simulation.run import Run
-from tati_re.simulation.starts import starting_walkers
-from tati_re.simulation.system import OBJECTS, is_named, refuse_fixed
-from tati_re.simulation.target import system_of, with_defaults
-from tati_re.simulation.unattended import prepared
+from tati_re.system.current_batch import CurrentDataset
+from tati_re.system.from_folder import from_folder
+from tati_re.system.system import OBJECTS, is_named, refuse_fixed
+from tati_re.system.target import system_of, with_defaults
 
 
 @front_doors

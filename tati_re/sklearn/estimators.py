@@ -17,10 +17,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from tati_re.core import forks
 from tati_re.core.errors import InputError, nearest, refuse_if
+from tati_re.core.process import forks
 from tati_re.data.dataset import Dataset
 from tati_re.data.labels import called
+from tati_re.launch.run import Run
 from tati_re.likelihoods.registry import named_loss
 from tati_re.options.table import SAMPLE, options_of
 from tati_re.prediction.draws import resampled
@@ -33,7 +34,6 @@ from tati_re.prediction.predict import (
 )
 from tati_re.runs import files
 from tati_re.runs.run_folder import free_folder
-from tati_re.simulation.run import Run
 
 
 class PackedModel(NamedTuple):

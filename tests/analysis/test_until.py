@@ -26,8 +26,8 @@ from tati_re.cli.sample import main
 from tati_re.core.backend import tf, threads
 from tati_re.engine.limits import Limits
 from tati_re.engine.loop import Loop
+from tati_re.launch.unattended import prepared
 from tati_re.runs.positions import Positions
-from tati_re.simulation.unattended import prepared
 from tests.systems import tables
 
 UNTIL = "rhat<1.03, ess>400, mcse(potential)<.1"
@@ -296,7 +296,7 @@ def test_a_run_has_positions_wherever_it_ends(tmp_path, monkeypatch):
     3 of 250 steps; a kill changes no byte, and what is read of a longer run is what is stored each
     64 steps.
     """
-    monkeypatch.setattr("tati_re.simulation.request._POSITION_BYTES", 100_000)
+    monkeypatch.setattr("tati_re.launch.request._POSITION_BYTES", 100_000)
     seen = {}
 
     def look(folder, step):
@@ -441,7 +441,7 @@ def test_a_burn_in_takes_half_of_max_time_at_most(tmp_path, monkeypatch, ticking
     """It would take five million steps: nothing settles. What follows is drawn, and goes on with
     the same burn-in.
     """
-    monkeypatch.setattr("tati_re.samplers.wrappers.tuner._MOST_RHAT", 0.0)
+    monkeypatch.setattr("tati_re.tuning.tuner._MOST_RHAT", 0.0)
     asked = GROWING | {
         "num_steps": 10_000_000,
         "until": None,
@@ -547,7 +547,7 @@ def test_a_run_that_ends_in_its_burn_in_has_no_later_end(tmp_path):
 def test_half_of_max_time_ends_the_burn_in_of_a_ladder(stepping, monkeypatch):
     """Its walkers never agree: without the clock all of `max_time` would be burn-in."""
     stepping(lambda step: 1.0)
-    monkeypatch.setattr("tati_re.samplers.wrappers.tuner._MOST_RHAT", 0.0)
+    monkeypatch.setattr("tati_re.tuning.tuner._MOST_RHAT", 0.0)
     asked = GROWING | {
         "num_steps": 10_000_000,
         "until": None,
@@ -593,7 +593,7 @@ def test_a_burn_in_that_has_tuned_nothing_is_not_ended_by_the_clock(monkeypatch)
         late = 7.0
         return prepared(*given)
 
-    monkeypatch.setattr("tati_re.samplers.wrappers.tuner._MOST_RHAT", 0.0)
+    monkeypatch.setattr("tati_re.tuning.tuner._MOST_RHAT", 0.0)
     monkeypatch.setattr("tati_re.simulation.simulation.prepared", slowly)
     monkeypatch.setattr(time, "monotonic", lambda: clock() + late)
     run = tati_re.Simulation(**NECK).sample(
@@ -655,7 +655,7 @@ def test_a_walker_of_a_network_that_drifts_is_asked_for_by_name(monkeypatch, cap
         Quantity("U", good),
         Quantity("projection 0", good + np.linspace(0, 3, 500), None, False),
     ]
-    monkeypatch.setattr("tati_re.simulation.ending.quantities", lambda *_, **__: drawn)
+    monkeypatch.setattr("tati_re.launch.ending.quantities", lambda *_, **__: drawn)
     x = np.linspace(-1, 1, 20)[:, None].astype("float32")
     sim = tati_re.Simulation(data=(x, x), hidden=[1], num_walkers=4, execution="graph")
     run = sim.sample(sampler="BAOAB", step_size=0.01, num_steps=300, until=asked)
@@ -670,7 +670,7 @@ def test_a_run_whose_length_nobody_gave_goes_on_where_its_end_is_near(
     tmp_path, monkeypatch, capsys
 ):
     """From 3,000 steps on as far as 12,000, where it can tell."""
-    monkeypatch.setattr("tati_re.simulation.request.MOST_STEPS", 3_000)
+    monkeypatch.setattr("tati_re.launch.request.MOST_STEPS", 3_000)
     asked = {"until": "ess>2000", "verbose": 2}
     whole = simulation(**asked).sample(output=str(tmp_path / "a"))
     until, last = whole.manifest["until"], whole.manifest["options"]["num_steps"]
@@ -694,7 +694,7 @@ def test_a_run_whose_length_nobody_gave_goes_on_where_its_end_is_near(
 
 @pytest.mark.slow
 def test_a_kill_beyond_the_first_bound_changes_no_byte(tmp_path, monkeypatch):
-    monkeypatch.setattr("tati_re.simulation.request.MOST_STEPS", 3_000)
+    monkeypatch.setattr("tati_re.launch.request.MOST_STEPS", 3_000)
     asked = {"until": "ess>2000", "verbose": 1}
     whole = simulation(**asked).sample(output=str(tmp_path / "a"))
     until = whole.manifest["until"]
@@ -715,7 +715,7 @@ def test_a_kill_beyond_the_first_bound_changes_no_byte(tmp_path, monkeypatch):
 def test_a_run_goes_on_neither_far_where_its_end_is_far_nor_beyond_a_length_that_is_given(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("tati_re.simulation.request.MOST_STEPS", 3_000)
+    monkeypatch.setattr("tati_re.launch.request.MOST_STEPS", 3_000)
     far = simulation(until="ess>90000").sample()
     assert (
         not far.manifest["until"]["reached"]
@@ -730,7 +730,7 @@ def test_a_run_goes_on_neither_far_where_its_end_is_far_nor_beyond_a_length_that
 
 def test_a_run_that_a_clock_ends_goes_on_until_then(monkeypatch, capsys, ticking):
     """Also where its end is far, or cannot be told; the bound in steps is then none."""
-    monkeypatch.setattr("tati_re.simulation.request.MOST_STEPS", 200)
+    monkeypatch.setattr("tati_re.launch.request.MOST_STEPS", 200)
     timed = simulation(until="ess>10000000", verbose=1).sample(max_time=6.0)
     assert (
         not timed.manifest["until"]["reached"] and timed.manifest["options"]["num_steps"] > 20 * 200

@@ -8,7 +8,11 @@ import tensorflow as tf
 
 import tati_re
 from tati_re.cli.sample import main
-from tati_re.core.exit_status import CERTIFICATE_FAILED, CERTIFICATE_NOT_MEASURED, OUT_OF_TIME
+from tati_re.core.process.exit_status import (
+    CERTIFICATE_FAILED,
+    CERTIFICATE_NOT_MEASURED,
+    OUT_OF_TIME,
+)
 
 GAUSSIAN = {
     "potential": lambda q: 0.5 * tf.reduce_sum(q**2, axis=-1),

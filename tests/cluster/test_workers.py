@@ -38,12 +38,12 @@ from tati_re.distributed.processes import Failed, Here, Lost, Process
 from tati_re.distributed.team import Team
 from tati_re.engine.limits import LIMITS
 from tati_re.evidence import log_evidence
+from tati_re.launch import workers as workers_of
+from tati_re.launch.loops import RunLoops
+from tati_re.launch.request import make_request
+from tati_re.launch.workers import Workers, _of_block
 from tati_re.report.description import what_was_sampled
 from tati_re.samplers.wrappers.metered import UNLIMITED
-from tati_re.simulation import workers as workers_of
-from tati_re.simulation.loops import RunLoops
-from tati_re.simulation.request import make_request
-from tati_re.simulation.workers import Workers, _of_block
 
 pytestmark = pytest.mark.usefixtures("rewritten_graphs")
 
@@ -234,7 +234,7 @@ def test_noise_heats_no_block_more_than_it_may(monkeypatch):
         )
         return {"friction": 2.0 + position[0], "step_limit": 3.0} if position[0] else {}
 
-    monkeypatch.setattr("tati_re.simulation.launch.cool_enough", cooled)
+    monkeypatch.setattr("tati_re.launch.launch.cool_enough", cooled)
     given = {
         "mass": "fisher:2",
         "friction": "auto",
@@ -379,7 +379,7 @@ def test_a_block_that_dies_again_and_again_leaves_a_checkpoint_to_go_on_from(tmp
 
     run(tmp_path / "whole", 4, workers=1, block_size=2, **FEW)
     with monkeypatch.context() as patch:
-        patch.setattr("tati_re.simulation.workers.Here", Mortal)
+        patch.setattr("tati_re.launch.workers.Here", Mortal)
         said = "A worker died 3 times at the same step .killed.. The last checkpoint is of step 40;.*--resume"
         sim = simulation(4, checkpoint_seconds=1e-9)
         sim.limits = replace(LIMITS, first_steps=8, chunk_seconds=0.0)
@@ -405,7 +405,7 @@ def test_what_a_worker_raises_is_one_sentence_with_the_checkpoint(tmp_path, monk
                 raise Failed("ValueError", "no\n  number.")
             return super().receive()
 
-    monkeypatch.setattr("tati_re.simulation.workers.Here", Raising)
+    monkeypatch.setattr("tati_re.launch.workers.Here", Raising)
     sim = simulation(2, checkpoint_seconds=1e-9)
     sim.limits = replace(LIMITS, first_steps=8, chunk_seconds=0.0)
     with pytest.raises(SamplingError) as found:
@@ -431,7 +431,7 @@ def test_a_stop_before_the_first_step_ends_the_workers_at_once(monkeypatch, verb
         def close(self) -> None:
             ended.append(self)
 
-    monkeypatch.setattr("tati_re.simulation.workers.Here", Stopped)
+    monkeypatch.setattr("tati_re.launch.workers.Here", Stopped)
     with pytest.raises(KeyboardInterrupt) as kept:
         simulation(2).sample(workers=1, block_size=1, num_steps=24, step_size=0.02)
     assert ended == begun[-1:], kept
@@ -538,7 +538,7 @@ def test_another_number_of_workers_is_no_change_of_the_manifest(tmp_path, monkey
         return Here(partial(made.func, False, *made.args[1:]), 0)
 
     with monkeypatch.context() as patch:  # two workers, both in this process
-        patch.setattr("tati_re.simulation.workers.Process", beside)
+        patch.setattr("tati_re.launch.workers.Process", beside)
         Simulation.resume(tmp_path / "a", num_steps=30, workers=2, verbose=0, data=(X, Y))
     assert [file.sentence for file in verify(tmp_path / "a") if not file.whole] == []
     capsys.readouterr()

@@ -15,7 +15,7 @@ from tati_re.runs.compare import compare
 from tati_re.runs.parameters import read_parameters, read_trajectory
 from tati_re.runs.reading import read_csv
 from tati_re.samplers.schedules import read_table
-from tati_re.simulation.saved_model import read_rows
+from tati_re.system.saved_model import read_rows
 
 NAMES = ["dense/kernel[0,0]", "dense/kernel[1,0]", "dense/bias[0]"]
 ENDS = {

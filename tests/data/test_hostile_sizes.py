@@ -14,7 +14,7 @@ import pytest
 
 from tati_re.core.backend import keras
 from tati_re.core.errors import InputError
-from tati_re.core.unpacking import check_h5_size, check_texts
+from tati_re.core.files.unpacking import check_h5_size, check_texts
 from tati_re.data import load_data
 from tati_re.models.build import load_model
 from tati_re.models.claims import TooManyWeights, limited_weights

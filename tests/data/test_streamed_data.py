@@ -10,7 +10,7 @@ from tati_re.core.backend import keras, tf
 from tati_re.data import load_data
 from tati_re.data.on_disk import Store, on_disk
 from tati_re.posterior.device_data import StreamedInputs
-from tati_re.simulation import batch_norm
+from tati_re.system import batch_norm
 
 GENERATOR = np.random.default_rng(3)
 X = GENERATOR.integers(0, 256, (90, 4, 4), dtype=np.uint8)

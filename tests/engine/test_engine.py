@@ -72,7 +72,7 @@ def awkward():
             loops.append(self)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tati_re.simulation.loops.Loop", Noted)
+        patch.setattr("tati_re.launch.loops.Loop", Noted)
         run = short().sample(
             num_steps=STEPS, record_every=RECORD, trajectory_every=STORE, num_burnin_steps=BURNIN
         )

@@ -101,7 +101,7 @@ def test_a_run_with_max_time_shows_what_is_left_of_it(monkeypatch):
         def update(self, step, *values, limit=None, **named):
             shown.append(limit)
 
-    monkeypatch.setattr("tati_re.simulation.launch.make_progress", lambda verbose: Noted())
+    monkeypatch.setattr("tati_re.launch.launch.make_progress", lambda verbose: Noted())
     sim = tati_re.Simulation(data="two_clusters", hidden=[2], seed=1, execution="graph")
     sim.sample(sampler="BAOAB", step_size=0.001, num_steps=10**9, max_time=6.0)
     assert shown and all(limit is not None and limit < 6.0 for limit in shown)

@@ -22,7 +22,7 @@ import pytest
 import tati_re
 from tati_re import InputError, SamplingError, Simulation
 from tati_re.cli import analyse, compare, explore, inputspace, landscape, predict, report
-from tati_re.core.exit_status import BAD_INPUT, FINISHED
+from tati_re.core.process.exit_status import BAD_INPUT, FINISHED
 from tati_re.engine.limits import Limits
 
 QUICK, SLOW = 2, 40

@@ -22,9 +22,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 import tati_re
 from tati_re import InputError, SamplingError, Simulation
 from tati_re.cli import dataset, optimize, sample
-from tati_re.core.exit_status import BAD_INPUT, FINISHED, OUT_OF_TIME
+from tati_re.core.process.exit_status import BAD_INPUT, FINISHED, OUT_OF_TIME
+from tati_re.launch.checks import check_request
 from tati_re.simulation import simulation as module
-from tati_re.simulation.checks import check_request
 from tests.fuzz import strategies
 
 MAINS = {"sample": sample.main, "optimize": optimize.main}

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tati_re import Simulation
-from tati_re.core import programs
 from tati_re.core.backend import Direct, tf
+from tati_re.core.process import programs
 
 
 @pytest.fixture(autouse=True)

@@ -91,7 +91,7 @@ def test_a_deeper_path_would_be_found():
         "import tati_re\nfrom tati_re.exchange.ladder import geometric\ntati_re.simulation.run.Run"
     )
     used = paths_used(code)
-    assert {"tati_re.exchange.ladder.geometric", "tati_re.simulation.run.Run"} <= used
+    assert {"tati_re.exchange.ladder.geometric", "tati_re.launch.run.Run"} <= used
     assert is_public("tati_re.exchange.geometric") and is_public("tati_re.Simulation.resume")
     assert not any(is_public(path) for path in used if path != "tati_re")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 KNOWN = ROOT / "tests" / "type_errors.toml"
-CLEAN = {"core", "options", "runs", "samplers", "exchange"}
+CLEAN = {"core", "options", "runs", "samplers", "tuning", "exchange"}
 
 
 def test_the_number_of_type_errors_only_falls():

@@ -13,7 +13,7 @@ from tati_re.evidence import bayes_factors, estimated, log_evidence, log_evidenc
 from tati_re.evidence.energies import Energies
 from tati_re.evidence.grids import trapezoid
 from tati_re.evidence.smc import combined, counted_moves
-from tati_re.simulation.starts import descended
+from tati_re.launch.starts import descended
 from tests import regression as known
 from tests.evidence.test_evidence import FAST, Z, linear, regression
 

@@ -17,7 +17,7 @@ from tati_re.models.flat import FlatModel
 from tati_re.models.inspect import input_shape_of, output_activation_of, output_shape_of, work_of
 from tati_re.models.names import parameter_names, tensor_names
 from tati_re.models.precision import in_precision
-from tati_re.simulation import system
+from tati_re.system import system
 
 layers = keras.layers
 

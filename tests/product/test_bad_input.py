@@ -14,8 +14,8 @@ from tati_re import InputError, SamplingError, Simulation, load
 from tati_re.cli import optimize, sample
 from tati_re.core.backend import keras
 from tati_re.engine.limits import Limits
+from tati_re.launch import unattended
 from tati_re.runs import files
-from tati_re.simulation import unattended
 from tests.systems import tables
 
 GENERATOR = np.random.default_rng(10)

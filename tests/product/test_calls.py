@@ -21,9 +21,9 @@ from tati_re.evidence import log_evidence
 from tati_re.evidence.methods import prepared
 from tati_re.exploration import explore
 from tati_re.exploration.trajectories import ModelTrajectories
+from tati_re.launch.calls import Calls
 from tati_re.options.make import make_options
 from tati_re.report.description import what_was_sampled
-from tati_re.simulation.calls import Calls
 
 GENERATOR = np.random.default_rng(17)
 N, NOISE, WALKERS, BOUND = 24, 0.5, 24, 5.5

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from tati_re.cli.arguments import Parser, command
-from tati_re.core import memory
 from tati_re.core.errors import InputError
+from tati_re.core.process import memory
 from tati_re.options.flags import flag
 from tati_re.options.make import OPTIONS, make_options, options_from_flags, read_toml
 

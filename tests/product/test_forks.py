@@ -9,8 +9,8 @@ import pytest
 
 import tati_re
 from tati_re import InputError
-from tati_re.core import forks
 from tati_re.core.backend import tf
+from tati_re.core.process import forks
 from tati_re.sklearn import BayesianRegressor
 
 SHORT = {

@@ -86,7 +86,7 @@ def test_convolutions_are_compiled(gpu, monkeypatch):
     data = np.zeros((12, 8, 8, 1), "float32"), np.arange(12) % 3
     sim = Simulation(network, data, verbose=0)
     assert sim.system.execution(sim.options) == "xla"
-    monkeypatch.setattr("tati_re.simulation.system.on_gpu", lambda: False)
+    monkeypatch.setattr("tati_re.system.system.on_gpu", lambda: False)
     assert sim.system.execution(sim.options) == "graph"
 
 

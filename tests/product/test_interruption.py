@@ -13,8 +13,8 @@ import time
 import pytest
 
 from tati_re.core.errors import InputError
-from tati_re.core.exit_status import of_signal
-from tati_re.core.interruption import (
+from tati_re.core.process.exit_status import of_signal
+from tati_re.core.process.interruption import (
     BARE,
     STOPS,
     Terminated,
@@ -127,7 +127,7 @@ def command(body, *signals):
     a line.
     """
     lines = "import sys, time, threading\nfrom tati_re.cli.arguments import command\n"
-    lines += "from tati_re.core.interruption import *\n"
+    lines += "from tati_re.core.process.interruption import *\n"
     lines += textwrap.dedent(body) + "\nsys.exit(command('tati-test', body, []))"
     with subprocess.Popen(
         [sys.executable, "-c", lines], stdout=-1, stderr=-1, text=True

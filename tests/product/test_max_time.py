@@ -14,10 +14,10 @@ from tati_re.core.errors import InputError
 from tati_re.engine.limits import Limits
 from tati_re.engine.loop import Loop
 from tati_re.engine.time_limit import TimeLimit
+from tati_re.launch import unattended
+from tati_re.launch.loops import RunLoops
 from tati_re.report import write_report
 from tati_re.runs.verify import verify
-from tati_re.simulation import unattended
-from tati_re.simulation.loops import RunLoops
 
 X = np.random.default_rng(0).normal(size=(60, 2))
 Y = np.sin(X[:, :1]) + X[:, 1:]
@@ -210,7 +210,7 @@ def test_compiling_the_fits_counts_and_leaves_three_quarters_of_the_rest(ticks, 
 
 def test_a_burn_in_that_the_clock_ends_is_in_the_manifest(ticks, monkeypatch):
     """It is followed by draws, and a resume keeps it."""
-    monkeypatch.setattr("tati_re.samplers.wrappers.tuner._MOST_RHAT", 0.0)
+    monkeypatch.setattr("tati_re.tuning.tuner._MOST_RHAT", 0.0)
     run = simulation(num_walkers=4, verbose=0).sample(
         sampler="MCLMC", step_size="auto", num_steps=10**6, max_time=8.0
     )

@@ -33,7 +33,7 @@ from tati_re.samplers import (
     StepSizeTuning,
     make_sampler,
 )
-from tati_re.samplers.choosing import imported, made
+from tati_re.samplers.own_samplers import imported, made
 from tati_re.samplers.skeleton import Skeleton
 from tati_re.testing import check_law, check_sampler
 from tests.systems import tables

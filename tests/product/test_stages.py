@@ -12,8 +12,8 @@ import pytest
 
 from tati_re import InputError, Simulation, load
 from tati_re.cli import optimize
-from tati_re.core import programs
 from tati_re.core.backend import keras
+from tati_re.core.process import programs
 from tati_re.data import Batches
 from tati_re.engine.limits import Limits
 from tati_re.options.make import make_options, options_from_flags, read_toml, to_toml

@@ -11,7 +11,7 @@ import pytest
 import tati_re
 from tati_re.cli import sample
 from tati_re.cli.arguments import command
-from tati_re.core.standard_streams import LenientStream, open_missing
+from tati_re.core.process.standard_streams import LenientStream, open_missing
 from tati_re.engine.progress import make_progress
 
 SYSTEM = {"data": "two_clusters", "hidden": [2], "seed": 1, "execution": "eager"}

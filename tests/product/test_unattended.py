@@ -9,11 +9,12 @@ import pytest
 import tati_re
 from tati_re.analysis import stored_positions
 from tati_re.core.backend import tf
+from tati_re.launch import unattended
 from tati_re.options.flags import choices
 from tati_re.options.make import OPTIONS, make_options
 from tati_re.options.presets import NAMES
 from tati_re.runs.files import LOCK
-from tati_re.simulation import simulation, unattended
+from tati_re.simulation import simulation
 
 REGRESSION = {
     "data": "two_clusters",

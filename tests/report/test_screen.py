@@ -11,6 +11,7 @@ import pytest
 
 import tati_re
 from tati_re.cli.sample import main
+from tati_re.launch.header import header
 from tati_re.report import screen
 from tati_re.report.verdicts import (
     ABOVE,
@@ -22,7 +23,6 @@ from tati_re.report.verdicts import (
     check_result,
     title_of,
 )
-from tati_re.simulation.header import header
 
 pytestmark = pytest.mark.filterwarnings("ignore::tati_re.core.errors.CertificateWarning")
 

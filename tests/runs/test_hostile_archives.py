@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tati_re.core.errors import InputError
-from tati_re.core.unpacking import load_arrays
+from tati_re.core.files.unpacking import load_arrays
 from tati_re.data import load_data
 from tati_re.evidence.parts import PartFiles
 from tati_re.exploration import jobs
@@ -25,7 +25,7 @@ from tati_re.runs.manifest import Manifest
 from tati_re.runs.parameters import read_parameters
 from tati_re.runs.reading import open_h5
 from tati_re.runs.storage import StorageError
-from tati_re.simulation.saved_model import read_directions
+from tati_re.system.saved_model import read_directions
 
 MANY = 10**12
 
@@ -154,7 +154,7 @@ def test_records_are_as_long_as_their_file(tmp_path):
 
 
 def test_a_table_of_text_unpacks_to_a_bound(tmp_path, monkeypatch):
-    monkeypatch.setattr("tati_re.core.unpacking.LIMIT", 1e6)
+    monkeypatch.setattr("tati_re.core.files.unpacking.LIMIT", 1e6)
     (path := tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"a,y\n" + b"1,2\n" * 10**6))
     with pytest.raises(
         InputError, match=r"a\.csv\.gz cannot be read: it claims .* bytes, and .* are allowed"

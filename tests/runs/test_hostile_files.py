@@ -8,8 +8,8 @@ import numpy as np
 import pandas
 import pytest
 
-from tati_re.core.cells import as_cell, from_cell
 from tati_re.core.errors import InputError
+from tati_re.core.files.cells import as_cell, from_cell
 from tati_re.plotting.figure import new_figure, save
 from tati_re.report.modules import Result, write_result
 from tati_re.runs import checkpoint, files, manifest, run_folder

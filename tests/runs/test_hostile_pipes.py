@@ -15,7 +15,7 @@ import pytest
 import tati_re
 from tati_re.cli import compare, dataset, sample
 from tati_re.core.errors import InputError
-from tati_re.core.regular import open_regular, regular_bytes
+from tati_re.core.files.regular import open_regular, regular_bytes
 from tati_re.evidence.parts import PartFiles
 from tati_re.exploration import jobs
 from tati_re.landscape.inputspace import read_inputs as inputs_of_space
@@ -26,7 +26,7 @@ from tati_re.runs import checkpoint, files, lock, reading
 from tati_re.runs.parameters import read_parameters
 from tati_re.runs.specification import open_folder
 from tati_re.samplers.schedules import read_table
-from tati_re.simulation.saved_model import read_rows
+from tati_re.system.saved_model import read_rows
 
 
 @contextlib.contextmanager

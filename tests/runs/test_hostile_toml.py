@@ -14,7 +14,7 @@ import pytest
 
 from tati_re.cli import evidence
 from tati_re.core.errors import InputError
-from tati_re.core.structured import DEEPEST, MOST_TOML, json_of, read_toml_file, toml_of
+from tati_re.core.files.structured import DEEPEST, MOST_TOML, json_of, read_toml_file, toml_of
 from tati_re.landscape.scan import ARRAYS
 from tati_re.landscape.scan import load as load_landscape
 from tati_re.options.make import read_toml
@@ -160,7 +160,7 @@ def test_time_and_memory_stay_small():
     program = (
         "import sys, resource\n"
         "resource.setrlimit(resource.RLIMIT_AS, (3 * 10**9, 3 * 10**9))\n"
-        "from tati_re.core.structured import toml_of\n"
+        "from tati_re.core.files.structured import toml_of\n"
         "try:\n    toml_of(sys.stdin.read())\nexcept ValueError as error:\n    print(error)\n"
     )
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

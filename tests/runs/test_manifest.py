@@ -13,7 +13,7 @@ import tomli_w
 
 import tati_re
 from tati_re.core.errors import InputError
-from tati_re.core.typed_tables import (
+from tati_re.core.files.typed_tables import (
     Count,
     FiniteNumber,
     WrongValue,

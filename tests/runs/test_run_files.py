@@ -197,7 +197,7 @@ def test_a_run_that_does_not_begin_leaves_the_old_one_whole(old, tmp_path, monke
     if late == "sampler":
         given["sampler"] = Raising()
     if late == "disk":
-        monkeypatch.setattr("tati_re.simulation.launch.save_model", full_disk)
+        monkeypatch.setattr("tati_re.launch.launch.save_model", full_disk)
     before = bytes_of(folder)
     with pytest.raises((ZeroDivisionError, StorageError)):
         simulation().sample(output=str(folder), overwrite=True, **given)

@@ -11,12 +11,12 @@ import pytest
 
 from tati_re.core.errors import InputError
 from tati_re.engine.environment import TemporaryFolder
+from tati_re.launch.run import Run, load
 from tati_re.runs import checkpoint, files, manifest, run_folder
 from tati_re.runs.csv_table import CsvTable
 from tati_re.runs.h5_table import H5Table
 from tati_re.runs.run import Moments
 from tati_re.runs.storage import StorageError
-from tati_re.simulation.run import Run, load
 
 STEPS, WALKERS, PARAMETERS = [0, 10, 20], 2, 3
 NAMES = [

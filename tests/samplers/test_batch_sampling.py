@@ -24,13 +24,13 @@ from tati_re import InputError, Simulation
 from tati_re.core.evaluate import Clock, Energy
 from tati_re.core.method import Method
 from tati_re.data import Batches
+from tati_re.launch.checks import check_request
+from tati_re.launch.request import make_request
 from tati_re.options.make import options_from_flags, read_toml
 from tati_re.report.description import what_was_sampled
 from tati_re.samplers import SGHMC, SGLD, SGNHT, CCAdL, Splitting
 from tati_re.samplers.wrappers.control_variate import ControlVariate
 from tati_re.samplers.wrappers.mass import Massive
-from tati_re.simulation.checks import check_request
-from tati_re.simulation.request import make_request
 from tests.scenarios import TOLERANCE, NumpyEvaluate, NumpyNoise, law_of_linear_step, rung_of
 
 N, BATCH, PARAMETERS, OMEGA = 64, 16, 10, 8.0

@@ -30,8 +30,8 @@ from tati_re.exchange.ladder import make_ladder
 from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.optimizers import KerasOptimizer
 from tati_re.samplers import MALA, Splitting, StepSizeTuning
-from tati_re.samplers.choosing import checked
 from tati_re.samplers.hmc import HamiltonianMonteCarlo
+from tati_re.samplers.own_samplers import checked
 from tati_re.samplers.wrappers.coordinates import extend, inner_of
 from tati_re.samplers.wrappers.eqn import EnsembleQuasiNewton
 from tati_re.samplers.wrappers.mass import Massive

@@ -25,6 +25,7 @@ from tati_re.core import ops
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.core.protocol import Clock
+from tati_re.launch.request import make_request
 from tati_re.options.make import make_options
 from tati_re.posterior.function import FunctionPotential
 from tati_re.posterior.priors import Gaussian
@@ -37,7 +38,6 @@ from tati_re.samplers.wrappers.control_variate import ControlVariate
 from tati_re.samplers.wrappers.eqn import EnsembleQuasiNewton
 from tati_re.samplers.wrappers.simulated_tempering import _LEARNT, SimulatedTempering
 from tati_re.samplers.wrappers.step_size_tuning import StepSizeTuning
-from tati_re.simulation.request import make_request
 from tati_re.testing import CHECKS
 from tests.scenarios import (
     TOLERANCE,

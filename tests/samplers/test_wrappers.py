@@ -17,14 +17,14 @@ import pytest
 from tati_re import Simulation
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
+from tati_re.launch.description import unused
+from tati_re.launch.request import make_request
 from tati_re.options.make import make_options
 from tati_re.posterior.function import FunctionPotential
 from tati_re.posterior.potential import Batch
 from tati_re.samplers import SGLD, HamiltonianMonteCarlo, Splitting
 from tati_re.samplers.wrappers.control_variate import ControlVariate, ControlVariateEvaluate
 from tati_re.samplers.wrappers.mass import Diagonal, Massive
-from tati_re.simulation.description import unused
-from tati_re.simulation.request import make_request
 from tests.scenarios import TOLERANCE, NumpyEvaluate, NumpyNoise, averages, mean_and_error, rung_of
 from tests.systems import harmonic_well, tables
 
@@ -146,7 +146,7 @@ def test_masses_from_gradients_are_frozen_after_the_burn_in():
 def test_masses_by_fan_in_follow_the_layers():
     keras.utils.set_random_seed(0)
     sim = Simulation(data="digits", hidden=[5], verbose=0)
-    from tati_re.simulation.request import sampler_of
+    from tati_re.launch.request import sampler_of
 
     sampler = sampler_of(sim.options.model_copy(update={"mass": "fan_in"}), {}, sim.system)
     np.testing.assert_array_equal(

@@ -12,8 +12,8 @@ import pytest
 from tati_re import InputError, Simulation
 from tati_re.engine.limits import LIMITS, Limits
 from tati_re.exchange.bookkeeping import EVENT_COLUMNS
+from tati_re.launch.request import make_request
 from tati_re.options.make import make_options
-from tati_re.simulation.request import make_request
 from tests.systems import tables
 
 RUNGS, WALKERS, STEPS, BURNIN, EVERY = 4, 2, 96, 50, 2

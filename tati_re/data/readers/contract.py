@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.unpacking import DAMAGED, check_size, check_texts
+from tati_re.core.files.unpacking import DAMAGED, check_size, check_texts
 from tati_re.data.contents import Contents
 from tati_re.data.frames import labels_of, numbers_of
 

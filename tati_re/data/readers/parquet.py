@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.unpacking import check_size, check_texts
+from tati_re.core.files.unpacking import check_size, check_texts
 from tati_re.data.contents import Contents
 from tati_re.data.frames import COLUMNS, labels_of
 from tati_re.data.numerals import DATES, MISSING

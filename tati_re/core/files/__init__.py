@@ -1,0 +1,1 @@
+"""Files: regular ones only, lines of text, TOML, archives, cells of tables."""

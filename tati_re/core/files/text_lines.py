@@ -1,0 +1,84 @@
+"""Lines of text files of numbers, with their numbers, whatever ends them."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tati_re.core.errors import AnyPath, InputError, refuse_if
+from tati_re.core.files.regular import regular_bytes
+
+
+def decoded(path: AnyPath, content: bytes) -> str:
+    """The text of a file in UTF-8, without its byte order mark."""
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise InputError(
+            f"{path}, line {line} is not text in UTF-8.",
+            f"the byte 0x{content[error.start]:02x}",
+            "the table saved as UTF-8",
+        ) from None
+
+
+def numbered_lines(path: AnyPath, content: bytes) -> list[tuple[int, str]]:
+    """The lines of a text file that are neither empty nor comments (`#`), with their numbers.
+
+    Args:
+        path: Of the file, for messages.
+        content: Its bytes, in UTF-8; lines may end in LF, CRLF or CR, the last one in nothing.
+
+    Raises:
+        InputError: Another encoding, or no such line.
+    """
+    file = io.StringIO(decoded(path, content), newline=None)
+    lines = [
+        (number, line.rstrip("\n"))
+        for number, line in enumerate(file, 1)
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
+    refuse_if(not lines, f"The file {path} is empty.", expected="lines of numbers")
+    return lines
+
+
+def check_cells(path: AnyPath, line: int, found: int, expected: int) -> None:
+    """Refuses a line that has another number of cells than the lines above it."""
+    if found != expected:
+        raise InputError(
+            f"{path}, line {line} is not a row of the table.",
+            f"{found} cell{'s' if found > 1 else ''}",
+            f"{expected} cells, as in the line{'s' if line > 2 else ''} above it",
+        )
+
+
+def read_numbers(path: Path) -> np.ndarray:
+    """The numbers of a CSV file `(rows, columns)`, with or without a header line.
+
+    Raises:
+        InputError: A line that has another number of cells than the first one, or a cell that is
+            not a number; the sentence names the line.
+    """
+    lines = [
+        (number, line.split(",")) for number, line in numbered_lines(path, regular_bytes(path))
+    ]
+    rows = lines[is_header(lines[0][1]) :]
+    refuse_if(not rows, f"{path} has no rows.", expected="numbers below the header line")
+    for number, cells in rows:
+        check_cells(path, number, len(cells), len(lines[0][1]))
+    try:
+        return np.asarray([cells for _, cells in rows], np.float64)
+    except ValueError:
+        number = next(number for number, cells in rows if is_header(cells))
+        raise InputError(
+            f"{path}, line {number} has a cell that is not a number.", expected="numbers"
+        ) from None
+
+
+def is_header(cells: Sequence[str]) -> bool:
+    """Whether the cells of a first line are names."""
+    try:
+        return not len(np.asarray(cells, np.float64))
+    except ValueError:
+        return True

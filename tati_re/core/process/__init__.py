@@ -1,0 +1,1 @@
+"""The process that the package runs in: forks, signals, streams, memory, exit status."""

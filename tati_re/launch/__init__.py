@@ -1,0 +1,1 @@
+"""How a run is started, tuned, ended and resumed."""

@@ -1,0 +1,542 @@
+"""Checks before a run starts: one list of functions of a request."""
+
+import inspect
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tati_re.analysis.until import WEIGHTS, conditions_of
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError, nearest, refuse_if, shown
+from tati_re.core.facets import temperatures_of
+from tati_re.core.given import as_array
+from tati_re.engine.observables import Observables
+from tati_re.launch.request import Request, own_sampler
+from tati_re.launch.workers import check_workers
+from tati_re.optimizers import make_optimizer
+from tati_re.options.make import Options
+from tati_re.options.presets import PRESETS
+from tati_re.options.stages import ALL, planned
+from tati_re.prediction.calibrating import NONE
+from tati_re.prediction.stacking import STACKING
+from tati_re.runs.files import BEFORE_PARAMETERS, FILES, INDEX, LABELS
+from tati_re.runs.single_files import OPTIONS, kind_of
+from tati_re.samplers.microcanonical import check_dimension
+from tati_re.samplers.schedules import step_factor, temperature_factor
+from tati_re.system.batch_norm import asks_for_variance, check_model
+from tati_re.system.saved_model import read_directions
+from tati_re.system.system import System
+
+FOREIGN = [".h5", ".hdf5", ".npz", ".npy", ".parquet", ".pb", ".onnx"]
+FOREIGN += [".tflite", ".pt", ".pth", ".pkl", ".json", ".zip"]
+"""Endings of kinds of files that no option of a run writes, HDF5 but for the trajectory."""
+
+
+def check_request(request: Request) -> None:
+    """Refuses a request that cannot be met, before any work starts."""
+    for check in CHECKS:
+        check(request)
+
+
+def check_values(
+    names: Iterable[str], options: Options, objects: Mapping[str, Any], system: System
+) -> None:
+    """Refuses values of these options that only those who use them can tell to be wrong, whatever
+    the others are.
+    """
+    makers: dict[str, Callable[[], Any]] = {
+        "sampler": lambda: own_sampler(options, objects),
+        "optimizer": lambda: make_optimizer(
+            objects.get("optimizer", options.optimizer), options, system.flat.shapes
+        ),
+        "prior": lambda: system.prior(options, objects),
+        "batch_size": lambda: system.batches(options, options.batch_size),
+        "until": lambda: conditions_of(options.until),
+        "directions": lambda: read_directions(
+            objects.get("directions", options.directions), system.flat.num_parameters
+        ),
+        "step_schedule": lambda: step_factor(options, objects.get("step_schedule")),
+        "temperature_schedule": lambda: temperature_factor(
+            options, objects.get("temperature_schedule")
+        ),
+    }
+    for name in makers.keys() & {*names}:
+        makers[name]()
+
+
+def check_full_batch(request: Request) -> None:
+    """Mini-batches for a method that is only right on all data."""
+    method = request.method
+    if not method.full_batch or request.full_batch:
+        return
+    what, other = ("is exact", "BAOAB") if request.samples else ("works", "adam")
+    examples = request.system.dataset.num_examples
+    why = ""
+    if method.dynamics.isokinetic:
+        why = ": noise turns momenta of fixed length to where it is weak (variances of a noisy and a quiet half of a "
+        why += "Gaussian become 1.43 and 0.615 in place of 1)"
+        what = what if method.metropolis else "is right"
+    what = f"{'sampler' if request.samples else 'optimizer'}: {method.name} {what} on the full batch only{why}."
+    received = f"batch_size = {request.options.batch_size} of {examples} examples"
+    raise InputError(what, received, f"no batch_size, or a method for mini-batches such as {other}")
+
+
+def check_isokinetic(request: Request) -> None:
+    """One parameter, for momenta of fixed length."""
+    if request.method.dynamics.isokinetic:
+        check_dimension(request.system.flat.num_parameters)
+
+
+def check_exploration(request: Request) -> None:
+    """Steps at temperature 0, for methods that do not move there, or divide by it."""
+    options = request.options
+    method = request.method
+    laddered = temperatures_of(method).copies > 1 or options.exchange == "tempering"
+    stands_still = laddered or method.dynamics.needs_heat
+    if request.samples and options.exploration_fraction and stands_still:
+        what = f"exploration_fraction: {'a ladder' if laddered else method.name} does not move at temperature 0."
+        raise InputError(
+            what, options.exploration_fraction, "0, or a sampler such as BAOAB or SGLD alone"
+        )
+
+
+def check_batch_sampling(request: Request) -> None:
+    """Noise that is not new in every step, or not there, for a method that takes its heat out as if
+    it were.
+    """
+    method = request.method
+    options = request.options
+    removed = method.dynamics.removed_noise
+    if request.full_batch and request.samples and removed > 0:
+        what = "gradient_noise: all data are in every step, without noise whose heat could be taken out."
+        raise InputError(what, removed, "a batch_size, or gradient_noise = 0")
+    if not method.subtracts_noise or request.full_batch:
+        return
+    why = f"{method.name} takes out the heat of mini-batch noise that is independent between steps. The noise of epochs and "
+    why += "symmetric sweeps sums to zero and heats less, so that the run would be too cold."
+    expected = "replacement or auto, or a sampler such as BAOAB"
+    refuse_if(
+        options.batch_sampling != "replacement",
+        f"batch_sampling: {why}",
+        options.batch_sampling,
+        expected,
+    )
+    expected = "shuffle = true, for examples drawn with replacement, or BAOAB"
+    refuse_if(not options.shuffle, f"shuffle: {why}", "shuffle = false", expected)
+
+
+def check_burnin(request: Request) -> None:
+    """A burn-in that leaves nothing to average, or none for a method that adapts."""
+    options = request.options
+    if not request.samples:
+        return
+    if options.burnin >= options.num_steps:
+        what = "num_burnin_steps leaves no steps to average over."
+        steps = options.num_burnin_steps
+        of = [name for name, preset in PRESETS.items() if steps == preset.get("num_burnin_steps")]
+        received = f"{steps}, which preset {of[0]} has where none is given" if of else steps
+        raise InputError(what, received, f"less than num_steps = {options.num_steps}")
+    if request.method.adapts and not options.burnin and "num_burnin_steps" in options.explicit:
+        what = (
+            f"num_burnin_steps: {request.method.name} adapts, and does so only during the burn-in."
+        )
+        raise InputError(what, 0, "some hundred, and fewer than num_steps")
+
+
+def check_walls(request: Request) -> None:
+    """Walls that reflect, for a method whose velocity mixes the parameters."""
+    method = request.method
+    reflects = not method.metropolis or request.options.walls == "reflect"
+    if request.samples and method.dynamics.mixes_parameters and reflects and request.prior.walled:
+        what = (
+            "covariance_blending"
+            if request.options.covariance_blending
+            else "a mass with directions"
+        )
+        what += ": walls reflect parameter by parameter, which a full matrix does not keep."
+        raise InputError(
+            what,
+            f"prior {request.prior}",
+            "a prior without hard walls, or sampler HMC with walls reject",
+        )
+
+
+def check_control_variate(request: Request) -> None:
+    """A control variate without noise to reduce."""
+    if request.samples and request.options.control_variate and request.full_batch:
+        raise InputError(
+            "control_variate: there is no noise to reduce.", "the full batch", "a batch_size"
+        )
+
+
+def check_stream_predictions(request: Request) -> None:
+    """Averages of predictions that a run could not keep: no test part, or weights that are not
+    known then.
+    """
+    every = request.options.stream_predictions
+    if not every or not request.samples:
+        return
+    dataset = request.system.dataset
+    record_every = request.record_every
+    expected = "test_fraction above 0, test_data, or ((inputs, labels), (test inputs, test labels))"
+    refuse_if(
+        dataset.test_inputs is None,
+        "stream_predictions: the data have no test part.",
+        dataset.name,
+        expected,
+    )
+    what = f"stream_predictions: draws of {request.method.name} have weights, which are known where a row is recorded."
+    expected = f"a multiple of record_every = {record_every}"
+    refuse_if(
+        "weight" in request.method.label_names and every % record_every, what, every, expected
+    )
+
+
+def check_weights(request: Request) -> None:
+    """Stacking where there is one chain, no data, or another law than the posterior."""
+    options = request.options
+    if options.weights != STACKING or not request.samples:
+        return
+    refuse_if(
+        not request.system.has_data,
+        "weights: stacking needs data.",
+        "a density",
+        "weights equal",
+    )
+    refuse_if(
+        options.num_walkers < 2,
+        "weights: stacking weighs several chains.",
+        f"num_walkers = {options.num_walkers}",
+        "num_walkers of 2 at least",
+    )
+    refuse_if(
+        options.kT != 1,
+        "weights: stacking needs the posterior.",
+        f"T = {options.kT:g}",
+        "T = 1",
+    )
+    refuse_if(
+        "weight" in request.method.label_names,
+        "weights: the draws of this sampler already have weights.",
+        request.method.name,
+        "weights equal",
+    )
+    refuse_if(
+        options.stream_predictions > 0,
+        "weights: averages that are kept while sampling have no weights of chains.",
+        f"stream_predictions = {options.stream_predictions}",
+        "stream_predictions 0",
+    )
+
+
+def check_calibrate(request: Request) -> None:
+    """A calibration by rows left out where there is no posterior to leave them out of."""
+    options = request.options
+    if options.calibrate == NONE or not request.samples:
+        return
+    has_data = request.system.has_data
+    refuse_if(
+        not has_data, "calibrate: there are no rows to leave out.", "a density", "calibrate none"
+    )
+    refuse_if(
+        options.kT != 1,
+        "calibrate: leaving rows out needs the posterior.",
+        f"T = {options.kT:g}",
+        "T = 1",
+    )
+    refuse_if(
+        "weight" in request.method.label_names,
+        "calibrate: the draws of this sampler already have weights.",
+        request.method.name,
+        "calibrate none",
+    )
+
+
+def check_starts(request: Request) -> None:
+    """Given positions of the wrong shape or with numbers that are not finite, or that contradict
+    `replica_start`.
+    """
+    starts = request.objects.get("starts")
+    options = request.options
+    if starts is None:
+        return
+    if not request.samples:
+        raise InputError(
+            "starts belongs to sample.", expected="Simulation.parameters to say where fit starts"
+        )
+    what = "starts and replica_start both say where replicas start."
+    refuse_if(
+        options.replica_start != "same",
+        what,
+        f"replica_start {options.replica_start}",
+        "one of the two",
+    )
+    starts = as_array(starts, "starts")
+    rungs = temperatures_of(request.method).copies
+    walkers = options.num_walkers
+    wanted = (rungs, walkers, request.system.flat.num_parameters)
+    if starts.shape != wanted and (walkers > 1 or starts.shape != (rungs, wanted[2])):
+        raise InputError(
+            "starts: wrong shape.", starts.shape, f"{wanted}: rungs, walkers, parameters"
+        )
+    if starts.dtype.kind not in "fiu" or not np.isfinite(starts).all():
+        raise InputError("starts: not all are finite numbers.", expected="finite numbers")
+
+
+def check_batch_norm(request: Request) -> None:
+    """Refuses `batch_norm="batch"` for a model that it would change in other ways, and methods it
+    would make wrong. These weigh energies of all data, correct gradients by them, or need gradients
+    of single examples.
+    """
+    method = request.method
+    flat = request.system.flat
+    if not request.samples or request.options.batch_norm != "batch":
+        return
+    check_model(flat)
+    what = f"batch_norm: {method.name} weighs energies of all data, for which the statistics must be fixed."
+    refuse_if(
+        method.full_batch,
+        what,
+        "batch",
+        "batch_norm = frozen, or a method for mini-batches such as BAOAB",
+    )
+    what = "batch_norm: control_variate assumes that mini-batch gradients average to the full gradient, which fails "
+    what += "if each batch has its own statistics."
+    refuse_if(
+        request.options.control_variate, what, "batch", "batch_norm = frozen, or no control_variate"
+    )
+    what = f"batch_norm: {method.name} needs gradients of single examples, which do not exist where a batch is "
+    what += "normalized by its own statistics."
+    refuse_if(
+        asks_for_variance(method, request.copies, flat),
+        what,
+        "batch",
+        "batch_norm = frozen, or another sampler",
+    )
+
+
+def check_stages(request: Request) -> None:
+    """Stages that the optimizer or the data do not allow."""
+    options = request.options
+    method: Any = request.method
+    if request.samples or not options.stages:
+        return
+    received = f"{len(options.stages)} stages"
+    expected = "num_steps instead, or an optimizer with a learning rate such as sgd"
+    refuse_if(
+        method.full_batch,
+        f"stages: {method.name} finds its own rate, on all examples.",
+        received,
+        expected,
+    )
+    num_examples = request.system.dataset.num_examples
+    for number, (stage, plan) in enumerate(zip(options.stages, planned(options), strict=True), 1):
+        if stage.learning_rate is not None and method.scheduled:
+            what = f"stages: the {method.name} object has its own learning rate schedule."
+            expected = "stages without learning_rate, or an optimizer with a constant one"
+            raise InputError(
+                what, f"learning_rate = {stage.learning_rate:g} of stage {number}", expected
+            )
+        if plan.batch_size is not None and plan.batch_size > num_examples:
+            what = f"stages: batch_size of stage {number} is larger than the data set."
+            raise InputError(what, plan.batch_size, f"1 to {num_examples}, or {ALL}")
+
+
+def check_validation(request: Request) -> None:
+    """An optimizer that stops by the loss on a test part that is not there."""
+    dataset = request.system.dataset
+    method: Any = request.method
+    if not request.samples and method.validates and dataset.test_inputs is None:
+        what = f"optimizer: {method.name} stops by the loss on a test part, and the data have none."
+        raise InputError(
+            what,
+            dataset.name,
+            "test_fraction above 0, or ((inputs, labels), (test inputs, test labels))",
+        )
+
+
+def check_single_files(request: Request) -> None:
+    """Names of files that cannot be written, one name twice, or no trajectory to copy."""
+    options = request.options
+    output = request.options.output
+    taken = (
+        {os.path.abspath(os.path.join(output, file.name)): "a file of the run" for file in FILES}
+        if output
+        else {}
+    )
+    for option in (*OPTIONS, "save_model"):
+        path = getattr(options, option)
+        if path is None:
+            continue
+        where = os.path.abspath(path)
+        ending = os.path.splitext(path)[1].lower()
+        fitting = (".h5", ".hdf5") if option == "trajectory_file" else ()
+        if ending in FOREIGN and ending not in fitting:
+            expected = {"save_model": ".keras", "trajectory_file": ".csv or .h5"}.get(
+                option, ".csv"
+            )
+            raise InputError(
+                f"{option}: its suffix belongs to another kind of file.",
+                path,
+                f"a name with {expected}",
+            )
+        if where in taken:
+            raise InputError(f"{option} and {taken[where]} are one file.", path, "a name for each")
+        taken[where] = option
+        if os.path.isdir(path) or not os.path.isdir(os.path.dirname(where)) or not _can_name(where):
+            raise InputError(f"{option} cannot be written.", path, "a file in a folder that exists")
+    if options.trajectory_file is None:
+        return
+    what = "trajectory_file: no trajectory is stored."
+    refuse_if(
+        not request.trajectory_every, what, "trajectory_every = 0", "trajectory_every above 0"
+    )
+    if (
+        options.trajectory_format != "auto"
+        and kind_of(options.trajectory_file) != options.trajectory_format
+    ):
+        received = f"{options.trajectory_file} and trajectory_format {options.trajectory_format}"
+        raise InputError(
+            "trajectory_file: its ending says another format.", received, "the same format"
+        )
+
+
+def _can_name(path: str) -> bool:
+    """Whether the system takes this name for a file."""
+    try:
+        os.lstat(path)
+    except OSError as error:
+        return isinstance(error, FileNotFoundError)
+    return True
+
+
+def check_tensorboard(request: Request) -> None:
+    """A folder for event files that is a file or lies below one, and a TensorFlow that needs a
+    package for them.
+    """
+    path = request.options.tensorboard
+    if path is not None:
+        where = Path(os.path.abspath(path))
+        above = next(each for each in (where, *where.parents) if os.path.lexists(each))
+        if not above.is_dir() or not _can_name(str(where)):
+            raise InputError(
+                "tensorboard cannot be written.", path, "a folder, new or of earlier event files"
+            )
+    try:
+        _ = path is None or (tf.summary.create_file_writer, tf.summary.experimental.write_raw_pb)
+    except (AttributeError, ImportError):
+        what, instead = (
+            "tensorboard: the package tensorboard is not installed.",
+            "pip install 'tati_re[tensorboard]'",
+        )
+        raise InputError(what, expected=instead) from None
+
+
+def check_callbacks(request: Request) -> None:
+    """Callbacks that are not functions of two arguments."""
+    given = request.objects.get("callbacks")
+    form = "a list of functions of (folder, step)"
+    if given is None:
+        return
+    if not isinstance(given, (list, tuple)) or not all(map(callable, given)):
+        raise InputError("callbacks are not a list of functions.", shown(given, 77, repr), form)
+    for one in given:
+        try:
+            inspect.signature(one).bind("folder", 0)
+        except TypeError as error:
+            raise InputError(
+                "callbacks: one cannot be called.", f"{shown(one, 77, repr)} ({error})", form
+            ) from None
+        except ValueError:
+            continue  # Of some built-in functions there is no signature.
+
+
+def check_energies(request: Request) -> None:
+    """Energies of swaps on more examples than there are, and of all data at steps without a row."""
+    size = request.options.exchange_batch_size
+    examples = request.system.dataset.num_examples
+    if request.samples and size is not None and size > examples:
+        raise InputError(
+            "exchange_batch_size is larger than the data set.", size, f"2 to {examples}"
+        )
+    full_every = request.options.full_every
+    record_every = request.record_every
+    if full_every % record_every:
+        what = "full_every: rows are recorded at other steps."
+        raise InputError(
+            what, f"{full_every}, and record_every {record_every}", "a multiple of record_every"
+        )
+
+
+def check_until(request: Request) -> None:
+    """Conditions of an end that are none, of no column, or on positions that are not stored."""
+    conditions = conditions_of(request.options.until) if request.samples else []
+    if not conditions:
+        return
+    own = {**request.potential.columns, **(request.objects.get("observables") or {})}
+    options = request.options
+    method = request.method
+    columns = Observables(method, request.potential.metric_name, own, options.full_every).columns
+    for one in conditions:
+        if one.name and (one.name not in columns or one.name in ("step", "walker")):
+            raise InputError(
+                f"until: run.csv has no column {one.name}.{nearest(one.name, columns)}",
+                options.until,
+            )
+        if one.quantity == WEIGHTS and not request.system.has_data:
+            raise InputError(
+                f"until: {one} is about weights of a network.",
+                "a potential",
+                "rhat: coordinates count",
+            )
+        if not one.name and not request.trajectory_every:
+            raise InputError(
+                f"until: {one} is about stored positions.",
+                "trajectory_every 0",
+                "trajectory_every auto",
+            )
+
+
+def check_observables(request: Request) -> None:
+    """Observables, or single weights, with the name of a column, or that do not give one number a
+    walker.
+    """
+    potential = request.potential
+    flat = request.system.flat
+    observables = Observables(
+        request.method, potential.metric_name, request.objects.get("observables")
+    )
+    observables.check(tf.TensorSpec((request.copies, potential.num_parameters), potential.dtype))
+    alone = {name for name, shape in zip(flat.tensor_names, flat.shapes, strict=True) if not shape}
+    taken = (
+        sorted(alone & {*INDEX, *BEFORE_PARAMETERS, *LABELS}) if request.trajectory_every else []
+    )
+    what = "model: a weight without dimensions has the name of a column of the trajectory."
+    refuse_if(taken, what, ", ".join(taken), "another name, or trajectory_every 0")
+
+
+def check_given(request: Request) -> None:
+    """Directions that are no row vectors of the parameters, schedules that give no numbers."""
+    names = ("directions", *(("step_schedule", "temperature_schedule") if request.samples else ()))
+    check_values(names, request.options, request.objects, request.system)
+
+
+CHECKS = [
+    lambda request: request.system.check(request.options, request.objects),
+    *(check_callbacks, check_walls, check_control_variate, check_stages, check_full_batch),
+    *(
+        check_isokinetic,
+        check_exploration,
+        check_batch_sampling,
+        check_burnin,
+        check_stream_predictions,
+        check_weights,
+        check_calibrate,
+        check_starts,
+    ),
+    *(check_batch_norm, check_validation, check_single_files, check_tensorboard, check_energies),
+    *(check_until, check_given, check_observables, check_workers),
+]

@@ -1,0 +1,393 @@
+"""Where a run ends by itself (`until`), and how far it has converged at its end."""
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tati_re.analysis.averages import average, energy_error, rows_at_target
+from tati_re.analysis.convergence import chains_of
+from tati_re.analysis.temperature import (
+    FEWEST_ROWS,
+    has_no_target,
+    measured_temperature,
+    measured_temperatures,
+)
+from tati_re.analysis.until import (
+    DEFAULTS,
+    GAIN,
+    conditions_of,
+    diagnosis,
+    goal_text,
+    look_after,
+    steps_left,
+    within_chains,
+)
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
+from tati_re.core.facets import temperatures_of, tuning_of, turns_of
+from tati_re.launch.loo_density import LeaveOneOutDensity
+from tati_re.launch.request import Request
+from tati_re.options.make import make_options
+from tati_re.posterior.device_data import device_inputs
+from tati_re.posterior.evaluator import Evaluator
+from tati_re.posterior.outputs import Outputs
+from tati_re.posterior.target import TargetPotential
+from tati_re.prediction.quantities import INPUTS, Predict, quantities
+from tati_re.runs import files, manifest
+from tati_re.runs.manifest import Manifest
+from tati_re.runs.manifest_entries import ConvergenceEntry
+from tati_re.runs.positions import Positions
+from tati_re.runs.run import RunFiles, stored_every
+from tati_re.runs.selection import burnin_of
+from tati_re.samplers.wrappers.metered import BAND, RARELY, error_of_bias
+from tati_re.system.walkers import Walkers
+
+_FEWEST_ERRORS = 1_000
+_CENTERED, _MOST_BYTES = 400, 2**28
+"""Stored positions that are looked at about their means at the least, and bytes of the file that is
+read for it.
+"""
+_BAND = 4.5
+"""Standard errors in half of a band of chance, with room for the error of the sample size."""
+_LINES = 64
+_FEWEST_LINES = 12
+_LONGER, _LONGER_UNTOLD = 20, 4
+"""How many times its first bound a run may have whose length nobody gave, told that it takes so
+many, and not.
+"""
+
+
+def _is_fixed(stored: Manifest) -> bool:
+    """Whether the number of steps was given, at the start or to a resume."""
+    return stored.was_given("num_steps") or stored.until.given
+
+
+class Ending:
+    """The looks at a run on a doubling grid of steps after the burn-in; its manifest has them: none
+    comes twice.
+    """
+
+    def __init__(self, request: Request, walkers: Walkers, folder: Path) -> None:
+        self._request = request
+        self._walkers = walkers
+        self.folder = folder
+        turns = turns_of(request.method)
+        self._turn = turns.steps if turns.groups > 1 else 1
+        self.conditions = conditions_of(request.options.until) if request.samples else []
+        limits = {one.quantity: one.limit for one in self.conditions}
+        self._hat, self._size = (limits.get(name, DEFAULTS[name]) for name in ("rhat", "ess"))
+        self.reached = self.begins_anew = False
+        self.goal = f"until {request.options.until}" if self.conditions else ""
+        self._expected_end = math.inf
+        self.trajectory_every = request.trajectory_every
+
+    def next_look(self, step: int, burnin: int) -> int:
+        """The step of the next look after this one."""
+        return burnin + look_after(step - burnin, self._request.record_every, self._turn)
+
+    def missing(self, step: int) -> float:
+        """Steps expected from this one to the end of the run; inf if not known."""
+        return max(0.0, self._expected_end - step)
+
+    def is_reached(self, step: int, left: float = math.inf) -> bool:
+        """Looks at what the run stored up to this step, its last checkpoint, so many `left` by the
+        clock; notes it.
+        """
+        stored = manifest.read(self.folder)
+        until = stored.until
+        looks = [look.table for look in until.looks]
+        look = until.look_at(step)
+        if look is None:
+            numbers = self._with_gain(self.numbers(RunFiles(self.folder)), until.looks)
+            look = ConvergenceEntry.of(manifest.plain({"step": step, **numbers}, "until"))
+            looks = [*looks, look.table]
+
+        most = self._request.options.num_steps if until.most is None else until.most
+        every = self.trajectory_every if until.every is None else until.every
+        self.begins_anew = self._is_biased(look, most, left, _is_fixed(stored))
+        met = all(one.met(look.table) for one in self.conditions)
+        self.reached = met and not self.begins_anew
+        planned = {"most": most, "every": every, **until.table}
+        seen = {
+            "reached": self.reached,
+            "conditions": list(map(str, self.conditions)),
+            "looks": looks,
+        }
+        self.goal = goal_text(self.conditions, look.table)
+        drawn = step - burnin_of(RunFiles(self.folder), None)
+        left_of = [steps_left(one, look.table, drawn) for one in self.conditions]
+        self._expected_end = step + max(left_of, default=math.inf)
+        manifest.note(self.folder, until=planned | seen)
+        return self.reached
+
+    def _is_biased(self, look: ConvergenceEntry, most: int, left: float, fixed: bool) -> bool:
+        """Whether the steps that the burn-in has found have more bias by now than was asked for, by
+        the mean of enough energy errors, and steps are left to draw as much with shorter ones;
+        `fixed`: the bound will be no later one.
+        """
+        request = self._request
+        method = self._request.method
+        step = look.step
+        drawn = step - burnin_of(RunFiles(self.folder), None)
+        seen = drawn * request.options.num_walkers / (1 if method.dynamics.meters else RARELY)
+        enough = seen >= _FEWEST_ERRORS and drawn <= min(
+            (1 if fixed else _LONGER) * most - step, left
+        )
+        biased = (look.eevpd or 0.0) > BAND * error_of_bias(request.options.target_bias)
+        alone = temperatures_of(method).copies == 1
+        return biased and enough and tuning_of(method).finds_end and alone
+
+    def bound(self, step: int) -> int:
+        """The last step of a run that has come to its bound, `step`: a later one, up to twenty
+        times the first, where nobody gave it and the conditions are told to hold there; where they
+        are not, up to four times, for what is told of few draws is rough, or until `max_time` ends
+        it. At least a quarter is added to what was drawn, and as much again where nothing is told,
+        or of the effective size alone.
+        """
+        if self.is_reached(step):
+            return step
+        stored = manifest.read(self.folder)
+        until = stored.until
+        drawn = step - burnin_of(RunFiles(self.folder), None)
+        if drawn <= 0:  # still in the burn-in
+            return step
+        last = until.looks[-1].table
+        left = {str(one): steps_left(one, last, drawn) for one in self.conditions}
+        if any(text.startswith("ess") for text in left):
+            left |= {
+                text: drawn for text in left if text.startswith("rhat") and left[text] == math.inf
+            }
+        more = max(drawn / 4, *left.values())
+        if self.begins_anew:  # at the next look
+            more = self.next_look(step, step - drawn) - step
+        most = self._request.options.num_steps if until.most is None else until.most
+        is_near = step + more <= _LONGER * most
+        unis_near = (
+            step + drawn <= _LONGER_UNTOLD * most or self._request.options.max_time is not None
+        )
+        if _is_fixed(stored) or not (is_near or unis_near):
+            return step
+        more = more if is_near else drawn
+        bound = step + -(-int(more) // self._turn) * self._turn
+        if not stored.was_given("trajectory_every"):
+            # About twice as many positions as before the bound at most.
+            every = self.trajectory_every if until.every is None else until.every
+            self.trajectory_every = every * 2 ** max(0, math.ceil(math.log2(bound / most / 2)))
+        manifest.note(
+            self.folder, options={"num_steps": bound, "trajectory_every": self.trajectory_every}
+        )
+        return bound
+
+    def numbers(self, run: RunFiles) -> dict[str, Any]:
+        """R-hat, effective sample size and errors of what is stored."""
+        mcse = dict[str, float]()
+        try:
+            compared = quantities(run, self._predict, most=int(4 * self._size))
+            apart = self._request.options.goal == "predict"
+            convergence = diagnosis(within_chains(compared) if apart else compared, self._hat)
+            if apart:
+                convergence["rhat_between"] = diagnosis(compared, self._hat)["rhat"]
+            rows = rows_at_target(run)
+            if "eevpd" in rows:
+                convergence["eevpd"] = energy_error(rows)
+        except InputError:  # no row is at the target yet
+            return diagnosis([], self._hat) | {"mcse": mcse}
+        weights = chains_of(rows, "weight", -1) if "weight" in rows else None
+        for name in (one.name for one in self.conditions if one.name):
+            mcse[name] = float(average(chains_of(rows, name, -1), weights, sizes=False)["error"])
+        return convergence | {"mcse": mcse}
+
+    def _with_gain(
+        self, found: dict[str, Any], looks: Sequence[ConvergenceEntry]
+    ) -> dict[str, Any]:
+        """The numbers of a look with the log density of a row by leave-one-out, and what it gained
+        since the look before; nothing where no condition is about it.
+        """
+        if all(one.quantity != GAIN for one in self.conditions):
+            return found
+        density = self._leave_one_out()
+        before = looks[-1].elpd if looks else math.nan
+        return found | {"elpd": density, GAIN: density - before}
+
+    def _leave_one_out(self) -> float:
+        """The mean leave-one-out log density of training rows under the mixture of the chains, in
+        the units that the network sees; nan before the first draws.
+        """
+        try:
+            stored = Positions(RunFiles(self.folder)).read()
+        except InputError:  # no position is stored yet
+            return math.nan
+        return self._densities.mean(stored.values, stored.walker)
+
+    @cached_property
+    def _densities(self) -> LeaveOneOutDensity:
+        return LeaveOneOutDensity(self._request, self._walkers)
+
+    def finish(self, run: RunFiles, step: int, done: bool) -> None:
+        """Notes in the manifest how far the run has converged at its last step.
+
+        If fewer positions are stored than draws are asked for, nothing is measured.
+
+        Args:
+            run: The run.
+            step: The last step.
+            done: Whether the run came to its end.
+        """
+        if self.conditions and done and not self.reached:
+            self.is_reached(step)
+        stored = run.manifest
+        steps = step - burnin_of(run, None)
+        positions = steps // (stored_every(run) or steps + 1) * self._walkers.position.shape[0]
+        if not self.conditions and positions < self._size:
+            return
+        look = stored.until.look_at(step)
+        convergence = {} if look is None else dict(look.table)
+        if look is None:
+            convergence = {"step": step, **self._with_gain(self.numbers(run), stored.until.looks)}
+        entries: dict[str, Any] = {}
+        if self.reached:
+            entries["options"] = {"num_steps": step}
+        centered = self._centered(run, step, steps)
+        share = self._unexplained(run, steps)
+        convergence = convergence | ({"unexplained": share} if share else {})
+        entries["convergence"] = convergence
+        if centered:
+            entries["centered"] = centered
+        manifest.note(self.folder, **entries)
+
+    def _centered(self, run: RunFiles, last: int, steps: int) -> dict[str, Any]:
+        """The configurational temperature of some stored positions, those of each half about the
+        means of the other, where the noise of that about 0 hides an error of `target_bias`; nothing
+        where this takes a twentieth of what so many steps took. Of n independent positions in d
+        dimensions the standard error is sqrt(2/(n d)).
+        """
+        request = self._request
+        walkers = self._walkers
+        number = request.potential.num_parameters
+        path = files.trajectory_in(self.folder)
+        size = request.options.batch_size
+        passes = 1
+        if size is not None and not request.potential.batches.full:
+            passes = -(-request.system.dataset.num_examples // size)
+        asked = request.options.target_bias
+        wanted = max(_CENTERED, math.ceil(2.0 / number * (_BAND / asked) ** 2))
+        each = max(FEWEST_ROWS, wanted // walkers.position.shape[0])
+        most = min(each, steps // (20 * passes))
+        if (
+            path is None
+            or path.stat().st_size > _MOST_BYTES
+            or most < FEWEST_ROWS
+            or request.directions is not None
+        ):
+            return {}
+        if (
+            has_no_target(run.manifest) or run.manifest.turn is not None
+        ):  # in a game U is another one at each round
+            return {}
+        rows = rows_at_target(run)
+        width = walkers.position.shape[0]
+        found = [
+            one for one in measured_temperatures(rows, number) if one.kind == "configurational"
+        ]
+        if "weight" in rows or not found or found[0].half <= asked:
+            return {}
+        thin = max(1, steps // (most * (stored_every(run) or 1)))
+        try:
+            blocks = list(Positions(run, thin=thin).blocks())
+        except InputError:  # no position is stored yet
+            return {}
+        step, values = (
+            np.concatenate(part)
+            for part in zip(*((one.step, one.values) for one in blocks), strict=True)
+        )
+        if (
+            len(step) < FEWEST_ROWS * width
+            or (np.unique(step, return_counts=True)[1] != width).any()
+        ):
+            return {}
+        values = (
+            values[np.argsort(step, kind="stable")]
+            .reshape(-1, width, number)
+            .astype(walkers.position.dtype)
+        )
+        options = make_options(request.options, batch_size=None)
+        engine = Evaluator(request.system.potential(options, request.objects, copies=width), False)
+        gradients = np.stack(
+            [engine.energy(one, engine.batch(0), walkers.auxiliary).gradient for one in values]
+        )
+        halves = np.array_split(values, 2)
+        centers = [np.mean(half, axis=(0, 1), dtype=np.float64) for half in reversed(halves)]
+        moved = np.concatenate(
+            [half - center for half, center in zip(halves, centers, strict=True)]
+        )
+        virials = 0.5 * (moved * gradients).sum(axis=2).T
+        one = measured_temperature(virials, "configurational", number, found[0].target)
+        return {
+            "step": last,
+            "num_draws": virials.size,
+            "mean": one.mean,
+            "lower": one.lower,
+            "upper": one.upper,
+        }
+
+    def _unexplained(self, run: RunFiles, steps: int) -> float:
+        """The share of lines between stored positions that a function's gradient contradicts,
+        unless a test saw U.
+        """
+        request = self._request
+        potential = self._request.potential
+        most = min(_LINES, steps // 100)
+        apart = run.manifest.turn is not None or request.directions is not None
+        if request.method.metropolis or apart or not isinstance(potential, TargetPotential):
+            return 0.0
+        thin = max(
+            1, steps * self._walkers.position.shape[0] // ((most + 1) * (stored_every(run) or 1))
+        )
+        try:
+            values = np.concatenate([one.values for one in Positions(run, thin=thin).blocks()])[
+                : most + 1
+            ]
+            return potential.target.unexplained(values) if len(values) > _FEWEST_LINES else 0.0
+        except (
+            InputError,
+            tf.errors.OpError,
+        ):  # none is stored yet, or the function fails between them
+            return 0.0
+
+    @cached_property
+    def _predict(self) -> Predict | None:
+        """Outputs for up to 256 inputs of the test part, else of the training part, one output of
+        each in turn.
+        """
+        system = self._request.system
+        walkers = self._walkers
+        if not system.has_data or self._request.directions is not None:
+            return None
+        ready = system.examples
+        flat = system.flat
+        potential = self._request.potential
+        data = ready.inputs if ready.test_inputs is None else ready.test_inputs
+        chosen = np.unique(np.linspace(0, len(data) - 1, INPUTS).astype(int))
+        inputs = device_inputs(np.asarray(data[chosen]), ready.input_scale, flat.input_dtype)
+        inputs = potential.prepared(inputs).numpy()
+        outputs = Outputs(flat)
+
+        def predict(values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+            extra = [np.asarray(value)[numbers % len(value)] for value in walkers.auxiliary]
+            predictions = (
+                outputs(values, extra, inputs)
+                .reshape(len(values), len(inputs), -1)
+                .astype(np.float64)
+            )
+            if system.dataset.num_classes and predictions.shape[2] > 1:
+                predictions -= predictions.mean(
+                    axis=2, keepdims=True
+                )  # what a softmax does not see
+            places = np.arange(len(inputs))
+            return predictions[:, places, places % predictions.shape[2]]
+
+        return predict

@@ -1,0 +1,96 @@
+"""Starts that nobody gave and where U is not finite are drawn again."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
+from tati_re.engine.progress import make_progress
+from tati_re.launch.starts import fresh_starts
+from tati_re.options.make import Options, make_options
+from tati_re.posterior.evaluator import Evaluator
+from tati_re.posterior.noise_level import with_extra_starts
+from tati_re.system.walkers import Walkers
+
+MOST_DRAWS = 100
+_AGAIN = 0x4147
+
+
+def make_finite(
+    system: Any, walkers: Walkers, options: Options, objects: Mapping[str, Any]
+) -> None:
+    """Moves walkers that nobody has placed from where U or its gradient is not finite, and says so.
+
+    Networks are drawn as `walker_start` fresh draws them; coordinates of a function are normal
+    numbers, of deviation 1, or of `walker_jitter` where that sets walkers apart.
+
+    Args:
+        system: A system of a simulation.
+        walkers: Where they start; those with a finite U stay.
+        options: Of the run.
+        objects: Of the run.
+
+    Raises:
+        InputError: U is not finite at any of 100 places for a walker.
+    """
+    first = good = _is_finite(system, walkers.position, options, objects, walkers.auxiliary)
+    draws = 0
+    position = np.array(walkers.position)
+    while not good.all() and draws < MOST_DRAWS:
+        draws += 1
+        drawn = _drawn(system, position, options, objects, draws)
+        position = np.where(good[:, None], position, drawn)
+        good = _is_finite(system, position, options, objects, walkers.auxiliary)
+    if first.all():
+        return
+    if not good.all():
+        walker = int(np.flatnonzero(~good)[0])
+        what = f"potential: not finite where walker {walker} starts, nor at {MOST_DRAWS} places drawn instead."
+        expected = "parameters=..., a start where U and its gradient are finite"
+        if system.has_data:
+            expected = f"inputs and targets of order 1 (standardize), or {expected}"
+        raise InputError(what, expected=expected)
+    walkers.move(position)
+    count = int((~first).sum())
+    make_progress(options.verbose).message(
+        f"Start: U was not finite at the start of {count} of {len(first)} walkers, which was drawn "
+        f"again ({draws} times). parameters=... gives a start."
+    )
+
+
+def _is_finite(
+    system: Any,
+    position: np.ndarray,
+    options: Options,
+    objects: Mapping[str, Any],
+    auxiliary: tuple,
+) -> np.ndarray:
+    """Whether U and its gradient are finite at each position, `(walkers,)`."""
+    if not system.has_data:
+        values, slopes = system.target.value_and_gradient(position)
+    else:
+        whole = make_options(options, batch_size=None)
+        potential = system.potential(whole, objects, copies=len(position))
+        energy = Evaluator(potential, False).energy(position, (), auxiliary)
+        values = energy.potential
+        slopes = energy.gradient
+    return np.isfinite(values) & np.isfinite(slopes).all(axis=1)
+
+
+def _drawn(
+    system: Any, like: np.ndarray, options: Options, objects: Mapping[str, Any], number: int
+) -> np.ndarray:
+    """Other starts, `(walkers, parameters)`, inside the walls of the prior."""
+    seed = [options.seed, _AGAIN, number]
+    if system.has_data:
+        own = int(np.random.default_rng(seed).integers(2**31))
+        drawn = fresh_starts(system.flat.tensor_names, system.flat.shapes, len(like), own)
+        drawn = with_extra_starts(system.flat, drawn)
+    else:
+        deviation = options.walker_jitter if options.walker_start == "jitter" else 1.0
+        drawn = deviation * np.random.default_rng(seed).standard_normal(like.shape)
+    drawn = drawn.astype(like.dtype)
+    prior = system.prior(options, objects)
+    return np.array(prior.confine(tf.constant(drawn), None)[0]) if prior.walled else drawn

@@ -1,0 +1,123 @@
+"""The first lines on the screen of a run: version, data, model, and what the run has chosen."""
+
+import textwrap
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tati_re._version import __version__
+from tati_re.core.errors import shown
+from tati_re.data.dataset import Dataset
+from tati_re.options.make import Options
+from tati_re.system.system import System
+
+WIDTH = 100
+"""Columns of the screen of a run."""
+_LABEL = 15
+
+
+def block(label: str, sentences: Iterable[str]) -> list[str]:
+    """Lines below a label in the left margin, one sentence each, wrapped to the screen.
+
+    Args:
+        label: The label of the first line.
+        sentences: What stands beside it.
+    """
+    fill = textwrap.TextWrapper(
+        WIDTH, break_long_words=False, break_on_hyphens=False, subsequent_indent=" " * _LABEL
+    )
+    lines = []
+    for number, sentence in enumerate(sentences):
+        fill.initial_indent = (label if number == 0 else "").ljust(_LABEL)
+        lines.extend(fill.wrap(sentence))
+    return lines
+
+
+def header(system: System, options: Options, objects: Mapping[str, Any]) -> list[str]:
+    """The lines on version, data and model.
+
+    Args:
+        system: The system.
+        options: The options of the run.
+        objects: What was given as objects, by name.
+
+    Returns:
+        Lines of at most 100 characters.
+    """
+    if not system.has_data:
+        words = f"{system.dataset.name}: {_count(system.flat.num_parameters, 'dimension')}"
+        return block(f"tati_re {__version__}", [words])
+    about = block(f"tati_re {__version__}", [_data(system.dataset)])
+    return about + block("model", [_model(system, options, objects)])
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _data(dataset: Dataset) -> str:
+    """Rows, inputs and target of a data set."""
+    tests = 0 if dataset.test_inputs is None else len(dataset.test_inputs)
+    rows = f"{dataset.num_examples:,} training rows, {tests:,} test rows"
+    if not tests:
+        rows = f"{dataset.num_examples:,} training rows, no test rows"
+    shape = dataset.inputs.shape[1:]
+    size = "×".join(map(str, shape))
+    inputs = _count(shape[0], "input") if len(shape) == 1 else f"inputs {size}"
+    return f"{shown(dataset.name, 60, str)}: {rows}, {inputs}, {_target(dataset)}"
+
+
+def _target(dataset: Dataset) -> str:
+    """What is predicted, such as `target "strength" (standardized)` or `10 classes`."""
+    if dataset.multi_label:
+        return f"{dataset.targets.shape[1]} labels"
+    if dataset.num_classes is not None:
+        return f"{dataset.num_classes} classes"
+    if dataset.task != "regression":
+        return str(dataset.task)
+    names = ", ".join(f'"{name}"' for name in dataset.label_names[:3])
+    count = 1 if dataset.targets.ndim == 1 else dataset.targets.shape[-1]
+    text = f"target {names}" if names else _count(count, "target")
+    preparation = dataset.preparation
+    scaled = preparation is not None and preparation.target_standard is not None
+    return f"{text} (standardized)" if scaled else text
+
+
+def _model(system: System, options: Options, objects: Mapping[str, Any]) -> str:
+    """Layers, parameters, loss and prior."""
+    flat = system.flat
+    parts = []
+    if options.model is None and "model" not in objects:
+        kernels = [shape for shape in flat.shapes if len(shape) == 2]
+        if kernels:
+            layers = "-".join(str(size) for size in [kernels[0][0], *(k[1] for k in kernels)])
+            parts.append(f"{layers}, {options.activation}" if options.hidden else layers)
+    else:
+        parts.append(f"{type(system.model).__name__} {shown(str(system.model.name), 40, str)}")
+    fixed = f" ({flat.num_fixed:,} more are fixed)" if flat.num_fixed else ""
+    parts.append(f"{_count(flat.num_parameters, 'parameter')}{fixed}")
+    words = [", ".join(parts)]
+    if "loss" in objects:
+        words.append(f"loss {type(objects['loss']).__name__}")
+    elif options.loss:
+        words.append(f"loss {options.loss}")
+    words.append(_prior(options, objects))
+    return "; ".join(words)
+
+
+def _prior(options: Options, objects: Mapping[str, Any]) -> str:
+    """The prior in a few words."""
+    if "prior" in objects:
+        return f"prior {type(objects['prior']).__name__}"
+    if options.tether is not None:
+        return f"prior around {shown(options.tether, 40, str)}"
+    if options.potential == "mean_loss" and "prior" not in options.explicit:
+        return "no prior"
+    if not isinstance(options.prior, str):
+        return "priors by name of the parameters"
+    if options.prior == "none":
+        return "no prior"
+    if options.prior != "gaussian":
+        return f"{options.prior} prior"
+    if options.prior_scaling == "fan_in" or not isinstance(options.prior_std, float):
+        return "Gaussian prior"
+    return f"prior N(0, {'1' if options.prior_std == 1 else f'{options.prior_std:g}²'})"

@@ -1,0 +1,228 @@
+"""Independent fits that keep the parameters at which their held-out density was best."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tati_re.core.backend import Compiled, deterministic, tf
+from tati_re.core.potential import Batch
+from tati_re.core.protocol import Rung
+from tati_re.data.dataset import Dataset
+from tati_re.data.on_disk import chosen
+from tati_re.posterior.losses import Loss
+from tati_re.posterior.potential import ModelPotential
+from tati_re.system.system import System
+
+LOOKS = 32
+"""Looks at the held-out rows during the steps of a fit."""
+PATIENCE = 12
+"""Looks without a better density, of any member, after which the fits end."""
+FEWEST_STEPS = 320
+"""Steps of the shortest schedule, ten a look."""
+MOST_HELD_OUT = 2_000
+_HELD_OUT = 0x484F
+_FIRST_DECAY = 0.9
+_SECOND_DECAY = 0.999
+_OFFSET = 1e-7
+
+
+@dataclass(frozen=True, eq=False)
+class FittedMembers:
+    """Members of an ensemble with their held-out densities.
+
+    Attributes:
+        positions: Parameters of each member where its density was best, shape (members, parameters).
+        last: Those after the last step, in the same shape.
+        densities: Log density of each held-out row under each member, in the units of the data,
+            shape (members, rows).
+        steps: Step at which each member was kept, shape (members,).
+        num_steps: Steps that were taken.
+    """
+
+    positions: np.ndarray
+    last: np.ndarray
+    densities: np.ndarray
+    steps: np.ndarray
+    num_steps: int
+
+    @property
+    def ensemble(self) -> np.ndarray:
+        """Log density of each held-out row under the mixture of the members, shape (rows,)."""
+        count = len(self.densities)
+        return np.logaddexp.reduce(self.densities, axis=0) - math.log(count)
+
+
+def held_out_rows(data: Dataset, fraction: float, seed: int) -> np.ndarray:
+    """Rows of the training part that are put aside, ascending.
+
+    Args:
+        data: The data set, whose test part is not looked at.
+        fraction: Part of the training rows, above 0 and below 1.
+        seed: Which rows, the same for the same seed.
+    """
+    count = min(MOST_HELD_OUT, round(fraction * data.num_examples))
+    order = np.random.default_rng([seed, _HELD_OUT]).permutation(data.num_examples)
+    return np.sort(order[:count])
+
+
+def without_rows(data: Dataset, held_out: np.ndarray) -> Dataset:
+    """The data set trained on without some rows, which are the test part in place of its own."""
+    kept = np.ones(data.num_examples, bool)
+    kept[held_out] = False
+    inputs = data.inputs
+    weights = data.weights
+    return replace(
+        data,
+        inputs=chosen(inputs, kept),
+        targets=data.targets[kept],
+        weights=None if weights is None else weights[kept],
+        test_inputs=chosen(inputs, ~kept),
+        test_targets=data.targets[~kept],
+        test_weights=None if weights is None else weights[~kept],
+    )
+
+
+class MemberFits:
+    """Fits of several members at once, compiled once, to be run for some time.
+
+    Args:
+        system: The model and its data, with the held-out rows as their test part.
+        potential: The potential of the system on mini-batches, one walker for each member.
+        learning_rate: Rate of Adam at the start; it falls by half a cosine.
+        xla: Whether steps are compiled by XLA.
+    """
+
+    def __init__(
+        self, system: System, potential: ModelPotential, learning_rate: float, xla: bool
+    ) -> None:
+        self._system = system
+        self._potential = potential
+        self._rate = learning_rate
+        ones = tf.ones((potential.num_walkers,), tf.float64)
+        self._rung = Rung(ones, ones, ones)
+        self._steps = Compiled(self._several, jit_compile=xla)
+        self._mean_loss = Compiled(lambda position: potential.validation(position, ()))
+        self._each = Compiled(self._losses)
+
+    @property
+    def loss(self) -> Loss:
+        """The loss that is fitted."""
+        return self._potential.loss
+
+    def run(self, start: np.ndarray, num_steps: int, deadline: float) -> FittedMembers:
+        """Fits from a start until the held-out density stops improving.
+
+        Args:
+            start: Parameters at which the members begin, shape (members, parameters).
+            num_steps: Steps of the schedule, at least `FEWEST_STEPS`; fewer where a first look
+                tells that they do not fit into the time.
+            deadline: Time of the last step, by `time.monotonic`.
+        """
+        with deterministic():
+            return self._run(np.array(start), num_steps, deadline)
+
+    def _run(self, start: np.ndarray, num_steps: int, deadline: float) -> FittedMembers:
+        each = max(1, num_steps // LOOKS)
+        moments = np.zeros_like(start)
+        state = tuple(tf.constant(value) for value in (start, moments, moments))
+        best = self._mean_loss(start).numpy()
+        kept = np.array(start)
+        steps = np.zeros(len(start), np.int64)
+        looks = LOOKS
+        look = since = 0
+        paced = 0.0
+        while look < looks and since < PATIENCE:
+            began = time.monotonic()
+            if began + paced > deadline:
+                break
+            state = self._chunk(state, look * each, each, looks * each)
+            loss = self._mean_loss(state[0]).numpy()
+            look += 1
+            better = loss < best
+            position = state[0].numpy()
+            kept[better] = position[better]
+            best[better] = loss[better]
+            steps[better] = look * each
+            since = 0 if better.any() else since + 1
+            took = time.monotonic() - began
+            if look == 2:  # the first one was compiled
+                left = int((deadline - time.monotonic()) / max(took, 1e-9))
+                looks = min(LOOKS, max(look + 1, look + left))
+            paced = took if look > 1 else 0.0
+        last = state[0].numpy()
+        return FittedMembers(kept, last, self.densities(kept), steps, look * each)
+
+    def densities(self, position: np.ndarray) -> np.ndarray:
+        """Log density of each held-out row in the units of the data, shape (members, rows)."""
+        losses = self._each(position).numpy()
+        return -losses - log_deviation(self._system, self._potential)
+
+    def _chunk(self, state: tuple, first: int, count: int, planned: int) -> tuple:
+        """The members after some more steps of the planned ones."""
+        batches = self._potential.batches
+        numbers = np.arange(first, first + count)
+        rates = self._rate * 0.5 * (1.0 + np.cos(math.pi * numbers / planned))
+        if batches.full:
+            indices = np.zeros((count, 1, 1), np.int32)
+            sizes = np.ones(count, np.int32)
+        else:
+            indices, sizes = batches.indices(first + 1, count)
+        return tuple(
+            self._steps(
+                *state,
+                np.asarray(numbers + 1, np.float64),
+                rates,
+                np.asarray(indices, np.int32),
+                np.asarray(sizes, np.int32),
+            )
+        )
+
+    def _several(
+        self,
+        position: tf.Tensor,
+        mean: tf.Tensor,
+        square: tf.Tensor,
+        numbers: tf.Tensor,
+        rates: tf.Tensor,
+        indices: tf.Tensor,
+        sizes: tf.Tensor,
+    ) -> tuple:
+        """Steps of Adam in one loop (Kingma and Ba, 2015)."""
+        full = self._potential.batches.full
+        dtype = position.dtype
+
+        def step(i: Any, position: tf.Tensor, mean: tf.Tensor, square: tf.Tensor) -> tuple:
+            batch = None if full else Batch(indices[i], sizes[i])
+            gradient = self._potential.bind(self._rung, batch, ())(position).gradient
+            mean = _FIRST_DECAY * mean + (1 - _FIRST_DECAY) * gradient
+            square = _SECOND_DECAY * square + (1 - _SECOND_DECAY) * tf.square(gradient)
+            first = 1.0 - tf.pow(tf.constant(_FIRST_DECAY, tf.float64), numbers[i])
+            second = 1.0 - tf.pow(tf.constant(_SECOND_DECAY, tf.float64), numbers[i])
+            rate = tf.cast(rates[i] * tf.sqrt(second) / first, dtype)
+            position = position - rate * mean / (tf.sqrt(square) + tf.constant(_OFFSET, dtype))
+            return i + 1, position, mean, square
+
+        count = tf.shape(numbers)[0]
+        return tf.while_loop(
+            lambda i, *_: i < count, step, (tf.constant(0), position, mean, square)
+        )[1:]
+
+    def _losses(self, position: tf.Tensor) -> tf.Tensor:
+        """Minus the log density of each held-out row under each member, `(members, rows)`."""
+        return self._potential.losses_of_test(position, ())
+
+
+def log_deviation(system: System, potential: ModelPotential) -> float:
+    """What the log density of a row is larger by where the targets are standardized."""
+    preparation = system.dataset.preparation
+    if preparation is None and system.ready is not None:
+        preparation = system.ready.preparation
+    standard = None if preparation is None else preparation.target_standard
+    if standard is None or not potential.loss.likelihood:
+        return 0.0
+    return float(np.log(np.asarray(standard.deviation, np.float64)).sum())

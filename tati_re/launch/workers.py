@@ -1,0 +1,272 @@
+"""The workers of a run: how its walkers are cut into blocks, and who holds them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext, suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tati_re.core.backend import deterministic, keras, on_gpu, tf, threads
+from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.facets import temperatures_of, turns_of
+from tati_re.distributed.apart import Apart
+from tati_re.distributed.block import Held
+from tati_re.distributed.on_ray import Cluster, check_cluster
+from tati_re.distributed.processes import Here, Process
+from tati_re.distributed.team import Team
+from tati_re.engine.environment import versions
+from tati_re.launch.request import Request
+from tati_re.models.own_code import accepting, own_code
+from tati_re.models.precision import default_precision
+from tati_re.options.make import Options
+
+if TYPE_CHECKING:
+    from tati_re.engine.loop import Loop
+
+_AUTO = 4  # Walkers of a block at most, where they are independent.
+_STRETCH = 256
+"""Steps for which a block draws its random numbers at once: a shorter message pays for all of
+them.
+"""
+_OPEN = ExitStack()  # What a worker stays in to its end.
+_STAYS = ("data", "test_data", "sample_weights", "model", "callbacks", "starts", "directions")
+"""Objects that the system has taken up, or that stay with the driver."""
+
+
+def block_size(request: Request) -> int:
+    """Walkers of a block: as given, else a ladder's replicas of one number, an ensemble, or a
+    divisor up to four.
+    """
+    options = request.options
+    method = request.method
+    copies = request.copies
+    given = options.block_size
+    by_rung = temperatures_of(method).by_rung
+    unit = options.num_walkers if by_rung else 1
+    in_turn = turns_of(method).groups > 1
+    if in_turn:
+        unit = copies
+    if given == "auto":
+        few = [size for size in range(1, _AUTO + 1) if copies % size == 0]
+        return unit if unit > 1 or by_rung else few[-1]
+    if given % unit or copies % given:
+        whole = "an ensemble" if in_turn else f"{unit} replica(s) of one number"
+        holds = f", and each holds {whole} whole" if unit > 1 else ""
+        what = f"block_size: the blocks of a run are equally large{holds}."
+        expected = ", ".join(
+            str(size) for size in range(unit, copies + 1, unit) if copies % size == 0
+        )
+        raise InputError(what, f"{given} of {copies} walkers at all temperatures", expected)
+    return int(given)
+
+
+def check_workers(request: Request) -> None:
+    """Workers that a run has no use for, or that cannot hold it."""
+    options = request.options
+    method = request.method
+    if not request.samples:
+        return
+    if options.workers is None:
+        given = options.model_dump(
+            include={"block_size", "cluster", "worker_gpus"}, exclude_defaults=True
+        )
+        for name, value in given.items():
+            raise InputError(
+                f"{name}: needs workers, which hold blocks.", value, "workers, 1 or more"
+            )
+        return
+    if options.cluster is not None:
+        check_cluster(options.cluster)
+    else:
+        check_gpus(options)
+    why = None
+    ladder = temperatures_of(method)
+    if method.label_names and not ladder.by_rung:
+        why = f"{method.name} learns the weights of its rungs from all walkers"
+    elif ladder.by_rung and not ladder.divides:
+        why = f"{method.name} keeps its walkers together"
+    elif request.system.streamed:
+        why = "data larger than memory_limit are read by one process"
+    refuse_if(why is not None, f"workers: {why}.", options.workers, "no workers")
+    blocks = request.copies // block_size(request)
+    what = f"workers: there are more of them than blocks, of {block_size(request)} walker(s) each."
+    refuse_if(
+        options.workers > blocks,
+        what,
+        options.workers,
+        f"1 to {blocks}; block_size, num_walkers make more",
+    )
+
+
+def check_gpus(options: Options) -> None:
+    """GPUs for the workers of this machine that are not there."""
+    if options.worker_gpus is not None:
+        workers = options.workers
+        if workers is None:
+            raise InputError(
+                "worker_gpus: needs workers.", options.worker_gpus, "workers, 1 or more"
+            )
+        there = len(tf.config.list_physical_devices("GPU"))
+        needed = workers * options.worker_gpus
+        what = f"worker_gpus: {workers} worker(s) need {needed:g} GPU(s)."
+        refuse_if(
+            needed > there + 1e-9,
+            what,
+            f"{there} that TensorFlow sees",
+            "fewer workers, or a smaller part",
+        )
+
+
+class Workers:
+    """The team of a run, begun when it is first asked; `threads` are those of each worker."""
+
+    def __init__(
+        self,
+        request: Request,
+        execution: str,
+        say: Callable[[str], None],
+        made_of: Callable[[Request, str], Any],
+    ) -> None:
+        options = request.options
+        size = block_size(request)
+        self.size = size
+        self.number = int(options.workers or 1)
+        self.threads = options.threads or 1
+        self.cluster: Cluster | None = None
+        self.blocks = range(0, request.copies, size)
+        ladder = temperatures_of(request.method)
+        exchange: Any = request.method
+        self.apart = Apart(exchange) if ladder.divides else None
+        asks = ladder.asks_examples(request.full_batch)
+        request = _of_block(request, size, self.apart, execution)
+        alike = self.threads == threads() and not on_gpu()
+        self.here = self.number == 1 and alike and not asks and options.cluster is None
+        start: Callable[[int], Any] = partial(
+            Here, partial(_made, False, made_of, request, execution)
+        )
+        if not self.here:
+            pickled = _pickled(request, made_of, execution)
+            if options.cluster is None:
+                start = partial(Process, pickled, self.threads, options.worker_gpus)
+            else:
+                self.cluster = Cluster(
+                    options.cluster, self.number, self.threads, options.worker_gpus
+                )
+                start = partial(self.cluster.start, self.cluster.shared(pickled))
+        self.team = Team(start, self.blocks, self.number, say)
+
+    def __str__(self) -> str:
+        who = "This process holds" if self.here else f"{self.number} worker(s) hold"
+        blocks = f"{len(self.blocks)} block(s) of {self.size} walker(s)"
+        where = f" on {self.cluster.size} machine(s)" if self.cluster else ""
+        return f"{who} {blocks}{where}, with {self.threads} thread(s) each"
+
+    def described(self) -> dict[str, Any]:
+        """The entry of the manifest."""
+        told = self.team.described
+        differ = sorted({name for each in told for name in each if each[name] != told[0][name]})
+        return {
+            "number": self.number,
+            "block_size": self.size,
+            "blocks": len(self.blocks),
+            "threads": self.threads,
+            **({"machines": dict(Counter(self.team.places))} if self.cluster else {}),
+            **({"differ": differ} if differ else {}),
+            "worker": told[0] if told else {},
+        }
+
+
+def _of_block(request: Request, size: int, apart: Apart | None, execution: str) -> Request:
+    """What a worker has to know: the run of one block, with what was read and settled here."""
+    every = {"record_every": request.record_every, "trajectory_every": request.trajectory_every}
+    settled = request.options.settled(num_walkers=size, workers=None, execution=execution, **every)
+    objects = {name: value for name, value in request.objects.items() if name not in _STAYS}
+    if request.directions is not None:
+        objects["directions"] = request.directions
+    limits = replace(request.limits, most_steps=min(request.limits.most_steps, _STRETCH))
+    method = apart or request.method
+    return Request(
+        options=settled,
+        objects=objects,
+        system=request.system,
+        kind=request.kind,
+        method=method,
+        limits=limits,
+        fewest_positions=request.fewest_positions,
+    )
+
+
+class _OwnCode:
+    """What a model has of users, by its names: where it is read Keras learns them, which the model
+    after it needs.
+    """
+
+    def __init__(self, *known: Any) -> None:
+        self._known = known
+
+    def __reduce__(self) -> Any:
+        return _learned, self._known
+
+
+def _learned(found: dict[str, Any], dtype: str) -> bool:
+    keras.saving.get_custom_objects().update(
+        {name: accepting(thing) for name, thing in found.items()}
+    )
+    _OPEN.enter_context(default_precision(dtype))  # of layers within those of users
+    return True
+
+
+def _pickled(request: Request, made_of: Callable, execution: str) -> bytes:
+    import cloudpickle
+
+    learned: Any = own_code(request.system.model) if request.system.has_data else nullcontext({})
+    try:
+        with learned as found:
+            return cloudpickle.dumps(
+                partial(_made, _OwnCode(found, request.options.dtype), made_of, request, execution)
+            )
+    except Exception as error:
+        what = "workers: the model, the sampler or a function of this run cannot travel to another process."
+        received = " ".join(str(error).split())[:200] or type(error).__name__
+        raise InputError(what, received, "objects that cloudpickle takes, or no workers") from None
+
+
+def _made(
+    alone: Any, made_of: Callable[[Request, str], Any], request: Request, execution: str
+) -> tuple[Callable, dict[str, Any]]:
+    """What answers messages in a process, which may be its alone, and what its numbers depend
+    on.
+    """
+    if alone:
+        _OPEN.enter_context(deterministic())
+    loop = made_of(request, execution).loops[0]
+    return Held(loop).answer, _fingerprint(loop) if alone else {}
+
+
+def _fingerprint(loop: Loop) -> dict[str, Any]:
+    """Versions, threads, processor and device, and a digest of a gradient, by which workers are
+    compared.
+    """
+    flags = ""
+    with suppress(OSError), open("/proc/cpuinfo") as file:
+        flags = next((line for line in file if line.startswith(("flags", "Features"))), "")
+    evaluate = loop.potential.bind(
+        loop.rung, None, tuple(map(tf.constant, loop.potential.auxiliary))
+    )
+    place = np.linspace(
+        -0.1, 0.1, loop.potential.num_parameters, dtype=loop.potential.dtype.as_numpy_dtype
+    )
+    gradient = evaluate(tf.constant(np.tile(place, (loop.walkers, 1)))).gradient
+    return {
+        **versions(),
+        "threads": threads(),
+        "processor": hashlib.sha256(flags.encode()).hexdigest()[:12],
+        "device": "GPU" if on_gpu() else "CPU",
+        "gradient": hashlib.sha256(np.asarray(gradient).tobytes()).hexdigest()[:12],
+    }

@@ -1,0 +1,38 @@
+"""Samplers that another module holds: found by name, made from options, and checked."""
+
+from typing import Any
+
+from tati_re.core.errors import InputError
+from tati_re.core.method import Method, as_method, missing
+from tati_re.options.families import factory
+from tati_re.options.user_code import called
+
+
+def imported(name: str, options):
+    """The sampler of `my_module:MySampler` or `path/my_file.py:MySampler`, or of a function there
+    that makes one.
+    """
+    return made(factory(name), options)
+
+
+def made(factory: Any, options):
+    """Calls a class of samplers, or a function that makes one, with those options that its
+    signature names.
+    """
+    name = getattr(factory, "__name__", type(factory).__name__)
+    if not callable(factory):
+        raise InputError(
+            f"sampler: {name} is not a class.", type(factory).__name__, "a class with init and step"
+        )
+    return checked(called("sampler", factory, options))
+
+
+def checked(sampler) -> Method:
+    """The sampler as a method that answers all that a run may ask; what one lacks is named, and it
+    is refused.
+    """
+    if lacking := missing(sampler):
+        listed = " and ".join(filter(None, [", ".join(lacking[:-1]), lacking[-1]]))
+        what = f"sampler: {type(sampler).__name__} is not a sampler: it lacks {listed}."
+        raise InputError(what, expected="the attributes and methods of tati_re.samplers.Sampler")
+    return as_method(sampler)

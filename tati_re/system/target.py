@@ -1,0 +1,241 @@
+"""A system without model and data: coordinates under a potential that users gave as a function."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tati_re.core.errors import InputError, refuse_if
+from tati_re.data import Dataset
+from tati_re.models.flat import FlatModel
+from tati_re.options.make import OPTIONS, Options, make_options, options_of
+from tati_re.options.user_code import found
+from tati_re.posterior.target import Target, TargetPotential
+from tati_re.system.system import System, assemble, check_memory
+
+FORM = "my_file.py:my_potential or my_module:my_potential"
+_ABSENT = (
+    *(name for name in options_of(("data", "model")) if name != "dtype"),
+    *(
+        "loss",
+        "from_logits",
+        "noise_std",
+        "noise_prior",
+        "noise_prior_scale",
+        "noise_prior_shape",
+        "prior_scaling",
+    ),
+    *(
+        "batch_norm",
+        "control_variate",
+        "stream_predictions",
+        "walker_evaluation",
+        "walker_batches",
+        "save_model",
+    ),
+    "exchange_batch_size",
+)
+"""Options that are about data or a network."""
+_OTHERWISE = {
+    "potential": ("mean_loss",),
+    "walker_start": ("fresh",),
+    "replica_start": ("fresh", "descent"),
+}
+_COLUMNS = ("step", "walker", "temperature", "replica", "rung", "weight", "loss", "potential", "")
+
+
+class NoData(Dataset):
+    """What stands where a system has its data: a name, and a fingerprint of the function."""
+
+    def __init__(self, target: Target) -> None:
+        self.__dict__.update(
+            {"name": f"the potential {target.name}", "_fingerprint": target.fingerprint()}
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("inputs", "targets"):
+            raise InputError(
+                f"{name}: a potential given as a function has no data.",
+                expected="a model with data",
+            )
+        raise AttributeError(name)
+
+    def __repr__(self) -> str:
+        return f"{self.name}: no data"
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from (self.inputs, self.targets)
+
+    @property
+    def num_examples(self) -> int:
+        return 1
+
+    def prepare(self, inputs: np.ndarray) -> np.ndarray:
+        raise InputError(
+            "predict: a potential given as a function predicts nothing.",
+            expected="a model with data",
+        )
+
+    def get_config(self) -> dict:
+        return {"potential": True}
+
+
+class CoordinateVector(FlatModel):
+    """The coordinates of a function where a system has its model: names, their number, and where
+    they start.
+    """
+
+    def __init__(self, dimension: int, names: list[str], target: Target) -> None:
+        dtype = target.dtype
+        self.xla_safe = not target.numpy
+        self.num_parameters = dimension
+        self.dtype = dtype
+        self.input_dtype = dtype
+        self.tensor_names = names or ["x"]
+        self.shapes = [()] * dimension if names else [(dimension,)]
+        self.model = None
+        self.regularizer = None
+        self.num_fixed = 0
+        self.parts = {}
+        self.variables = []
+        self.others = []
+        self.auxiliary = []
+        self.training_layers = []
+        self.regularized = []
+        self.has_training_state = False
+        self.vectorizable = True
+
+    def __reduce__(self) -> Any:
+        return object.__new__, (type(self),), vars(self)
+
+    def get(self) -> np.ndarray:
+        """The origin."""
+        return np.zeros(self.num_parameters, self.dtype)
+
+
+@dataclass
+class TargetSystem(System):
+    """Coordinates and their potential in place of a model and its data."""
+
+    target: Any = None
+    given: Any = None
+    has_data: ClassVar[bool] = False
+
+    def with_data(self, options: Options, data: Any = None) -> System:
+        raise InputError(
+            "dataset: a potential given as a function has no data.", expected="a model with data"
+        )
+
+    def settled(self, options: Options) -> Options:
+        return options
+
+    def view(self, batch: Callable[[], Any]) -> Any:
+        return self.dataset
+
+    def potential(
+        self, options: Options, objects: Any = None, training=False, copies=None, fitting=False
+    ) -> Any:
+        """U of the function, and of the prior where there is one."""
+        prior = self.prior(options, objects)
+        names = self.flat.parameter_names()
+        return TargetPotential(self.target, prior, names, copies or options.num_walkers)
+
+    def check(self, options: Options, objects: Mapping[str, Any]) -> None:
+        what = "execution: XLA cannot compile a function that computes in NumPy."
+        refuse_if(
+            self.target.numpy and options.execution == "xla", what, "xla", "auto, graph or eager"
+        )
+        if (
+            objects.get(
+                "potential", options.potential if self.given == options.potential else self.given
+            )
+            != self.given
+        ):
+            raise InputError(
+                "potential cannot change after the Simulation is created.",
+                expected="potential=f in Simulation(...)",
+            )
+        given = options.values_of(name for name in _ABSENT if name in options.explicit)
+        values = {name: value for name, value in given.items() if value != OPTIONS[name].default}
+        values |= {name: type(objects[name]).__name__ for name in _ABSENT if name in objects}
+        values |= {
+            name: at for name, at in options.values_of(_OTHERWISE).items() if at in _OTHERWISE[name]
+        }
+        if options.mass == "fan_in" and "mass" not in objects:
+            values["mass"] = options.mass
+        for name, value in values.items():
+            expected = (
+                f"no {name} = {value}"
+                if name in (*_OTHERWISE, "mass")
+                else f"no {name}, or no potential"
+            )
+            raise InputError(
+                f"{name}: a potential given as a function has no data and no network.",
+                value,
+                expected,
+            )
+
+    def is_round(self, position: np.ndarray) -> bool:
+        return self.target.is_quadratic(position)
+
+    def check_failure(self) -> None:
+        if self.target.failure is not None:
+            what = f"potential: {self.target.name} failed while the run went on."
+            expected = "U and its gradient at every position, nan where there is no density"
+            raise InputError(what, self.target.failure, expected)
+
+    def check_start(self, position: np.ndarray) -> None:
+        self.target.check_at(position)
+
+
+def is_target(options: Options, objects: Mapping[str, Any]) -> bool:
+    """Whether the potential is a function rather than that of a model and its data."""
+    return "potential" in objects or options.is_target
+
+
+def with_defaults(options: Options, objects: Mapping[str, Any]) -> Options:
+    """The options of a function where nothing else was given: float64, and no prior beside it."""
+    if not is_target(options, objects):
+        return options
+    missing = {"dtype": "float64", "prior": "none"}
+    return make_options(
+        options,
+        **{n: v for n, v in missing.items() if n not in options.explicit and n not in objects},
+    )
+
+
+def system_of(options: Options, objects: Mapping[str, Any]) -> System:
+    """The system of options and objects: model and data, or a potential given as a function in
+    place of both.
+    """
+    return (target_system if is_target(options, objects) else assemble)(options, objects)
+
+
+def target_system(options: Options, objects: Mapping[str, Any]) -> TargetSystem:
+    """The system of a potential among the objects, or of the one that `options.potential` names."""
+    given = objects.get("potential", options.potential)
+    function = (
+        given
+        if "potential" in objects
+        else found("potential", given, FORM, callable, "a function of positions")
+    )
+    names = options.coordinates
+    dimension = options.dimension or len(names)
+    if not dimension:
+        raise InputError(
+            "dimension is missing: of how many coordinates is the potential?",
+            expected="dimension = d",
+        )
+    usable = {name for name in names if name.isprintable() and name not in _COLUMNS}
+    if names and not len(names) == dimension == len(usable):
+        what = "coordinates: one printable name for each, all different, and none of a column of the trajectory."
+        raise InputError(
+            what, ", ".join(map(repr, names)), f"{dimension} names, not {', '.join(_COLUMNS[:-1])}"
+        )
+    check_memory(options, dimension, options.num_walkers)
+    target = Target(function, dimension, options.dtype)
+    flat = CoordinateVector(dimension, names, target)
+    system = TargetSystem(NoData(target), None, flat, target=target, given=given)
+    system.check(options, objects)
+    return system

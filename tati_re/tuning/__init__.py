@@ -1,0 +1,1 @@
+"""What a burn-in does to a sampler: step size, mass, and which sampler is taken."""

@@ -1,0 +1,317 @@
+"""Runs for prediction: the model is chosen on held-out training rows, members are fitted, chains
+start from them, and the run ends when predictions no longer improve.
+"""
+
+import math
+import time
+
+import numpy as np
+import pytest
+
+import tati_re
+from tati_re.analysis.until import Quantity, conditions_of, diagnosis, steps_left, within_chains
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
+from tati_re.data import Dataset
+from tati_re.launch import predicting
+from tati_re.launch.candidates import Candidate, candidate_of, candidates_of, widths_of
+from tati_re.launch.loo_density import left_out
+from tati_re.launch.mean_first import with_spread
+from tati_re.launch.member_fits import held_out_rows
+from tati_re.launch.predicting import exceeds
+from tati_re.options.make import make_options
+from tati_re.runs.fits import read_fits
+from tati_re.tuning.tuner import rhat_of_energies
+
+
+def table(rows=160, seed=0):
+    """A curve whose noise grows with x, and a test part."""
+    random = np.random.default_rng(seed)
+    x = random.uniform(-2, 2, (rows, 1))
+    y = np.sin(2 * x[:, 0]) + (0.05 + 0.2 * (x[:, 0] > 0)) * random.standard_normal(rows)
+    return x, y
+
+
+@pytest.fixture(scope="module", autouse=True)
+def processor_time():
+    """Time limits in seconds of this process, whatever else the machine does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "monotonic", time.process_time)
+        yield
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    x, y = table()
+    test = table(seed=1)
+    sim = tati_re.Simulation(data=((x, y), test), goal="predict", max_time=25.0, verbose=0, seed=2)
+    return sim.sample(output=str(tmp_path_factory.mktemp("runs") / "a"))
+
+
+def test_a_run_chooses_fits_and_samples(run):
+    said = run.manifest
+    options = said["options"]
+    choice = said["choice"]
+    assert options["num_walkers"] == predicting.NUM_MEMBERS
+    assert choice["chosen"].rpartition(":")[0] in {
+        name.rpartition(":")[0] for name in choice["candidates"]
+    }
+    assert options["until"] == predicting.UNTIL and run.exit_status == 0
+    fits = read_fits(run.folder)
+    assert len(fits.held_out) == choice["held_out"] == round(0.2 * 160)
+    assert fits.positions.shape[0] == predicting.NUM_MEMBERS
+
+    found = run.predict()
+    plain = float(np.log(found.targets.std() * math.sqrt(2 * math.pi * math.e)))
+    assert found.scores()["negative_log_likelihood"] < plain - 0.5
+    certificate = run.certificate
+    assert len(certificate)
+
+
+def test_a_prediction_of_its_folder_is_the_same(run):
+    again = tati_re.load(run.folder, data=(table(), table(seed=1)))
+    x = np.linspace(-2, 2, 5)[:, None]
+    np.testing.assert_array_equal(again.predict(x).mean, run.predict(x).mean)
+
+
+def test_resume_goes_on_without_choosing_again(run, monkeypatch):
+    monkeypatch.setattr(predicting.PredictionSetup, "made", _refused)
+    before = int(run.run_info["step"].max())
+    more = tati_re.Simulation.resume(
+        run.folder, num_steps=before + 200, data=((table(), table(seed=1))), verbose=0
+    )
+    assert int(more.run_info["step"].max()) >= before
+    assert more.manifest["choice"] == run.manifest["choice"]
+
+
+def _refused(*_):
+    raise AssertionError("a model was chosen again")
+
+
+def _densities(sim):
+    """What is compared, and the members, of a Simulation with the time of a choice."""
+    preparation = predicting.PredictionSetup(sim, sim.options, sim.objects, sim.limits)
+    preparation.made()
+    return sim.walkers.choice, sim.walkers.fits
+
+
+def test_no_test_row_is_looked_at():
+    """Choices and fits are the same whatever the test part holds, and other ones if training rows
+    that are held out change.
+    """
+    x, y = table(rows=80)
+    tests = [table(rows=40, seed=3), (np.full((40, 1), 1.5), np.full(40, 1e3))]
+    found = []
+    for test in (*tests, tests[0]):
+        labels = y.copy()
+        if len(found) == 2:
+            rows = held_out_rows(_of(x, y), predicting.HELD_OUT, 0)
+            labels[rows] += 5.0
+        given = {"loss": "heteroscedastic_gaussian", "hidden": [3], "prior_std": 1.0}
+        sim = tati_re.Simulation(data=((x, labels), test), goal="predict", verbose=0, **given)
+        found.append(_densities(sim))
+    (first, fits), (second, others), (_, moved) = found
+    assert first == second
+    np.testing.assert_array_equal(fits.positions, others.positions)
+    np.testing.assert_array_equal(fits.held_out, others.held_out)
+    assert not np.array_equal(fits.positions, moved.positions)
+
+
+def _of(x, y):
+    return Dataset.from_arrays(x, y)
+
+
+def test_what_is_named_is_kept():
+    data = _of(*table())
+    options = make_options(goal="predict", loss="gaussian", hidden=[5], prior_std=2.0)
+    assert candidates_of(options, {}, data) == [Candidate()]
+    assert widths_of(options, {}, Candidate()) == (None,)
+    options = make_options(goal="predict", loss="gaussian")
+    assert {one.loss for one in candidates_of(options, {}, data)} == {None}
+    options = make_options(goal="predict")
+    assert candidates_of(options, {"model": object()}, data) == [Candidate()]
+    assert candidates_of(options, {"loss": object()}, data)[0].loss is None
+    classes = Dataset.from_arrays(np.ones((40, 2)), np.arange(40) % 3)
+    assert all(one.loss is None for one in candidates_of(options, {}, classes))
+
+
+def test_a_list_of_candidates_is_compared():
+    x, y = table(rows=60)
+    listed = ["gaussian:3:1", "heteroscedastic_gaussian:4-4:0.5"]
+    sim = tati_re.Simulation(
+        data=(x, y), goal="predict", candidates=listed, max_time=30.0, verbose=0
+    )
+    choice, _ = _densities(sim)
+    assert set(choice["candidates"]) <= set(listed) and choice["chosen"] in listed
+    assert sim.options.hidden in ([3], [4, 4])
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"goal": "win"}, "goal"),
+        ({"candidates": ["gaussian:3:1"]}, "goal predict"),
+        ({"goal": "predict", "candidates": ["gaussian"]}, "LOSS:UNITS:WIDTH"),
+        ({"goal": "predict", "candidates": ["gaussian:0:1"]}, "above 0"),
+        ({"goal": "predict", "candidates": ["gaussian:3:0"]}, "above 0"),
+        ({"goal": "predict", "candidates": ["no_loss:3:1"]}, "no_loss"),
+        ({"goal": "predict", "candidates": ["gaussian:3:1"], "loss": "gaussian"}, "one of the two"),
+        ({"goal": "predict", "temperature": 2.0}, "temperature 1"),
+        ({"goal": "predict", "num_replicas": 3, "temperature_ratio": 2.0}, "temperature 1"),
+        ({"goal": "predict", "potential": "mean_loss"}, "mean_loss"),
+        ({"goal": "predict", "until": "gain>1"}, "character 1"),
+    ],
+)
+def test_wrong_values_are_refused_before_work(given, said):
+    began = time.monotonic()
+    with pytest.raises(InputError) as error:
+        tati_re.Simulation(data=table(rows=60), verbose=0, **given).sample()
+    assert said in str(error.value) and time.monotonic() - began < 10
+
+
+def test_a_function_has_no_goal_predict():
+    sim = tati_re.Simulation(potential=lambda x: tf.reduce_sum(x**2, -1), dimension=2, verbose=0)
+    with pytest.raises(InputError, match="needs a model and data"):
+        sim.sample(goal="predict")
+
+
+def test_a_budget_that_is_too_small_predicts_with_the_fits():
+    sim = tati_re.Simulation(data=table(rows=80), goal="predict", max_time=1.0, verbose=0)
+    run = sim.sample()
+    assert run.exit_status == 0
+    found = run.predict(np.linspace(-2, 2, 7)[:, None])
+    assert np.isfinite(found.mean).all()
+    if "last_positions" in run.manifest:
+        assert found.num_draws == predicting.NUM_MEMBERS
+
+
+def test_goal_posterior_is_the_run_of_today():
+    given = {"data": "two_clusters", "hidden": [3], "loss": "binary_crossentropy", "verbose": 0}
+    short = {"sampler": "BAOAB", "step_size": 0.01, "num_steps": 60}
+    plain = tati_re.Simulation(**given).sample(**short)
+    asked = tati_re.Simulation(**given, goal="posterior").sample(**short)
+    assert (plain.folder / "run.csv").read_bytes() == (asked.folder / "run.csv").read_bytes()
+    assert "goal" not in plain.manifest["options"]
+
+
+def test_gain_is_a_condition():
+    (one,) = conditions_of("gain<0.005")
+    assert str(one) == "gain<0.005"
+    assert one.met({"gain": 0.001}) and not one.met({"gain": -1.0})
+    assert not one.met({"gain": 0.01}) and not one.met({"gain": math.nan}) and not one.met({})
+    assert steps_left(one, {"gain": 0.01}, 500) == 500.0
+
+
+def test_leaving_out_agrees_with_the_closed_form():
+    """Of a Gaussian mean with a flat prior: p(y_i | others) = N(mean of others, 1 + 1/(n - 1))."""
+    random = np.random.default_rng(5)
+    y = random.standard_normal(30)
+    draws = y.mean() + random.standard_normal(20_000) / math.sqrt(len(y))
+    logs = -0.5 * (y - draws[:, None]) ** 2 - 0.5 * math.log(2 * math.pi)
+    others = (y.sum() - y) / (len(y) - 1)
+    variance = 1 + 1 / (len(y) - 1)
+    exact = -0.5 * (y - others) ** 2 / variance - 0.5 * np.log(2 * math.pi * variance)
+    np.testing.assert_allclose(left_out(logs), exact, atol=0.02)
+    assert np.abs(np.log(np.exp(logs).mean(axis=0)) - exact).max() > 0.05
+
+
+def test_chains_in_modes_of_their_own_agree_within():
+    draws = np.random.default_rng(1).standard_normal((4, 500)) + 10.0 * np.arange(4)[:, None]
+    quantity = Quantity("U", draws)
+    assert diagnosis([quantity], 1.01)["rhat"] > 2
+    within = diagnosis(within_chains([quantity]), 1.01)
+    assert within["rhat"] < 1.02 and within["ess"] > 1_000
+    drifting = Quantity("U", draws + np.linspace(0, 5, 500))
+    assert diagnosis(within_chains([drifting]), 1.01)["rhat"] > 1.1
+
+
+def test_a_candidate_is_better_beyond_its_error():
+    random = np.random.default_rng(2)
+    base = random.standard_normal(50)
+    assert exceeds(base + 0.5 + 0.1 * random.standard_normal(50), base)
+    noisy = base + 0.1 + 5.0 * random.standard_normal(50)
+    noisy -= noisy.mean() - base.mean() - 0.05
+    assert not exceeds(noisy, base)
+    assert exceeds(base, np.full(50, -np.inf)) and not exceeds(np.full(50, -np.inf), base)
+
+
+def test_a_candidate_is_read():
+    assert candidate_of("student_t:16-16:0.5") == Candidate("student_t", (16, 16), 0.5)
+    assert str(Candidate("gaussian", (50,), 1.0)) == "gaussian:50:1"
+
+
+def test_the_command_has_the_option(capsys):
+    from tati_re.cli.sample import main
+
+    wanted = ["--goal", "predict", "--candidates", "gaussian:3:1", "gaussian:4:1"]
+    assert main([*wanted, "--data", "own.csv", "--print-config", "--changed"]) == 0
+    printed = capsys.readouterr().out
+    assert 'goal = "predict"' in printed
+    assert "candidates = ['gaussian:3:1', 'gaussian:4:1']" in printed
+    assert main(["--goal", "win", "--data", "own.csv"]) == 2
+
+
+@pytest.mark.slow
+def test_a_command_ends_well_when_its_time_is_over(tmp_path, monkeypatch):
+    from tati_re.cli.sample import main
+
+    monkeypatch.chdir(tmp_path)
+    x, y = table()
+    np.savetxt("own.csv", np.column_stack([x, y]), delimiter=",", header="x,y", comments="")
+    typed = ["--data", "own.csv", "--goal", "predict", "--max-time", "12", "--until", "gain<1e-9"]
+    assert main([*typed, "--output", "a", "--quiet"]) == 0
+    assert read_fits("a") is not None and len(tati_re.load("a").predict(x[:3]).mean) == 3
+
+
+@pytest.mark.slow
+def test_classes_are_predicted():
+    random = np.random.default_rng(4)
+    x = random.standard_normal((150, 2))
+    y = (x[:, 0] * x[:, 1] > 0).astype(int) + (x[:, 0] > 1)
+    sim = tati_re.Simulation(data=(x, y), goal="predict", max_time=20.0, verbose=0)
+    run = sim.sample()
+    assert run.manifest["loss"]["loss"] == "sparse_categorical_crossentropy"
+    scores = run.predict(x, y).scores()
+    assert scores["accuracy"] > 0.85
+
+
+@pytest.mark.slow
+def test_estimators_have_the_goal():
+    x, y = table()
+    regressor = tati_re.sklearn.BayesianRegressor(goal="predict", max_time=12.0).fit(x, y)
+    assert regressor.run_.manifest["options"]["num_walkers"] == predicting.NUM_MEMBERS
+    assert regressor.score(x, y) > 0.6
+    mean, std = regressor.predict(x, return_std=True)
+    assert np.corrcoef(std, 0.05 + 0.2 * (x[:, 0] > 0))[0, 1] > 0.3 and mean.shape == (160,)
+
+
+def test_a_spread_is_added_to_a_network_of_the_mean():
+    """The mean stays, in other units, and the spread of each row is the noise."""
+    random = np.random.default_rng(6)
+    units, targets, members = 3, 2, 4
+    mean, deviation = np.array([5.0, -1.0]), np.array([2.0, 3.0])
+    after_mean, after_deviation = np.array([4.0, 0.0]), np.array([1.0, 1.5])
+    inside = random.standard_normal((members, 7))
+    kernel = random.standard_normal((members, units, targets))
+    bias = random.standard_normal((members, targets))
+    log_noise = random.standard_normal((members, 1))
+    position = np.concatenate([inside, kernel.reshape(members, -1), bias, log_noise], axis=1)
+
+    shapes = [(7,), (units, 2 * targets), (2 * targets,)]
+    found = with_spread(position, shapes, (mean, deviation), (after_mean, after_deviation))
+    np.testing.assert_array_equal(found[:, :7], inside)
+    last = found[:, 7 : 7 + 2 * units * targets].reshape(members, units, 2 * targets)
+    hidden = random.standard_normal(units)
+    outputs = hidden @ last + found[:, 7 + 2 * units * targets :]
+    expected = mean + deviation * (hidden @ kernel + bias)
+    np.testing.assert_allclose(after_mean + after_deviation * outputs[:, :targets], expected)
+    widths = after_deviation * np.exp(outputs[:, targets:])
+    np.testing.assert_allclose(widths, deviation * np.exp(log_noise))
+
+
+def test_a_burn_in_within_chains_does_not_wait_for_chains_to_agree():
+    energies = np.random.default_rng(7).standard_normal((1, 4, 200)) + np.arange(4)[:, None]
+    assert rhat_of_energies(energies, within_chains=False) > 1.2
+    assert rhat_of_energies(energies, within_chains=True) < 1.05
+    drifting = energies + np.linspace(0, 4, 200)
+    assert rhat_of_energies(drifting, within_chains=True) > 1.1
