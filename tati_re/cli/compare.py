@@ -197,9 +197,7 @@ def _body(argv: list[str]) -> int:
             "tati-compare --verify RUN [RUN ...]",
         )
         return _verify(paths, typed.get("quiet", False))
-    refuse_if(
-        len(paths) != 2, "tati-compare takes two runs.", f"{len(paths)} paths", "tati-compare A B"
-    )
+    refuse_if(len(paths) != 2, "tati-compare takes two runs.", f"{len(paths)}", "tati-compare A B")
     loading(not typed.get("quiet"), f"Reading {' and '.join(paths)}")
     if typed.get("elpd"):
         if typed.keys() - {"paths", "elpd", "quiet"}:

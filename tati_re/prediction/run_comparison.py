@@ -187,10 +187,17 @@ def _check_comparable(first: RunFiles, second: RunFiles) -> None:
         (said.dataset.fingerprint, said.parameters.num)
         for said in (first.manifest, second.manifest)
     ]
-    what = "The runs sampled different systems: their data, potentials or parameters differ."
-    refuse_if(
-        systems[0] != systems[1],
-        what,
+    if systems[0] == systems[1]:
+        return
+    seeds = [run.manifest.options.seed for run in (first, second)]
+    if seeds[0] != seeds[1] and systems[0][1] == systems[1][1]:
+        raise InputError(
+            "The runs sampled different data, perhaps because another seed holds out other rows.",
+            f"{first.folder} with seed {seeds[0]} and {second.folder} with seed {seeds[1]}",
+            "two runs with one seed, the second with call = 2 for other random numbers",
+        )
+    raise InputError(
+        "The runs sampled different systems: their data, potentials or parameters differ.",
         f"{first.folder} and {second.folder}",
         "two runs of one system; --verify compares their files",
     )

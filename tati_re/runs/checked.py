@@ -20,7 +20,7 @@ from tati_re.core.files.cells import from_cell
 from tati_re.core.files.regular import open_regular, regular_bytes
 from tati_re.core.files.unpacking import load_arrays
 from tati_re.runs.digests import Digest, Known, of_whole
-from tati_re.runs.files import GROWING, INDEX, PARTIAL
+from tati_re.runs.files import GROWING, INDEX, NEEDED_COLUMNS, PARTIAL
 from tati_re.runs.foreign_table import exact_numbers
 from tati_re.runs.reading import complete_lines, h5_length, open_h5, read_h5
 
@@ -46,13 +46,26 @@ def read_table(path: Path, known: Known | None = None) -> "pandas.DataFrame":
             check = RowCheck(path, file, known)
             check.all_of(file, h5_length(file) if known else 0)
         check.end()
-        return read_h5(path)
+        return with_needed_columns(path, read_h5(path))
     whole = known is None and path.name not in GROWING and path.suffix != PARTIAL
     lines = ended(regular_bytes(path)) if whole else complete_lines(path)
     lines_check = LineCheck(path, known)
     lines_check.add(lines)
     lines_check.end()
-    return parsed(path, lines)
+    return with_needed_columns(path, parsed(path, lines))
+
+
+def with_needed_columns(path: Path, frame: "pandas.DataFrame") -> "pandas.DataFrame":
+    """The same table of a run; refuses one without a column that all such tables have."""
+    names = list(frame.columns)
+    missing = [name for name in NEEDED_COLUMNS.get(path.name, ()) if names.count(name) != 1]
+    if missing:
+        raise InputError(
+            f"{path} is not a table of a run: it has no single column {missing[0]}.",
+            ", ".join(map(str, names[:6])) + (", ..." if len(names) > 6 else ""),
+            _EXPECTED,
+        )
+    return frame
 
 
 def ended(content: bytes) -> bytes:

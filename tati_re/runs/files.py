@@ -51,6 +51,14 @@ INDEX = ("step", "walker")
 BEFORE_PARAMETERS = ("potential", "loss")
 FIRST_PARAMETER = len(INDEX) + len(BEFORE_PARAMETERS)
 """Number of the first column of a trajectory that holds a parameter, or a projection."""
+NEEDED_COLUMNS = {
+    ROWS: (*INDEX, "temperature", "potential"),
+    AVERAGES: INDEX,
+    TIMING: ("step",),
+    EXCHANGES: ("step",),
+    **dict.fromkeys(TRAJECTORIES.values(), (*INDEX, *BEFORE_PARAMETERS)),
+}
+"""Columns that a table of a run has whatever its options are."""
 LABELS = ("rung", "replica", "weight")
 """Columns that say what a row is, where it has them."""
 H5_FROM = 1_000

@@ -33,6 +33,7 @@ from tati_re.prediction.predict import (
     warn_of_few_draws,
 )
 from tati_re.runs import files
+from tati_re.runs.failed_checks import FAILED
 from tati_re.runs.run_folder import free_folder
 
 
@@ -85,6 +86,8 @@ def unpacked_model(given: Any) -> Any:
 
 
 _NEW = 0x4E45
+ROWS_OF_WARNING = 16
+"""Training rows whose predictions tell how many independent draws there are."""
 MEMBERS = 4
 """Walkers where nobody says how many."""
 _SETTLED = {
@@ -209,6 +212,16 @@ class Posterior(BaseEstimator):
         )
         self.run_ = sim.sample()
         self.source_ = source_of(self.run_)
+        self._warn_of_few_draws(x)
+
+    def _warn_of_few_draws(self, x: np.ndarray) -> None:
+        """Warns, once for each fit, that its predictions are rough; a run whose certificate failed
+        has already warned.
+        """
+        if self.run_.manifest.get(FAILED):
+            return
+        found = average([self.source_], x[:ROWS_OF_WARNING], None, 0.9)
+        warn_of_few_draws(found, 5)
 
     def _inputs(self, x: Any) -> np.ndarray:
         forks.refuse()
@@ -219,9 +232,7 @@ class Posterior(BaseEstimator):
         refuse_if(not 0 < level < 1, "level is out of range.", level, "a number between 0 and 1")
         inputs = self._inputs(x)
         found = average([self.source_], inputs, None, level)
-        found = as_calibrated(self.run_, found, [self.source_], inputs)
-        warn_of_few_draws(found, 4)
-        return found
+        return as_calibrated(self.run_, found, [self.source_], inputs)
 
     def _drawn(self, x: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
         """What outputs predict, outputs `(draws, n, outputs)`, and the extra parameters of each

@@ -103,7 +103,7 @@ def test_the_exit_status_says_it(capsys):
 
 
 BAD = {
-    "one path": (["a.csv"], "tati-compare takes two runs. Received: 1 paths."),
+    "one path": (["a.csv"], "tati-compare takes two runs. Received: 1."),
     "a missing file": (["a.csv", "aa.csv"], "There is no aa.csv. Did you mean 'a.csv'?"),
     "a folder and a file": (["a.csv", "."], "A folder cannot be compared with a file."),
     "no run": ([".", "."], "not the folder of a run"),

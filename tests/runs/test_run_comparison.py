@@ -106,6 +106,11 @@ def test_what_cannot_be_compared_is_refused(tmp_path):
     other = run_of(tmp_path / "b", 2, extra=elsewhere)
     with pytest.raises(InputError, match=r"^The runs sampled different systems"):
         compare_runs(first, other)
+    seeded = {**elsewhere, "options": {**first.manifest["options"], "seed": 5}}
+    with pytest.raises(
+        InputError, match=r"different data, .* another seed .*with seed 5\..*call = 2"
+    ):
+        compare_runs(first, run_of(tmp_path / "c", 2, extra=seeded))
     for wrong in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(InputError, match=r"^resolution"):
             compare_runs(first, first, resolution=wrong)

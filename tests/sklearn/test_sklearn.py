@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import re
 import warnings
 import zipfile
 from io import BytesIO
@@ -116,6 +117,22 @@ def test_predictions_are_those_of_the_run(regressor, table):
     assert draws.shape == again.shape == (20, 60) and again.std() > draws.std()
     np.testing.assert_array_equal(again, regressor.sample_posterior(x, noise=True))
     assert regressor.score(x, y) == pytest.approx(1 - ((y - mean) ** 2).mean() / y.var())
+
+
+def test_a_fit_warns_and_predictions_do_not(table):
+    """Each prediction warned of few draws."""
+    x, y = table
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fitted = BayesianRegressor(**SMALL, seed=4).fit(x, y)
+    own = [each for each in caught if re.search("rough|certificate", str(each.message))]
+    assert len(own) == 1 and own[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted.predict(x)
+        fitted.predict(x, return_std=True)
+        fitted.predict_interval(x, 0.8)
+        fitted.score(x, y)
 
 
 def test_new_observations_have_not_the_noise_of_data_of_the_same_seed():

@@ -1,0 +1,45 @@
+"""Tables of a run whose header is not the one that the run wrote: one sentence, whatever reads them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tati_re
+from tests.made_runs import made_run
+
+HEADERS = {
+    "text": lambda header: "hello",
+    "the step without a name": lambda header: header.replace("step", "", 1),
+    "the walker under another name": lambda header: header.replace("walker", "nan", 1),
+    "the potential under another name": lambda header: header.replace("potential", "p", 1),
+    "a column twice": lambda header: header.replace("walker", "step", 1),
+    "other names throughout": lambda header: ",".join("abcdefghijklmnop"[: header.count(",") + 1]),
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rng = np.random.default_rng(0)
+    made_run(tmp_path / "run", {"loss": rng.normal(size=(2, 8))}, rng.normal(size=(2, 8, 3)))
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("name", ["run.csv", "trajectory.csv"])
+@pytest.mark.parametrize("case", HEADERS)
+def test_a_table_under_another_header(folder, name, case):
+    """KeyError: 'walker' before."""
+    header, *lines = (folder / name).read_text().splitlines()
+    rows = [] if case == "text" else lines
+    (folder / name).write_text("\n".join([HEADERS[case](header), *rows, ""]))
+    run = tati_re.load(folder)
+    uses = {
+        "run.csv": [run.summary, lambda: run.run_info, lambda: tati_re.analyse(run, ["averages"])],
+        "trajectory.csv": [lambda: run.trajectory, lambda: tati_re.analyse(run, ["covariance"])],
+    }
+    for use in uses[name]:
+        with pytest.raises(
+            tati_re.InputError, match=rf"{name} (is not a table of a run|has no column)"
+        ) as error:
+            use()
+        assert "\n" not in str(error.value)
