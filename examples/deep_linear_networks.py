@@ -7,6 +7,8 @@ Under exp(-n K - |A - A⁰|²/2), a tether of precision 1 to a point A⁰ where 
 diagonal, λ̂ = n E[K], which goes to λ as n grows. λ and its multiplicity are known (M. Aoyagi,
 2024, theorem 1): about half the entries of T where hidden layers are wide, not half the weights.
 
+A second estimate is the variance of n K, which needs no lowest loss.
+
 Two runs of each: what both find is equilibrium. One starts at A⁰, where nothing but the first rank
 is in use: walkers of wide networks take long to spread into the directions that cost nothing. The
 other starts at draws of the tether, far above, from where `Simulation.sample()` descends first:
@@ -137,6 +139,11 @@ def estimated(sizes: Sequence[int], rank: int, start: str, given) -> tuple[dict,
         "short": bool(line["short"]),
         "steps": steps,
         "walkers": walkers,
+    }
+    found |= {
+        "from_variance": line["from_variance"],
+        "variance_error": line["from_variance_error"],
+        "disagreement": line["disagreement"],
     }
     rows = run.run_info
     rows = rows[rows["step"] > run.manifest["options"]["num_burnin_steps"]]

@@ -1,11 +1,14 @@
 """The imports of TATi scripts in one module: change their import lines to it and they run.
 
-    from tati_re.coming_from_tati import ClassificationDatasets, Simulation, data_numpy_to_csv
+    import tati_re.coming_from_tati as tati                     # for TATi.simulation as tati
+    from tati_re.coming_from_tati import Simulation as tati     # for its Simulation as tati
+    from tati_re.coming_from_tati import ClassificationDatasets, data_numpy_to_csv
 
 Options keep their names (`tati_re.options.tati_names`); what differs is on the userguide's page on
 coming from TATi.
 """
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,9 +19,11 @@ from tati_re.core.errors import AnyPath, InputError
 from tati_re.data import Dataset
 from tati_re.data.generators import GENERATORS
 from tati_re.data.writing import write_dataset
-from tati_re.options.make import OPTIONS
+from tati_re.options.make import OPTIONS, Options
 from tati_re.options.tati_names import ALIASES, MARK
+from tati_re.simulation.current_batch import CurrentDataset
 from tati_re.simulation.simulation import Simulation as _Simulation
+from tati_re.simulation.simulation import changed
 
 __all__ = ["ClassificationDatasets", "Simulation", "data_numpy_to_csv", "split_into_files"]
 
@@ -36,8 +41,11 @@ class SimulationOfTati(_Simulation):
     """
 
     follows_tati = True
+    _awaited_start: Any = None
+    _awaits_data = False
 
     def __init__(self, *args: Any, **options: Any) -> None:
+        options = _with_files(options)
         if options.get("potential") is None:
             options = (
                 MARK
@@ -46,6 +54,57 @@ class SimulationOfTati(_Simulation):
                 | {"potential": "mean_loss"}
             )
         super().__init__(*args, **options)
+
+    def _start(self, options: Options, objects: dict[str, Any], start: Any = None) -> None:
+        self._awaits_data = options.data is None and not {"data", "potential"} & {*objects}
+        if not self._awaits_data:
+            super()._start(options, objects, start)
+            return
+        self.options = options
+        self.objects = objects
+        self._awaited_start = start
+
+    def __getattr__(self, name: str) -> Any:
+        """What belongs to the system is there once the data are."""
+        if name in _OF_SYSTEM and self._awaits_data:
+            what = "The Simulation has no data yet."
+            raise InputError(what, expected="nn.dataset = [features, labels], or file names")
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __repr__(self) -> str:
+        return "Simulation without data" if self._awaits_data else super().__repr__()
+
+    def _repr_html_(self) -> str:
+        return repr(self) if self._awaits_data else super()._repr_html_()
+
+    @property
+    def dataset(self) -> CurrentDataset:
+        """The data set and, as a pair, the current mini-batch as it is when asked: features `(batch,
+        inputs)`, labels `(batch, outputs)`. Asked again it is the next one, as in TATi. Setting it
+        makes the network if there were no data.
+        """
+        self._batch_for("dataset")
+        features, labels = self._dataset
+        if labels.ndim < features.ndim:
+            labels = labels[..., None]
+        return self._dataset.with_pair(features, labels)
+
+    @dataset.setter
+    def dataset(self, value: Any) -> None:
+        if not self._awaits_data:
+            _Simulation.dataset.fset(self, value)  # type: ignore[attr-defined]
+            return
+        given = _with_files({"dataset": value})
+        options, objects = changed(self.options, self.objects, given)
+        self._start(options, objects, self._awaited_start)
+
+    def set_options(self, **options: Any) -> None:
+        """Changes options; before there are data also those of the network."""
+        if not self._awaits_data:
+            super().set_options(**options)
+            return
+        merged, objects = changed(self.options, self.objects, _with_files(options))
+        self._start(merged, objects, self._awaited_start)
 
     def get_options(self, name: str | None = None) -> Any:
         """The value of an option, or all of them as attributes, by their names here and in TATi."""
@@ -66,6 +125,19 @@ class SimulationOfTati(_Simulation):
 
 
 Simulation = SimulationOfTati
+
+_OF_SYSTEM = ("system", "walkers", "calls", "_dataset", "_first_batch", "_header")
+"""Attributes that a Simulation has once it has data."""
+
+
+def _with_files(options: dict[str, Any]) -> dict[str, Any]:
+    """The options with `batch_data_files` in place of a `dataset` of file names: all their rows."""
+    value = options.get("dataset")
+    listed = value if isinstance(value, list) else [value]
+    if not listed or not all(isinstance(each, str | os.PathLike) for each in listed):
+        return options
+    others = {name: given for name, given in options.items() if name != "dataset"}
+    return others | {"batch_data_files": [os.fspath(each) for each in listed]}
 
 
 class ClassificationDatasets:

@@ -40,8 +40,9 @@ def learning_coefficient(
     Returns:
         A row for each rung with a likelihood, the coldest first: `rung, effective_examples` (nβ),
         `energy, energy_error` (E[n L]: at β = 1/ln n the estimate WBIC of -log Z), `raw, raw_error,
-        correction, correction_error, coefficient, error, short` (chains below 50 autocorrelation
-        times: the errors are rough).
+        correction, correction_error, coefficient, error, from_variance, from_variance_error,
+        disagreement` (of both estimates, beyond what the correction explains, in standard errors;
+        0 if none) and `short` (chains below 50 autocorrelation times: the errors are rough).
 
     Raises:
         InputError: The energies are those of mini-batches, or no minimum is known.
@@ -84,10 +85,32 @@ def learning_coefficient(
         }
         line |= {"correction": correction, "correction_error": correction_error}
         line |= {"coefficient": raw + correction, "error": monte_carlo_error(reduced + product)}
+        line |= _by_variance(reduced, product)
         lines.append(line | {"short": is_short(likelihood)})
     table = pd.DataFrame(lines)
     # Of all rungs or of none: a curve through both kinds would bend.
     return table if added else table.assign(coefficient=table["raw"], error=table["raw_error"])
+
+
+def _by_variance(reduced: np.ndarray, product: np.ndarray) -> dict[str, float]:
+    """The variance of nβ (L - L_0), `(chains, draws)`, its error, and its disagreement with the
+    mean in standard errors. `product` are the terms of the correction, same shape.
+
+    Between minima of powers 2k the difference is the correction over k: from none of it to all.
+    """
+    squares = (reduced - reduced.mean()) ** 2
+    without = reduced - squares
+    with_all = without - product
+    disagreement = 0.0
+    if without.mean() < 0:
+        disagreement = without.mean() / monte_carlo_error(without)
+    elif with_all.mean() > 0:
+        disagreement = with_all.mean() / monte_carlo_error(with_all)
+    return {
+        "from_variance": squares.mean(),
+        "from_variance_error": monte_carlo_error(squares),
+        "disagreement": disagreement,
+    }
 
 
 def learning_curve(table: pd.DataFrame, largest_multiplicity: int = 4) -> pd.DataFrame:

@@ -305,6 +305,7 @@ def _learning_coefficient(run: RunFiles, choices: Choices) -> Result:
             "The correction for the tether is above 10 %, or uncertain by more than 10 %, at "
             f"{len(far.index.union(unclear.index))} of {len(table)} rungs. A weaker tether determines λ there."
         )
+    sentences += _of_both_estimates(table)
     if (table["raw"] < 0).any():
         sentences.append(
             "E[L] is below the lowest loss: the center is not a minimum, and these values are not λ."
@@ -315,6 +316,32 @@ def _learning_coefficient(run: RunFiles, choices: Choices) -> Result:
         )
     }
     return Result(table, sentences, figures)
+
+
+_CLEAR = 5.0
+"""Standard errors from which the two estimates of a learning coefficient disagree."""
+_LARGE = 0.1
+"""The least part of the coefficient that counts as a disagreement."""
+
+
+def _of_both_estimates(table: pd.DataFrame) -> list[str]:
+    """Sentences on the mean and the variance of the loss as estimates of λ."""
+    coldest = table.iloc[0]
+    found = [
+        f"λ = {coldest['coefficient']:.4g} ± {coldest['error']:.2g} from the mean loss, "
+        f"{coldest['from_variance']:.4g} ± {coldest['from_variance_error']:.2g} from its variance, "
+        f"at nβ = {coldest['effective_examples']:.4g}."
+    ]
+    gap = (table["raw"] - table["from_variance"]).abs()
+    large = gap > _LARGE * table["coefficient"].abs()
+    apart = table[(table["disagreement"].abs() > _CLEAR) & large]
+    if len(apart):
+        found.append(
+            f"The two disagree at {len(apart)} of {len(table)} rungs, by up to "
+            f"{apart['disagreement'].abs().max():.0f} standard errors. The center is not a minimum, "
+            "the chains have not mixed, or the tether is too strong."
+        )
+    return found
 
 
 _FUNCTIONS = (

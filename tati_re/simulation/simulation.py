@@ -1,6 +1,7 @@
 """A Keras model and its data as a physical system."""
 
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, cast
@@ -37,6 +38,7 @@ from tati_re.options.stages import check_num_steps
 from tati_re.posterior.outputs import Outputs
 from tati_re.runs.failed_checks import warn_of_failed_checks
 from tati_re.simulation.evaluations import Evaluations
+from tati_re.simulation.larger import widened
 from tati_re.simulation.notebook import simulation_html
 from tati_re.system.current_batch import CurrentDataset
 from tati_re.system.from_folder import from_folder
@@ -182,7 +184,7 @@ class Simulation(Evaluations):
 
     def __repr__(self) -> str:
         size = f"{self.num_parameters():,} parameters, {self.num_walkers()} walker(s)"
-        return f"Simulation of {self.dataset.name}: {size}"
+        return f"Simulation of {self._dataset.name}: {size}"
 
     def _repr_html_(self) -> str:
         return simulation_html(self.system, self.options, self.objects)
@@ -327,7 +329,7 @@ class Simulation(Evaluations):
             parameters.shape != here.shape, "parameters: wrong shape.", parameters.shape, here.shape
         )
         parameters = parameters.astype(here.dtype)
-        data = self.dataset
+        data = self._dataset
         scales = data.layout_scales or (data.input_scale,)
         inputs = data.prepare(as_packed(inputs, data.layout, data.feature_names, scales))
         inputs = fit_inputs(inputs, input_shape_of(self.system.model)[1:])
@@ -335,7 +337,7 @@ class Simulation(Evaluations):
         if self._outputs is None:
             self._outputs = Outputs(self.system.flat, potential.prepared)
         auxiliary = [value[walker_index] for value in self.walkers.auxiliary]
-        return self.dataset.restore(
+        return data.restore(
             self._outputs.of_one(parameters, auxiliary, inputs), potential.loss.predicts_noise
         )
 
@@ -346,6 +348,31 @@ class Simulation(Evaluations):
         outputs = self.predict(inputs, parameters, walker_index)
         potential = cast(Any, self._engine().potential)
         return potential.loss.probabilities(outputs)
+
+    def widened(self, hidden: Sequence[int], seed: int | None = None) -> "Simulation":
+        """A simulation of a wider network that is the same function of its inputs.
+
+        Weights and biases of the units are carried over, for each walker. New units draw theirs
+        from the prior (without one, as `walker_start="fresh"` does), and their weights towards the
+        old units and the outputs are 0. The noise of a regression is carried over too.
+
+        Args:
+            hidden: Units of each hidden layer, as many layers as here, nowhere fewer units.
+            seed: Seed of the new units' weights. Default: that of the options.
+
+        Returns:
+            A new simulation with the same data and options but `hidden`.
+
+        Raises:
+            InputError: The network is not built from `hidden`, has fixed parameters, or `hidden` is
+                not a wider network of as many layers.
+
+        Examples:
+            >>> sim = tati_re.Simulation(data="two_clusters", hidden=[2], verbose=0)
+            >>> sim.widened(hidden=[5]).num_parameters()
+            21
+        """
+        return widened(self, hidden, seed)
 
     # Runs
 
@@ -439,17 +466,13 @@ class Simulation(Evaluations):
         options = _own_names(options)
         refuse_fixed(options)
         names = {*options}
-        objects = {
-            name: value for name, value in self.objects.items() if name not in options
-        } | _pop_objects(options)
-        changed = aliases.capped(
-            make_options(self.options, **options), self.system.dataset.num_examples
-        )
-        self.system.check(changed, objects)
-        check_values(names, changed, objects, self.system)
-        self.options = changed
+        merged, objects = changed(self.options, self.objects, options)
+        merged = aliases.capped(merged, self.system.dataset.num_examples)
+        self.system.check(merged, objects)
+        check_values(names, merged, objects, self.system)
+        self.options = merged
         self.objects = objects
-        if "call" in options:
+        if "call" in names:
             self.calls = Calls()
         self._forget()
 
@@ -481,6 +504,16 @@ class Simulation(Evaluations):
     def help(name: str | None = None) -> None:
         """Prints one line for every option, or all about one, as `tati_re.help` does."""
         print(describe(name))
+
+
+def changed(
+    options: Options, objects: dict[str, Any], given: dict[str, Any]
+) -> tuple[Options, dict[str, Any]]:
+    """Options and objects with those that are given in place of theirs, by all names of users."""
+    given = _own_names(given)
+    kept = {name: value for name, value in objects.items() if name not in given}
+    found = _pop_objects(given)
+    return make_options(options, **given), kept | found
 
 
 def _own_names(given: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 batch as a pair.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -65,12 +65,16 @@ class CurrentDataset(Dataset):
     """
 
     @classmethod
-    def of(cls, dataset: Dataset, batch: Callable[[], CurrentBatch]) -> "CurrentDataset":
+    def of(cls, dataset: Dataset, batch: Callable[[], Iterable[Any]]) -> "CurrentDataset":
         """A view of a data set; nothing is copied."""
         view = object.__new__(cls)
         view.__dict__.update(dataset.__dict__)
         view.__dict__["_batch"] = batch
         return view
+
+    def with_pair(self, inputs: np.ndarray, labels: np.ndarray) -> "CurrentDataset":
+        """The same with a pair that stays when the batch moves on."""
+        return self.of(self, lambda: (inputs, labels))
 
     def __iter__(self) -> Iterator[Any]:
         yield from (

@@ -64,6 +64,27 @@ def test_powers_of_one_parameter(tmp_path, power, exact):
     assert abs(halved["coefficient"] - exact) > Z * halved["error"], "half the energy is no λ"
 
 
+@pytest.mark.parametrize(("power", "exact"), [(2, 1 / 2), (4, 1 / 4), (6, 1 / 6)])
+def test_the_variance_is_a_second_estimate(tmp_path, power, exact):
+    """Both agree around a minimum. If the lowest loss is below the given one, only the mean moves."""
+    n = 10**8
+    w = drawn(power, n, 1.0)
+    line = learning_coefficient(made(tmp_path / "run", w**power, 0.5 * w**2, n)).iloc[0]
+    expected = exact + 0.003 * (power > 2)
+    assert abs(line["from_variance"] - expected) < Z * line["from_variance_error"] + 0.003
+    assert line["from_variance_error"] < 0.06 * exact
+    assert abs(line["disagreement"]) < Z
+    too_low = made(tmp_path / "low", w**power, 0.5 * w**2, n, loss_at_center=0.7 - 2 * exact / n)
+    moved = learning_coefficient(too_low).iloc[0]
+    assert moved["from_variance"] == pytest.approx(line["from_variance"])
+    assert moved["raw"] == pytest.approx(line["raw"] + 2 * exact, rel=1e-6)
+    assert moved["disagreement"] > 2 * Z
+    result = tati_re.analyse(tmp_path / "low", what=["learning_coefficient"])
+    assert "The two disagree at 1 of 1 rungs" in " ".join(result["learning_coefficient"].sentences)
+    result = tati_re.analyse(tmp_path / "run", what=["learning_coefficient"])
+    assert "disagree" not in " ".join(result["learning_coefficient"].sentences)
+
+
 def test_the_tether_is_corrected_to_first_order(tmp_path):
     """Curvatures 1, 0.3, 0.1, 0 under nβ = 1000 and γ = 100: raw Σ s/2, corrected Σ (1 - (1 -
     s)²)/2.
@@ -80,6 +101,10 @@ def test_the_tether_is_corrected_to_first_order(tmp_path):
         "the wrong sign is seen"
     )
     assert abs(line["coefficient"] - 1.5) < 0.6 * abs(line["raw"] - 1.5)
+    # The variance is smaller by as much, which is no disagreement.
+    assert abs(line["from_variance"] - (s**2).sum() / 2) < Z * line["from_variance_error"]
+    assert line["raw"] - line["from_variance"] > 3 * line["from_variance_error"]
+    assert abs(line["disagreement"]) < Z
 
 
 def test_a_correction_that_is_not_known_is_left_out(tmp_path):
