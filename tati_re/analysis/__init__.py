@@ -26,6 +26,7 @@ from tati_re.analysis.free_energy import diffusion_map_of as diffusion_map_of
 from tati_re.analysis.free_energy import free_energy as free_energy
 from tati_re.analysis.heating import Heating as Heating
 from tati_re.analysis.heating import relative_heating as relative_heating
+from tati_re.analysis.learning_coefficient import coefficient_estimates as coefficient_estimates
 from tati_re.analysis.learning_coefficient import learning_coefficient as learning_coefficient
 from tati_re.analysis.learning_coefficient import learning_curve as learning_curve
 from tati_re.analysis.reweighting import reweight as reweight

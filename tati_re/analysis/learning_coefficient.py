@@ -71,46 +71,61 @@ def learning_coefficient(
             continue
         reduced = strength * (likelihood - lowest)
         held = sampled.inverse_temperatures[rung] * penalty
-        raw = reduced.mean()
-        product = (reduced - reduced.mean()) * (held - held.mean())
-        correction = product.mean()
-        correction_error = monte_carlo_error(product)
-        added |= correction > _RESOLVED * correction_error
+        found = coefficient_estimates(reduced, held)
+        added |= found["correction"] > _RESOLVED * found["correction_error"]
         energies = likelihood * (examples / scale)
         line = {"rung": rung, "effective_examples": strength * scale, "energy": energies.mean()}
-        line |= {
-            "energy_error": monte_carlo_error(energies),
-            "raw": raw,
-            "raw_error": monte_carlo_error(reduced),
-        }
-        line |= {"correction": correction, "correction_error": correction_error}
-        line |= {"coefficient": raw + correction, "error": monte_carlo_error(reduced + product)}
-        line |= _by_variance(reduced, product)
+        line |= {"energy_error": monte_carlo_error(energies)} | found
         lines.append(line | {"short": is_short(likelihood)})
     table = pd.DataFrame(lines)
     # Of all rungs or of none: a curve through both kinds would bend.
     return table if added else table.assign(coefficient=table["raw"], error=table["raw_error"])
 
 
-def _by_variance(reduced: np.ndarray, product: np.ndarray) -> dict[str, float]:
-    """The variance of nβ (L - L_0), `(chains, draws)`, its error, and its disagreement with the
-    mean in standard errors. `product` are the terms of the correction, same shape.
+def coefficient_estimates(reduced: np.ndarray, penalty: np.ndarray) -> dict[str, float]:
+    """Estimates of a learning coefficient from draws at one nβ, as `learning_coefficient` has them.
 
-    Between minima of powers 2k the difference is the correction over k: from none of it to all.
+    Args:
+        reduced: nβ (L - L_0) of the draws, `(chains, draws)`.
+        penalty: V' = V/T of the prior or tether, same shape.
+
+    Returns:
+        `raw, raw_error, correction, correction_error, coefficient` (their sum), `error`,
+        `from_variance, from_variance_error, disagreement`. Errors are standard errors.
+
+    Raises:
+        InputError: Fewer than 4 draws a chain.
     """
-    squares = (reduced - reduced.mean()) ** 2
-    without = reduced - squares
-    with_all = without - product
-    disagreement = 0.0
-    if without.mean() < 0:
-        disagreement = without.mean() / monte_carlo_error(without)
-    elif with_all.mean() > 0:
-        disagreement = with_all.mean() / monte_carlo_error(with_all)
+    deviations = reduced - reduced.mean()
+    product = deviations * (penalty - penalty.mean())
+    squares = deviations**2
+    raw = float(reduced.mean())
+    correction = float(product.mean())
     return {
-        "from_variance": squares.mean(),
+        "raw": raw,
+        "raw_error": monte_carlo_error(reduced),
+        "correction": correction,
+        "correction_error": monte_carlo_error(product),
+        "coefficient": raw + correction,
+        "error": monte_carlo_error(reduced + product),
+        "from_variance": float(squares.mean()),
         "from_variance_error": monte_carlo_error(squares),
-        "disagreement": disagreement,
+        "disagreement": _disagreement(reduced - squares, product),
     }
+
+
+def _disagreement(gaps: np.ndarray, product: np.ndarray) -> float:
+    """Standard errors by which mean and variance differ beyond what the tether explains.
+
+    `gaps` are the terms of their difference, `product` those of the correction, `(chains, draws)`
+    each. Around a minimum of power 2k the difference is the correction over k: some of it, not more.
+    """
+    beyond = gaps - product
+    if gaps.mean() < 0:
+        return float(gaps.mean() / monte_carlo_error(gaps))
+    if beyond.mean() > 0:
+        return float(beyond.mean() / monte_carlo_error(beyond))
+    return 0.0
 
 
 def learning_curve(table: pd.DataFrame, largest_multiplicity: int = 4) -> pd.DataFrame:

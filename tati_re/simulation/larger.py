@@ -1,7 +1,7 @@
 """A simulation of a wider network that starts as the same function."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,14 +11,11 @@ from tati_re.models.widening import widened_parameters
 from tati_re.options.make import make_options
 from tati_re.simulation.starts import fresh_starts
 
-if TYPE_CHECKING:
-    from tati_re.simulation.simulation import Simulation
-
 _WIDENED = 0x57494445
 """A word of the seed, so that these numbers are no others of a run."""
 
 
-def widened(sim: "Simulation", hidden: Sequence[int], seed: int | None) -> "Simulation":
+def widened(sim: Any, hidden: Sequence[int], seed: int | None) -> Any:
     """As `Simulation.widened`."""
     units = _checked(sim, hidden)
     options = make_options(sim.options, hidden=units, parameters=None, parameters_step=None)
@@ -35,7 +32,7 @@ def widened(sim: "Simulation", hidden: Sequence[int], seed: int | None) -> "Simu
     return larger
 
 
-def _checked(sim: "Simulation", hidden: Sequence[int]) -> list[int]:
+def _checked(sim: Any, hidden: Sequence[int]) -> list[int]:
     """The units of the wider network; an `InputError` for a network that cannot be this one."""
     options = sim.options
     given = bool({"model", "potential"} & {*sim.objects})
@@ -60,7 +57,7 @@ def _checked(sim: "Simulation", hidden: Sequence[int]) -> list[int]:
     return list(units)
 
 
-def _drawn(larger: "Simulation", seed: int) -> np.ndarray:
+def _drawn(larger: Any, seed: int) -> np.ndarray:
     """Parameters of the wider network from its prior, `(walkers, parameters)`; without a proper
     prior as `walker_start` fresh draws them.
     """
