@@ -21,9 +21,9 @@ from tati_re.data.generators import GENERATORS
 from tati_re.data.writing import write_dataset
 from tati_re.options.make import OPTIONS, Options
 from tati_re.options.tati_names import ALIASES, MARK
-from tati_re.simulation.current_batch import CurrentDataset
 from tati_re.simulation.simulation import Simulation as _Simulation
 from tati_re.simulation.simulation import changed
+from tati_re.system.current_batch import CurrentDataset
 
 __all__ = ["ClassificationDatasets", "Simulation", "data_numpy_to_csv", "split_into_files"]
 

@@ -7,9 +7,9 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.launch.starts import fresh_starts
 from tati_re.models.widening import widened_parameters
 from tati_re.options.make import make_options
-from tati_re.simulation.starts import fresh_starts
 
 _WIDENED = 0x57494445
 """A word of the seed, so that these numbers are no others of a run."""
