@@ -88,7 +88,7 @@ def trained(train: tuple, given) -> tuple:
     start = np.asarray(sim.parameters)
     run = sim.fit(
         optimizer=keras.optimizers.AdamW(
-            learning_rate=given.learning_rate, weight_decay=given.weight_decay
+            learning_rate=given.learning_rate, weight_decay=given.weight_decay, beta_2=0.98
         ),
         prior="none",
         num_steps=given.num_steps,
