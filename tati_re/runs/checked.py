@@ -21,7 +21,7 @@ from tati_re.core.files.regular import open_regular, regular_bytes
 from tati_re.core.files.unpacking import load_arrays
 from tati_re.runs.digests import Digest, Known, of_whole
 from tati_re.runs.files import GROWING, INDEX, NEEDED_COLUMNS, PARTIAL
-from tati_re.runs.foreign_table import exact_numbers
+from tati_re.runs.foreign_table import exact_numbers, has_long_first_row
 from tati_re.runs.reading import complete_lines, h5_length, open_h5, read_h5
 
 _NUMBER = rb"(?:-?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|inf)|nan)?"
@@ -130,8 +130,10 @@ def parsed(
     )
     frame = None
     reason = "it cannot be read"
+    first_lines = b"\n".join(lines.split(b"\n", 2)[:2]).decode(errors="replace")
     try:
-        frame = pandas.read_csv(io.BytesIO(lines), **how)
+        if not has_long_first_row(first_lines, None if columns is None else len(columns)):
+            frame = pandas.read_csv(io.BytesIO(lines), **how)
     except (ValueError, OverflowError) as error:
         reason = str(error).strip().split("\n")[0]
     if frame is None or not _is_whole(frame, lines, columns is None):

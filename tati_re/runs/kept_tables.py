@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tati_re.core.errors import InputError
 from tati_re.core.files.regular import regular_bytes
 from tati_re.runs import files
+from tati_re.runs.foreign_table import has_long_first_row
 from tati_re.runs.run import RunFiles
 
 if TYPE_CHECKING:
@@ -57,8 +58,11 @@ def kept_table(
     path = kept_since_draws(run, name)
     if path is None:
         return None
+    content = regular_bytes(path)
     try:
-        return pd.read_csv(io.BytesIO(regular_bytes(path)), **reading)
+        if has_long_first_row(content.decode("utf-8-sig")):
+            raise ValueError("line 2 has more cells than the header")
+        return pd.read_csv(io.BytesIO(content), **reading)
     except (ValueError, OverflowError) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise InputError(f"{path} cannot be read: {reason}.", expected=expected) from None

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
 import tati_re
+from tati_re.runs.foreign_table import has_long_first_row
 from tests.made_runs import made_run
 
 HEADERS = {
@@ -43,3 +46,29 @@ def test_a_table_under_another_header(folder, name, case):
         ) as error:
             use()
         assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("row", ["1" + ",1" * 400_000, '"1"' + ',"1"' * 400_000])
+def test_a_first_row_of_very_many_cells(folder, row):
+    """pandas takes the surplus for an index: .7 ms a cell, minutes."""
+    header = (folder / "run.csv").read_text().splitlines()[0]
+    (folder / "run.csv").write_text(f"{header}\n{row}\n")
+    (folder / "other.csv").write_text(f"{header}\n{row}\n")
+    (folder / "loo.csv").write_text(f"example,elpd,pareto_k\n{row}\n")
+    run = tati_re.load(folder)
+    start = time.process_time()
+    for use in (
+        lambda: run.run_info,
+        lambda: tati_re.compare(folder / "other.csv", folder / "other.csv"),
+        run.summary,
+    ):
+        with pytest.raises(tati_re.InputError, match=r"cells|has no column"):
+            use()
+    assert time.process_time() - start < 10
+
+
+def test_a_first_row_with_marks_in_quotes_is_not_long():
+    assert not has_long_first_row('a,b\n"1,2,3",4\n')
+    assert not has_long_first_row("\na,b\n\n1,2\n1,2,3\n")
+    assert has_long_first_row('a,"b,c"\n\n1,2,3\n')
+    assert has_long_first_row("1,2,3\n", 2) and not has_long_first_row("", 2)
