@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tati_re.launch.run import load as load
     from tati_re.posterior import priors as priors
     from tati_re.posterior.function import FunctionPotential as FunctionPotential
+    from tati_re.posterior.named_density import NamedDensity as NamedDensity
     from tati_re.prediction.predict import predict as predict
     from tati_re.prediction.run_comparison import compare_runs as compare_runs
     from tati_re.prediction.temperature_study import temperature_study as temperature_study

@@ -21,11 +21,11 @@ from tati_re.core.errors import InputError
 from tati_re.core.rhat import mean_size
 
 FORM = (
-    "conditions joined by commas, each rhat<A or rhat(weights)<A with A above 1, ess>N, gain<X, or mcse(NAME)<X of a "
-    "column of run.csv"
+    "conditions joined by commas, each rhat<A or rhat(weights)<A with A above 1, ess>N, ess(NAME)>N of a named "
+    "parameter, gain<X, or mcse(NAME)<X of a column of run.csv"
 )
 _CONDITION = re.compile(
-    r"\s*(?:(rhat\(weights\)|rhat|ess|gain)|mcse\((.+?)\))\s*([<>])\s*(\d*\.?\d+(?:[eE][-+]?\d+)?|\d+\.)\s*(?:,(?=.)|$)"
+    r"\s*(?:(rhat\(weights\)|rhat|ess(?!\()|gain)|(mcse|ess)\((.+?)\))\s*([<>])\s*(\d*\.?\d+(?:[eE][-+]?\d+)?|\d+\.)\s*(?:,(?=.)|$)"
 )
 _EXPLAINED = 3.0  # A few walkers spoil R-hat where without them it is so many times closer to 1.
 _AGREED, _OF_ONE, _SETTLED = 1.1, 1.05, 1.4
@@ -35,6 +35,7 @@ each by itself.
 _MOST_NAMED = 10  # Walkers, in one sentence.
 WEIGHTS = "rhat(weights)"
 _HATS = ("rhat", WEIGHTS)
+MCSE = "mcse"
 GAIN = "gain"
 """Leave-one-out log density that a row of the data gained, on average, in the last doubling of the
 draws; that of few draws may be lost again.
@@ -46,8 +47,8 @@ FIRST_ROWS = 250
 
 
 class Condition(NamedTuple):
-    """`quantity` is "rhat", "ess", "rhat(weights)", "gain" or "mcse", `name` the column of the last
-    one.
+    """`quantity` is "rhat", "ess", "rhat(weights)", "gain" or "mcse"; `name` is the column of the
+    last one, or the parameter of "ess", empty for the least of all.
     """
 
     quantity: str
@@ -55,14 +56,15 @@ class Condition(NamedTuple):
     limit: float
 
     def __str__(self) -> str:
-        what = f"mcse({self.name})" if self.name else self.quantity
+        what = f"{self.quantity}({self.name})" if self.name else self.quantity
         return f"{what}{'>' if self.quantity == 'ess' else '<'}{self.limit:g}"
 
     def value(self, numbers: Mapping[str, Any]) -> float:
         """What the numbers of a look say of it."""
-        return float(
-            (numbers["mcse"] if self.name else numbers).get(self.name or self.quantity, math.nan)
-        )
+        table = numbers
+        if self.name:
+            table = numbers.get(MCSE if self.quantity == MCSE else "sizes", {})
+        return float(table.get(self.name or self.quantity, math.nan))
 
     def met(self, numbers: Mapping[str, Any]) -> bool:
         """Whether it holds; not where its number is not known."""
@@ -82,10 +84,10 @@ def conditions_of(text: str | None) -> list[Condition]:
     while place < len(text):
         match = _CONDITION.match(text, place)
         if match is not None:
-            quantity, name, sign, number = match.groups()
-            one = Condition(quantity or "mcse", (name or "").strip(), float(number))
+            quantity, of_one, name, sign, number = match.groups()
+            one = Condition(quantity or of_one, (name or "").strip(), float(number))
             least = 1.0 if one.quantity in _HATS else 0.0
-            if (sign == ">") == (quantity == "ess") and least < one.limit < math.inf:
+            if (sign == ">") == (one.quantity == "ess") and least < one.limit < math.inf:
                 if (one.quantity, one.name) in ((other.quantity, other.name) for other in found):
                     raise InputError(
                         f"until: {str(one).rstrip('0123456789.<>')} stands there twice.", text, FORM
@@ -275,7 +277,9 @@ def goal_text(conditions: Sequence[Condition], numbers: Mapping[str, Any]) -> st
         value = one.value(numbers)
         known = not math.isnan(value)
         if one.quantity == "ess":
-            parts.insert(0, f"ESS {value:,.0f} of {one.limit:,.4g}" if known else "ESS unknown")
+            of_one = f" of {one.name}" if one.name else ""
+            size = f"{value:,.0f} of {one.limit:,.4g}" if known else "unknown"
+            parts.insert(0, f"ESS{of_one} {size}")
         elif one.quantity == "rhat":
             parts.append(f"R-hat {value:.3f}" if known else "R-hat unknown")
         elif one.quantity == GAIN:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.analysis.until import WEIGHTS, conditions_of
+from tati_re.analysis.until import MCSE, WEIGHTS, conditions_of
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, nearest, refuse_if, shown
 from tati_re.core.facets import temperatures_of
@@ -26,6 +26,7 @@ from tati_re.runs.files import BEFORE_PARAMETERS, FILES, INDEX, LABELS
 from tati_re.runs.single_files import OPTIONS, kind_of
 from tati_re.samplers.microcanonical import check_dimension
 from tati_re.samplers.schedules import step_factor, temperature_factor
+from tati_re.supports.layout import ParameterLayout
 from tati_re.system.batch_norm import asks_for_variance, check_model
 from tati_re.system.saved_model import read_directions
 from tati_re.system.system import System
@@ -481,6 +482,9 @@ def check_until(request: Request) -> None:
     method = request.method
     columns = Observables(method, request.potential.metric_name, own, options.full_every).columns
     for one in conditions:
+        if one.name and one.quantity != MCSE:
+            _check_named(one.name, request)
+            continue
         if one.name and (one.name not in columns or one.name in ("step", "walker")):
             raise InputError(
                 f"until: run.csv has no column {one.name}.{nearest(one.name, columns)}",
@@ -498,6 +502,31 @@ def check_until(request: Request) -> None:
                 "trajectory_every 0",
                 "trajectory_every auto",
             )
+
+
+def _check_named(name: str, request: Request) -> None:
+    """Refuses the effective size of a parameter that the run does not have."""
+    described = request.system.flat.described().get("supports", [])
+    refuse_if(
+        not described,
+        f"until: ess({name}) is about a named parameter.",
+        "a run without named parameters",
+        "ess>N, the least of all",
+    )
+    names = [str(entry["name"]) for entry in described]
+    entries = ParameterLayout.from_config(described).entry_names()
+    refuse_if(
+        name not in {*names, *entries},
+        f"until: there is no parameter {name}.{nearest(name, [*names, *entries])}",
+        request.options.until,
+        ", ".join(names),
+    )
+    refuse_if(
+        not request.trajectory_every,
+        f"until: ess({name}) is about stored positions.",
+        "trajectory_every 0",
+        "trajectory_every auto",
+    )
 
 
 def check_observables(request: Request) -> None:

@@ -19,6 +19,7 @@ from tati_re.analysis.temperature import (
 from tati_re.analysis.until import (
     DEFAULTS,
     GAIN,
+    MCSE,
     conditions_of,
     diagnosis,
     goal_text,
@@ -36,7 +37,7 @@ from tati_re.posterior.device_data import device_inputs
 from tati_re.posterior.evaluator import Evaluator
 from tati_re.posterior.outputs import Outputs
 from tati_re.posterior.target import TargetPotential
-from tati_re.prediction.quantities import INPUTS, Predict, quantities
+from tati_re.prediction.quantities import INPUTS, Predict, convergence_of, quantities
 from tati_re.runs import files, manifest
 from tati_re.runs.manifest import Manifest
 from tati_re.runs.manifest_entries import ConvergenceEntry
@@ -78,7 +79,7 @@ class Ending:
         turns = turns_of(request.method)
         self._turn = turns.steps if turns.groups > 1 else 1
         self.conditions = conditions_of(request.options.until) if request.samples else []
-        limits = {one.quantity: one.limit for one in self.conditions}
+        limits = {one.quantity: one.limit for one in self.conditions if not one.name}
         self._hat, self._size = (limits.get(name, DEFAULTS[name]) for name in ("rhat", "ess"))
         self.reached = self.begins_anew = False
         self.goal = f"until {request.options.until}" if self.conditions else ""
@@ -188,7 +189,8 @@ class Ending:
         try:
             compared = quantities(run, self._predict, most=int(4 * self._size))
             apart = self._request.options.goal == "predict"
-            convergence = diagnosis(within_chains(compared) if apart else compared, self._hat)
+            alone = list(within_chains(compared)) if apart else compared
+            convergence = convergence_of(run, alone, self._hat)
             if apart:
                 convergence["rhat_between"] = diagnosis(compared, self._hat)["rhat"]
             rows = rows_at_target(run)
@@ -197,7 +199,7 @@ class Ending:
         except InputError:  # no row is at the target yet
             return diagnosis([], self._hat) | {"mcse": mcse}
         weights = chains_of(rows, "weight", -1) if "weight" in rows else None
-        for name in (one.name for one in self.conditions if one.name):
+        for name in (one.name for one in self.conditions if one.quantity == MCSE):
             mcse[name] = float(average(chains_of(rows, name, -1), weights, sizes=False)["error"])
         return convergence | {"mcse": mcse}
 

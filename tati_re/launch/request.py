@@ -31,6 +31,10 @@ _POSITIONS, _FEWEST, _POSITION_BYTES = 1_000, 64, 2**29
 """Stored positions of all walkers by `trajectory_every` auto, of a run and of a short one; float64
 bytes at most.
 """
+_OF_NAMED = 10
+"""Steps between stored draws of named parameters, each of a sampler with a Metropolis test: the
+effective draws of a run are among the stored ones.
+"""
 _OF_FITS = 100  # Steps between stored positions of a fit, and the most of a run with `until`.
 BATCH_SIZE = 128
 FEW_EXAMPLES, FULL_BATCH_BELOW = 5 * BATCH_SIZE, 5_000
@@ -96,6 +100,8 @@ class Request:
         every = positions / _POSITIONS / temperatures_of(self.method).visited
         if options.until is not None:  # it may end long before num_steps
             every = min(every / 20, _OF_FITS)
+            if self.system.flat.described().get("supports"):
+                every = min(every, 1 if self.method.metropolis else _OF_NAMED)
         every = max(1, round(max(every, positions * size / _POSITION_BYTES)))
         power = 2 ** max(0, every.bit_length() - 3) if self.fewest_positions else 1
         return -(-every // power) * power

@@ -28,6 +28,7 @@ from tati_re.runs.manifest import Manifest
 from tati_re.runs.run import RunFiles
 from tati_re.runs.stored_arrays import MissingArray
 from tati_re.system.from_folder import BUILT, check_model, objects_of
+from tati_re.system.named import with_density_again
 from tati_re.system.system import OBJECTS, is_named
 from tati_re.system.target import system_of
 
@@ -148,7 +149,7 @@ def _resume_of(
 ) -> Resume:
     """Sorts what was given into options that were named again, objects, and other options."""
     kept = {name: run_files.objects[name] for name in _OF_CALL if name in run_files.objects}
-    objects = kept | given
+    objects = kept | with_density_again(given, run_files)
 
     again = {
         name: objects[name]

@@ -16,6 +16,7 @@ from tati_re.runs.run import RunFiles
 from tati_re.runs.storage import storing
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas
     from matplotlib.figure import Figure
 
@@ -41,6 +42,10 @@ def load(path: AnyPath, **objects: Any) -> "Run":
         ['step', 'walker', 'temperature']
     """
     run = Run.open(path)
+    if "log_density" in objects:
+        from tati_re.system.named import with_density_again
+
+        objects = with_density_again(objects, run)
     given = {*run.manifest.objects, "model"}
     if unknown := sorted(set(objects) - given):
         what = f"{run.folder}: the run was given no {unknown[0]} in Python."
@@ -141,6 +146,47 @@ class Run(RunFiles):
         kind = type(flat.model).__name__
         cure = f"a model with get_config, or run.parameters({which!r})"
         refuse_if(not written, "The model cannot be written to a file.", kind, cure)
+
+    @property
+    def draws(self) -> "dict[str, np.ndarray]":
+        """The stored draws after the burn-in, arrays `(chains, draws, *shape)` by parameter.
+
+        Named parameters of `Simulation(log_density=...)` are in their own values and shapes.
+
+        Raises:
+            InputError: Nothing is stored, or draws have different weights.
+        """
+        from tati_re.analysis.named_draws import draws_of
+
+        return draws_of(self)
+
+    @property
+    def generated(self) -> "dict[str, np.ndarray]":
+        """The quantities of `Simulation(generated=...)` for each stored draw, arrays `(chains,
+        draws, *shape)` by name; random ones are the same at each call.
+
+        Raises:
+            InputError: The density was given without `generated`, or a function fails.
+        """
+        from tati_re.prediction.named import generated_of
+
+        return generated_of(self)
+
+    def parameter_summary(self, names: Sequence[str] | None = None) -> "pandas.DataFrame":
+        """Returns mean, standard deviation, quantiles, ESS and R-hat of each stored parameter.
+
+        Args:
+            names: Parameters to include. Default: all of them.
+
+        Returns:
+            A table as of `tati_re.analysis.parameter_summary`.
+
+        Raises:
+            InputError: No such parameter, or nothing is stored.
+        """
+        from tati_re.analysis.named_draws import parameter_summary
+
+        return parameter_summary(self, names)
 
     def predict(self, inputs: Any = None, labels: Any = None, **options: Any) -> Any:
         """Predicts with the average over the posterior draws that the run stored.

@@ -65,6 +65,10 @@ times the steps.
 TARGET_ACCEPTANCE = 0.98
 """Of HMC: steps that suit the average of a narrow, curved valley stick at its ends."""
 UNTIL = "rhat<1.01, ess>400"
+UNTIL_OF_NAMED = "rhat<1.01, ess>1000"
+"""Draws of named parameters are handed over: 400 effective ones leave errors of 0.1 standard
+deviations in the 5 % quantile, 1,000 leave 0.07.
+"""
 OF_WEIGHTS = ", rhat(weights)<1.1"
 FIT_BATCH_SIZE = 100
 FIT_EPOCHS = 10
@@ -128,7 +132,8 @@ def prepared(
 def _in_words(condition: Condition) -> str:
     """A condition of `until`, such as `R-hat < 1.01`."""
     if condition.quantity == "ess":
-        return f"ESS > {condition.limit:g}"
+        of_one = f" of {condition.name}" if condition.name else ""
+        return f"ESS{of_one} > {condition.limit:g}"
     if condition.quantity == "rhat":
         return f"R-hat < {condition.limit:g}"
     if condition.quantity == WEIGHTS:
@@ -377,6 +382,8 @@ class _Choice:
         if "until" in given.explicit and given.until is None:
             values["num_steps"] = steps
         values["until"] = UNTIL + (OF_WEIGHTS if sim.system.has_data else "")
+        if sim.system.flat.described().get("supports"):
+            values["until"] = UNTIL_OF_NAMED
         if given.goal == GOAL:
             values["until"] = PREDICTED
             values["record_every"] = RECORD_EVERY
@@ -410,7 +417,9 @@ class _Choice:
         Hidden units make copies of each minimum, each with a covariance of its own: no mass has
         them all.
         """
-        kernels = sum(len(shape) > 1 for shape in self.sim.system.flat.shapes)
+        kernels = 0
+        if self.sim.system.has_data:
+            kernels = sum(len(shape) > 1 for shape in self.sim.system.flat.shapes)
         return self.sim.num_parameters() <= MOST_DIRECTIONS and kernels < 2
 
     def _said_of_tuning(self, sampler: str) -> str:

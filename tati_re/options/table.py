@@ -718,7 +718,8 @@ class Options(BaseModel):
         None,
         "conditions that end sampling before num_steps, joined by commas: rhat<1.01 (worst R-hat), ess>400 (least "
         "effective sample size; both of U, predictions and coordinates), rhat(weights)<1.1 (no chain of a network still "
-        "drifts); mcse(potential)<0.1 (standard error of the mean of a column of run.csv); gain<0.005 (change of the "
+        "drifts); ess(sigma)>400 (ESS of a named "
+        "parameter); mcse(potential)<0.1 (standard error of the mean of a column of run.csv); gain<0.005 (change of the "
         "leave-one-out log density of a row in the last doubling of the draws)",
     )
     require_certificate: bool = _run(

@@ -5,7 +5,6 @@ right.
 from __future__ import annotations
 
 import hashlib
-import inspect
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
@@ -17,6 +16,7 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.given import is_change, said
 from tati_re.core.potential import Prior
 from tati_re.posterior.function import FunctionPotential
+from tati_re.posterior.named_density import NamedDensity, name_of
 from tati_re.posterior.priors import Flat
 
 EXPECTED = (
@@ -45,11 +45,7 @@ class Target:
         self.dimension = dimension
         self.dtype = dtype
         # A lambda has a name that is none; a partial function and an object have none at all.
-        self.name = (
-            function.__name__.strip("<>")
-            if inspect.isfunction(function)
-            else type(function).__name__
-        )
+        self.name = function.name if isinstance(function, NamedDensity) else name_of(function)
         self.failure: str | None = None
         self._probe = (
             np.random.default_rng(_SEED)
@@ -320,12 +316,18 @@ class TargetPotential(FunctionPotential):
         return self
 
     def describe(self, batch: str | None = None) -> str:
+        if isinstance(self.target.function, NamedDensity):
+            names = ", ".join(self.target.function.layout.supports)
+            prior = "" if isinstance(self.prior, Flat) else f" - log prior, {self.prior}"
+            return f"U = -log density {self.target.name}({names}) - log Jacobian{prior}"
         function = f"the function {self.target.name} of {self.num_parameters} coordinates"
         if isinstance(self.prior, Flat):
             return f"U = {function}, -log density"
         return f"U = L + V; L = {function}; V = -log prior, {self.prior}"
 
     def notices(self) -> list[str]:
+        if isinstance(self.target.function, NamedDensity):
+            return [f"{self.target.name} is called for one draw, and vectorized over chains."]
         how = "all walkers at once" if self.target.batched else "one walker at a time"
         whose = (
             "and returns its own gradient"

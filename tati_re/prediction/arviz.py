@@ -1,6 +1,7 @@
 """Export of runs to ArviZ: its groups as an `xarray.DataTree`, and as a NetCDF file."""
 
 import warnings
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,13 @@ import numpy as np
 import pandas as pd
 
 from tati_re.analysis.convergence import rows_by_walker
+from tati_re.analysis.named_draws import values_by_name
 from tati_re.core.errors import AnyPath, InputError
 from tati_re.core.front_door import front_door
 from tati_re.data.dataset import Dataset
 from tati_re.prediction.draws import resampled
 from tati_re.prediction.leave_one_out import refuse_weighted_draws
+from tati_re.prediction.named import density_of, has_named_parameters, observed_of
 from tati_re.prediction.network import likelihood_blocks, likelihood_of
 from tati_re.prediction.stacking import STACKING, chain_weights, chosen_weights
 from tati_re.runs import files
@@ -38,8 +41,8 @@ def to_arviz(
     """Returns a run as ArviZ' `xarray.DataTree`, with walkers as chains. ArviZ 1 takes it as it is,
     ArviZ 0 by `arviz.InferenceData.from_datatree`. Its groups:
 
-    * `posterior`: the stored positions, each tensor of the model in its shape, or the projections
-      that were stored;
+    * `posterior`: the stored positions, each tensor of the model in its shape, named parameters in
+      their constrained values, or the projections that were stored;
     * `sample_stats`: the columns of run.csv, and by ArviZ' names `lp` = -U/T (U with the constants
       that it has, without the evidence), `energy` = U + p'p/2, the Hamiltonian of that step, of
       methods with momenta, and `acceptance_rate`. U is that of all data where it is recorded with
@@ -103,9 +106,12 @@ def to_arviz(
             groups["posterior"] = xarray.Dataset(
                 _tensors(run, positions, stored.values[chains]), coordinates, cut
             )
-            groups |= _of_examples(xarray, run, stored, chains, coordinates, data, model)
-            groups["log_likelihood"].attrs.update(cut)
-            groups["posterior_predictive"].attrs.update(cut)
+            if has_named_parameters(run):
+                groups |= _of_density(xarray, run, stored.values, chains, coordinates)
+            else:
+                groups |= _of_examples(xarray, run, stored, chains, coordinates, data, model)
+            for name in {"log_likelihood", "posterior_predictive"} & {*groups}:
+                groups[name].attrs.update(cut)
         except InputError as error:
             if data is not None or model is not None:
                 raise
@@ -215,6 +221,42 @@ def _of_examples(
     }
 
 
+def _of_density(
+    xarray: Any,
+    run: RunFiles,
+    positions: np.ndarray,
+    chains: np.ndarray,
+    coordinates: dict[str, Any],
+) -> dict[str, Any]:
+    """The groups of a density of named parameters: its observations and generated quantities."""
+    density = density_of(run)
+    values = values_by_name(run, positions[chains.ravel()])
+    groups = {"observed_data": xarray.Dataset(_variables(observed_of(density), ()))}
+    if density.log_likelihood is not None:
+        logs = density.log_likelihoods(values).reshape(*chains.shape, -1)
+        groups["log_likelihood"] = xarray.Dataset(
+            _variables({"log_likelihood": logs}, ("chain", "draw")), coordinates
+        )
+    if density.generated:
+        drawn = {
+            name: value.reshape(*chains.shape, *value.shape[1:])
+            for name, value in density.generate(values, run.manifest.seed or 0).items()
+        }
+        groups["posterior_predictive"] = xarray.Dataset(
+            _variables(drawn, ("chain", "draw")), coordinates
+        )
+    return groups
+
+
+def _variables(values: Mapping[str, np.ndarray], first: tuple[str, ...]) -> dict[str, Any]:
+    """Arrays with names of their dimensions, `first` and then by number."""
+    found = {}
+    for name, value in values.items():
+        own = range(value.ndim - len(first))
+        found[name] = ((*first, *(f"{name}_dim_{k}" for k in own)), value)
+    return found
+
+
 def _chains(
     steps: np.ndarray, walkers: np.ndarray
 ) -> tuple[np.ndarray, dict[str, Any], dict[str, str]]:
@@ -263,6 +305,13 @@ def _resampled(
 
 def _tensors(run: RunFiles, positions: Positions, values: np.ndarray) -> dict[str, Any]:
     described = run.manifest.parameters
+    if has_named_parameters(run) and not positions.projected:
+        named = values_by_name(run, values.reshape(-1, values.shape[-1]))
+        shaped = {
+            name: value.reshape(*values.shape[:2], *value.shape[1:])
+            for name, value in named.items()
+        }
+        return _variables(shaped, ("chain", "draw"))
     if positions.projected or positions.num_parameters != described.num:
         return {"projection": (("chain", "draw", "direction"), values)}
     tensors = {}

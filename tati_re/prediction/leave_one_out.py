@@ -16,6 +16,7 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.front_door import front_door
 from tati_re.core.views import shown
 from tati_re.prediction.draws import independent_draws
+from tati_re.prediction.named import has_named_parameters, log_likelihoods_of
 from tati_re.prediction.network import likelihood_blocks, likelihood_of
 from tati_re.runs import files
 from tati_re.runs.checked import read_table
@@ -128,7 +129,10 @@ def leave_one_out(
     run = as_run(run)
     warn_of_failed_checks(run)
     refuse_other_temperature(run, "elpd")
-    data, network = likelihood_of(run, data, model)
+    named = has_named_parameters(run)
+    network: Any = None
+    if not named:
+        data, network = likelihood_of(run, data, model)
     stored = Positions(run, burnin, 1).read()
     refuse_weighted_draws(stored, "elpd")
     draws = np.lexsort((stored.step, stored.walker))
@@ -140,11 +144,17 @@ def leave_one_out(
         f"at least {LEAST_DRAWS}",
     )
     draws = draws[:: math.ceil(len(draws) / _MOST_DRAWS)]
-    count = data.num_examples
-    taken = chosen_rows(count, most_examples)
-    logs = np.concatenate(
-        [part for part, _, _ in likelihood_blocks(network, data, stored, draws, taken)]
-    )
+    if named:
+        logs = log_likelihoods_of(run, stored.values[draws])
+        count = logs.shape[1]
+        taken = chosen_rows(count, most_examples)
+        logs = logs[:, taken]
+    else:
+        count = data.num_examples
+        taken = chosen_rows(count, most_examples)
+        logs = np.concatenate(
+            [part for part, _, _ in likelihood_blocks(network, data, stored, draws, taken)]
+        )
     efficiency = relative_efficiency(logs, stored.step[draws], stored.walker[draws])
     # Draws that a Metropolis test repeats may be all of a tail: no Pareto law fits it, and weights
     # stay as they are.
@@ -157,7 +167,9 @@ def leave_one_out(
     found = LeaveOneOut(
         taken, np.where(tied, raw, elpd), np.where(tied, np.inf, k), count, len(draws)
     )
-    write_whole(run.folder / files.LOO, frame_text(found.frame()))
+    table = found.frame()
+    table = table.assign(num_examples=count) if named else table
+    write_whole(run.folder / files.LOO, frame_text(table))
     return found
 
 
@@ -260,9 +272,10 @@ def stored_leave_one_out(run: RunFiles) -> LeaveOneOut | None:
     if "num_draws" not in table:  # of an earlier version
         return None
     example, elpd, k = (table[name].to_numpy() for name in _COLUMNS)
-    return LeaveOneOut(
-        example, elpd, k, run.manifest.dataset.num_examples or 0, int(table["num_draws"].max())
-    )
+    count = run.manifest.dataset.num_examples or 0
+    if "num_examples" in table:
+        count = int(table["num_examples"].max())
+    return LeaveOneOut(example, elpd, k, count, int(table["num_draws"].max()))
 
 
 def _total(values: np.ndarray, num_examples: int) -> tuple[float, float]:

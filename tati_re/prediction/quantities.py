@@ -2,17 +2,19 @@
 positions.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from tati_re.analysis.averages import rows_at_target
 from tati_re.analysis.convergence import chains_of, rows_that_count
-from tati_re.analysis.until import Quantity
+from tati_re.analysis.named_draws import is_constant, least_sizes
+from tati_re.analysis.until import Quantity, diagnosis
 from tati_re.core.errors import InputError
 from tati_re.runs import files
 from tati_re.runs.positions import Positions
-from tati_re.runs.run import RunFiles, stored_every
+from tati_re.runs.run import RunFiles, layout_of, stored_every
 from tati_re.runs.selection import burnin_of
 
 Predict = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -22,6 +24,8 @@ INPUTS, PROJECTIONS, DRAWS, DRAWS_OF_WALKER = 256, 64, 4_000, 500
 """R-hat of 1,000 independent draws of four walkers is up to 1.016 in the worst of 321 quantities:
 1.01 takes more.
 """
+ENTRIES = 512
+"""Entries of named parameters that are compared, evenly chosen among more."""
 _AT_ONCE = 8  # Projections by one product: each by its own reads all positions 64 times.
 _MOST_BYTES = (
     2**30
@@ -58,10 +62,34 @@ def quantities(
         return [*found, Quantity("stored positions", np.zeros((1, 0)))]
     chosen, weight = rows_that_count(steps, walkers, weight)
     of_weights = not run.manifest.dataset.potential
+    named = layout_of(run) is not None
     return found + [
         Quantity(name, column[chosen], weight, not (of_weights and own))
         for (name, own), column in zip(names, columns.T, strict=True)
+        if not (named and is_constant(column))
     ]
+
+
+def convergence_of(run: RunFiles, compared: Sequence[Quantity], limit: float) -> dict[str, Any]:
+    """The numbers of `diagnosis`; for named parameters the effective size counts more.
+
+    Args:
+        run: The run.
+        compared: Its quantities.
+        limit: Of R-hat.
+
+    Returns:
+        As of `diagnosis`. For a run of named parameters `sizes` are the least effective sizes of
+        each one, over values, squares and tails; the least of all is `ess`.
+    """
+    found = diagnosis(compared, limit)
+    sizes = least_sizes(run, {one.name: (one.draws, one.weights) for one in compared})
+    if not sizes:
+        return found
+    least = min(sizes, key=lambda name: sizes[name])
+    if not found["ess"] <= sizes[least]:
+        found |= {"ess": sizes[least], "ess_of": least}
+    return {**found, "sizes": sizes}
 
 
 def _columns(positions: Positions, predict: Predict | None) -> tuple:
@@ -70,8 +98,13 @@ def _columns(positions: Positions, predict: Predict | None) -> tuple:
     """
     parts: list[tuple] = []
     number = positions.num_parameters
+    layout = layout_of(positions.run)
+    names_of_entries = [] if layout is None else layout.entry_names()
+    chosen = np.unique(np.linspace(0, len(names_of_entries) - 1, ENTRIES).astype(int))
     for block in positions.blocks():
-        if number <= PROJECTIONS:
+        if layout is not None:
+            own = layout.entries(layout.constrain(block.values)[0])[:, chosen]
+        elif number <= PROJECTIONS:
             own = block.values
         else:
             random = np.random.default_rng(number)
@@ -86,9 +119,9 @@ def _columns(positions: Positions, predict: Predict | None) -> tuple:
     step, walker, columns = (np.concatenate([part[k] for part in parts]) for k in range(3))
     weight = None if parts[0][3] is None else np.concatenate([part[3] for part in parts])
     names = [(f"prediction {k}", False) for k in range(told.shape[1])]
-    own_names = (
-        positions.names
-        if number <= PROJECTIONS
-        else [f"projection {k}" for k in range(PROJECTIONS)]
-    )
+    own_names = positions.names
+    if layout is not None:
+        own_names = [names_of_entries[k] for k in chosen]
+    elif number > PROJECTIONS:
+        own_names = [f"projection {k}" for k in range(PROJECTIONS)]
     return step, walker, columns, weight, [*names, *((name, True) for name in own_names)]

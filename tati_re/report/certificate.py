@@ -1,7 +1,8 @@
 """The certificate of a run, how far it may be off beside what was asked for, and what heats it."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ from tati_re.analysis.temperature import (
     nothing_confines,
 )
 from tati_re.analysis.until import (
+    MCSE,
     WEIGHTS,
     Condition,
     steps_left,
@@ -507,10 +509,11 @@ def _more_steps(facts: RunFacts, quantity: str, otherwise: str, name: str = "") 
         otherwise: The advice if the number is not known.
         name: The column of "mcse". Default: none.
     """
-    limit = facts.limits[quantity]
+    limit = facts.limits.get(quantity, math.nan)
     if name:
-        limit = next(one.limit for one in facts.conditions if one.name == name)
-    numbers = {"mcse": {}, **facts.numbers.table}
+        named = [one for one in facts.conditions if one.name == name and one.quantity == quantity]
+        limit = named[0].limit
+    numbers: Mapping[str, Any] = {"mcse": {}, **facts.numbers.table}
     more = steps_left(Condition(quantity, name, limit), numbers, facts.num_steps - facts.burnin)
     if math.isfinite(more) and more > 0:
         return f"run about {more:,.0f} more steps"
@@ -536,6 +539,27 @@ def _effective_size(facts: RunFacts) -> list[CheckResult]:
             given=facts.limit_is_given("ess"),
         )
     ]
+
+
+def _sizes_of_parameters(facts: RunFacts) -> list[CheckResult]:
+    """The effective sample sizes of named parameters, if `until` asks for them."""
+    results = []
+    for one in (one for one in facts.conditions if one.quantity == "ess" and one.name):
+        size = facts.numbers.sizes.get(one.name, math.nan)
+        known = None if math.isnan(size) else size > one.limit
+        results.append(
+            check_result(
+                f"ESS of {one.name}",
+                size,
+                one.limit,
+                known,
+                form=ABOVE,
+                remark="least of values, squares and tails",
+                advice=_more_steps(facts, "ess", "run longer", one.name),
+                given=True,
+            )
+        )
+    return results
 
 
 def _worst_r_hat(facts: RunFacts) -> list[CheckResult]:
@@ -634,7 +658,7 @@ def _walkers_apart(facts: RunFacts) -> list[CheckResult]:
 def _errors_of_averages(facts: RunFacts) -> list[CheckResult]:
     """Standard errors of averages, if `until` asks for them."""
     results = []
-    for one in (one for one in facts.conditions if one.name):
+    for one in (one for one in facts.conditions if one.quantity == MCSE):
         value = facts.numbers.mcse.get(one.name, math.nan)
         remark = ""
         small: bool | None = value < one.limit
@@ -794,6 +818,7 @@ Check = Callable[[RunFacts], list[CheckResult]]
 CONVERGENCE: tuple[Check, ...] = (
     _worst_r_hat,
     _effective_size,
+    _sizes_of_parameters,
     _r_hat_of_weights,
     _walkers_apart,
     _errors_of_averages,

@@ -18,7 +18,7 @@ from tati_re.analysis.until import (
     within_chains,
 )
 from tati_re.core.errors import InputError
-from tati_re.prediction.quantities import quantities
+from tati_re.prediction.quantities import convergence_of, quantities
 from tati_re.runs.manifest import Manifest, plain
 from tati_re.runs.manifest_entries import CenteredEntry, ConvergenceEntry, OptionsEntry
 from tati_re.runs.run import RunFiles, last_step
@@ -117,7 +117,7 @@ class RunFacts:
     def limits(self) -> dict[str, float]:
         """The limits of R-hat and effective size."""
         usual = DEFAULTS | OF_PREDICTIONS if self.predicts else DEFAULTS
-        return usual | {one.quantity: one.limit for one in self.conditions}
+        return usual | {one.quantity: one.limit for one in self.conditions if not one.name}
 
     @property
     def predicts(self) -> bool:
@@ -138,7 +138,7 @@ class RunFacts:
 
     def limit_is_given(self, quantity: str) -> bool:
         """Whether the limit of a quantity stands in the option `until`."""
-        return any(one.quantity == quantity for one in self.conditions)
+        return any(one.quantity == quantity and not one.name for one in self.conditions)
 
     @cached_property
     def numbers(self) -> ConvergenceEntry:
@@ -148,8 +148,8 @@ class RunFacts:
         limit = self.limits["rhat"]
         try:
             compared = quantities(self.run, burnin=self.burnin)
-            apart = within_chains(compared) if self.predicts else compared
-            found = diagnosis(apart, limit)
+            apart = list(within_chains(compared)) if self.predicts else compared
+            found = convergence_of(self.run, apart, limit)
         except InputError:  # no rows after the burn-in
             found = diagnosis([], limit)
         return ConvergenceEntry.of(plain(found, "convergence"))

@@ -12,6 +12,7 @@ from tati_re.core.process.exit_status import CERTIFICATE_FAILED, CERTIFICATE_NOT
 from tati_re.core.process.interruption import in_command
 from tati_re.launch.run import Run
 from tati_re.prediction.held_out import shortest_lines
+from tati_re.prediction.named import has_named_parameters
 from tati_re.report.certificate import certificate
 from tati_re.report.summary import warnings_of
 from tati_re.report.verdicts import PASSED, SCREEN_WIDTH, CheckResult, certificate_text
@@ -70,11 +71,12 @@ def _end(run: Run) -> list[str]:
 
 
 def _stored(run: Run) -> str:
+    first = "run.parameter_summary()" if has_named_parameters(run) else "run.predict()"
     if run.is_temporary:
-        return "not saved (no output)   next: run.predict(), run.summary()"
+        return f"not saved (no output)   next: {first}, run.summary()"
     if in_command():
         return f"saved in {run.folder}   next: tati-report {pasted(run.folder)}"
-    return f"saved in {run.folder}   next: run.predict(), run.summary(), tati_re.write_report(run)"
+    return f"saved in {run.folder}   next: {first}, run.summary(), tati_re.write_report(run)"
 
 
 def _not_converged(run: Run) -> list[str]:

@@ -9,12 +9,14 @@ import pandas as pd
 from tati_re.analysis.averages import average, rows_at_target
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of
 from tati_re.analysis.format import SHORT, SHORT_NOTE, WIDTH, percent, table, with_error
+from tati_re.analysis.named_draws import parameter_summary
 from tati_re.analysis.temperature import (
     Temperature,
     has_no_target,
     measured_temperatures,
     nothing_confines,
 )
+from tati_re.core.errors import InputError
 from tati_re.core.printable import printable
 from tati_re.exchange.advice import ladder_advice
 from tati_re.exchange.gaussianity import gaussianity_report
@@ -23,6 +25,7 @@ from tati_re.launch.run import Run
 from tati_re.prediction.calibrating import stored_calibration
 from tati_re.prediction.held_out import LABEL_WIDTH, comparison_lines
 from tati_re.prediction.leave_one_out import stored_leave_one_out
+from tati_re.prediction.named import has_named_parameters
 from tati_re.prediction.predict import streamed_lines
 from tati_re.prediction.stacking import stored_stacking
 from tati_re.report.certificate import certificate, heating_lines, why_hot, widths_note
@@ -49,9 +52,28 @@ def summarize(run: Run) -> str:
     notes, lines = _notes_and_lines(run, None, 1)
     warnings = [textwrap.fill(f"Warning: {note}", WIDTH, subsequent_indent="  ") for note in notes]
     parts = ["\n".join(warnings), table(lines)]
+    if named := _parameters_text(run):
+        parts.append(named)
     if results := check_results(run):
         parts.append("\n".join(certificate_text(results, details=True)))
     return printable("\n\n".join(filter(None, parts)))
+
+
+_MOST_ENTRIES = 40
+
+
+def _parameters_text(run: RunFiles) -> str:
+    """The summary of named parameters as a table; empty for other runs, or without draws."""
+    if not has_named_parameters(run) or run.manifest.is_fit:
+        return ""
+    try:
+        found = parameter_summary(run)
+    except InputError:  # nothing is stored yet
+        return ""
+    text = str(found.head(_MOST_ENTRIES).to_string(float_format="{:.4g}".format))
+    left = len(found) - _MOST_ENTRIES
+    more = f"\n... {left} more: run.parameter_summary()" if left > 0 else ""
+    return text + more
 
 
 def details(run: RunFiles) -> str:

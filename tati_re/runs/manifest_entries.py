@@ -123,13 +123,15 @@ class PartEntry:
 @dataclass(frozen=True)
 class ParametersEntry:
     """The parameters that are sampled, by tensors; `parts` are those of which some entries are
-    fixed.
+    fixed. `supports` are the names, shapes and bounds of parameters whose free coordinates are
+    sampled.
     """
 
     num: Count = 0
     names: tuple[str, ...] = ()
     shapes: tuple[tuple[Count, ...], ...] = ()
     parts: Mapping[str, PartEntry] | None = None
+    supports: tuple[Mapping[str, Any], ...] = ()
     table: Mapping[str, Any] = whole_table()
 
     def sizes(self) -> dict[str, int]:
@@ -239,6 +241,7 @@ class ConvergenceEntry:
     rhat_between: float = math.nan
     eevpd: float | None = None
     mcse: Mapping[str, float] = field(default_factory=dict)
+    sizes: Mapping[str, float] = field(default_factory=dict)
     elpd: float = math.nan
     gain: float = math.nan
     unexplained: FiniteNumber = 0.0

@@ -19,6 +19,7 @@ from tati_re.runs import checkpoint, files, manifest, reading
 from tati_re.runs.checked import read_table, read_whole, whole_array
 from tati_re.runs.manifest import Manifest
 from tati_re.runs.trajectory_rows import rows_of_step, steps_between, stored_steps
+from tati_re.supports.layout import ParameterLayout
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -200,11 +201,13 @@ class RunFiles:
     @property
     def trajectory(self) -> pandas.DataFrame:
         """The stored positions, from `trajectory.csv` or `trajectory.h5`, all as far apart as the
-        last ones.
+        last ones. Named parameters with supports are in their constrained values.
         """
         frame = self._table(files.trajectory_of(self.folder).name)
         far = frame["step"] % (stored_every(self) or 1) == 0
-        return frame if far.all() else frame[far].reset_index(drop=True)
+        frame = frame if far.all() else frame[far].reset_index(drop=True)
+        layout = layout_of(self)
+        return frame if layout is None else _constrained(frame, layout)
 
     @property
     def directions(self) -> np.ndarray:
@@ -370,6 +373,36 @@ def stored_every(run: RunFiles) -> int:
 def last_step(run: RunFiles, default: int) -> int:
     """The step of the last checkpoint, the default where there is none."""
     return next(checkpoint.metas(run.folder), {}).get("step", default)
+
+
+def layout_of(run: RunFiles) -> ParameterLayout | None:
+    """The named parameters of a run; None if it has no supports, or stored projections.
+
+    Args:
+        run: The run.
+
+    Raises:
+        InputError: The manifest describes supports that are not known, or another number of
+            coordinates.
+    """
+    described = run.manifest.parameters
+    if not described.supports or run.has(files.DIRECTIONS):
+        return None
+    layout = ParameterLayout.from_config(described.supports)
+    what = f"{run.folder}: the supports do not fit the number of parameters."
+    refuse_if(layout.dimension != described.num, what, layout.dimension, described.num)
+    return layout
+
+
+def _constrained(frame: pandas.DataFrame, layout: ParameterLayout) -> pandas.DataFrame:
+    """A trajectory with constrained values in the place of free coordinates."""
+    names = list(frame.columns)
+    first = names.index(files.BEFORE_PARAMETERS[-1]) + 1
+    last = first + layout.dimension
+    free = frame.iloc[:, first:last].to_numpy(dtype=np.float64)
+    entries = layout.entries(layout.constrain(free)[0])
+    values = pandas.DataFrame(entries, columns=layout.entry_names(), index=frame.index)
+    return pandas.concat([frame.iloc[:, :first], values, frame.iloc[:, last:]], axis=1)
 
 
 AnyRun = RunFiles | AnyPath

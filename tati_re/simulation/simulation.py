@@ -42,6 +42,7 @@ from tati_re.simulation.larger import widened
 from tati_re.simulation.notebook import simulation_html
 from tati_re.system.current_batch import CurrentDataset
 from tati_re.system.from_folder import from_folder
+from tati_re.system.named import with_named_density
 from tati_re.system.system import OBJECTS, is_named, refuse_fixed
 from tati_re.system.target import system_of, with_defaults
 
@@ -63,6 +64,13 @@ class Simulation(Evaluations):
         potential: U = -log density in place of model and data, a function of positions `(walkers,
             dimension)` or `(dimension,)`, in TensorFlow, or in NumPy with its gradient as a pair;
             float64, and no prior, by default.
+        log_density: The log density of named parameters in place of model and loss, a function of
+            one draw. `parameters` is then the support of each parameter by its name, and `data` a
+            table of arrays; see `tati_re.NamedDensity`.
+        log_likelihood: With `log_density`, the log density of each observation, for `run.loo()`.
+        generated: With `log_density`, functions of a draw by name, for `run.generated`.
+        inits: With `log_density`, where chains start, parameters by name, `(*shape)` or `(walkers,
+            *shape)`. Default: drawn from N(0, 1) in the free coordinates.
         **options: Every other option, see `Simulation.help()`; `parameters` may also be positions,
             `(parameters,)` or `(walkers, parameters)`.
 
@@ -87,6 +95,10 @@ class Simulation(Evaluations):
         loss: Any = None,
         potential: Any = None,
         prior: Any = None,
+        log_density: Any = None,
+        log_likelihood: Any = None,
+        generated: Any = None,
+        inits: Any = None,
         **options: Any,
     ) -> None:
         given = {
@@ -95,11 +107,17 @@ class Simulation(Evaluations):
             "loss": loss,
             "potential": potential,
             "prior": prior,
+            "log_density": log_density,
+            "log_likelihood": log_likelihood,
+            "generated": generated,
+            "inits": inits,
             **options,
         }
         given = _own_names({name: value for name, value in given.items() if value is not None})
+        given, start = with_named_density(given)
         objects = _pop_objects(given)
-        start = given.pop("parameters") if not is_named(given.get("parameters")) else None
+        if not is_named(given.get("parameters")):
+            start = given.pop("parameters")
         self._start(
             make_options(({"dtype": "float64"} if "potential" in objects else {}) | given),
             objects,
@@ -163,7 +181,7 @@ class Simulation(Evaluations):
 
     def _start(self, options: Options, objects: dict[str, Any], start: Any = None) -> None:
         set_threads(options.threads)
-        self.options = options = with_defaults(options, objects)
+        self.options = options = with_defaults(options, objects, placed=start is not None)
         self.objects = objects
         self.calls = Calls()
         self._take(system_of(options, objects))

@@ -98,10 +98,10 @@ class ParameterLayout:
             given = support.checked(name, value)
             several = given.ndim > len(support.shape)
             refuse_if(
-                several and len(given) != walkers,
+                several and given.shape[0] != walkers,
                 f"inits: {name} has another number of walkers.",
-                len(given),
-                walkers,
+                f"shape {given.shape}",
+                f"{support.shape} for all walkers, or {(walkers, *support.shape)}",
             )
             found = support.unconstrain(given).reshape(-1, support.size)
             free[:, self._ends[name] - support.size : self._ends[name]] = found

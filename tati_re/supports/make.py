@@ -234,6 +234,17 @@ def from_config(config: Mapping[str, Any]) -> Support:
     Raises:
         InputError: No such support.
     """
+    try:
+        return _from_config(config)
+    except KeyError as error:
+        raise InputError(
+            f"A support of the kind {shown(config.get('kind'), 60)} lacks {error}.",
+            expected="the manifest as the run wrote it",
+        ) from None
+
+
+def _from_config(config: Mapping[str, Any]) -> Support:
+    """As `from_config`; `KeyError` for a number that is missing."""
     kind = config["kind"]
     shape = tuple(config["shape"])
     if kind == RealValues.kind:

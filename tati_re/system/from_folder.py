@@ -14,6 +14,7 @@ from tati_re.options.user_code import is_code
 from tati_re.prediction.network import model_of
 from tati_re.runs import files, manifest
 from tati_re.runs.run import RunFiles
+from tati_re.system.named import with_density_again
 from tati_re.system.system import OBJECTS, OF_LAYERS, is_named
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def from_folder(kind: Any, folder: AnyPath, trust: bool, given: dict[str, Any]) 
     """The simulation that a run was made with, of class `kind`; see `Simulation.from_folder`."""
     run = RunFiles.open(folder)
     who = os.fspath(folder)
+    given = with_density_again(given, run)
     objects = {
         name: value for name, value in given.items() if name in OBJECTS and not is_named(value)
     }

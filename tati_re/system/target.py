@@ -11,6 +11,7 @@ from tati_re.data import Dataset
 from tati_re.models.flat import FlatModel
 from tati_re.options.make import OPTIONS, Options, make_options, options_of
 from tati_re.options.user_code import found
+from tati_re.posterior.named_density import NamedDensity
 from tati_re.posterior.target import Target, TargetPotential
 from tati_re.system.system import System, assemble, check_memory
 
@@ -42,6 +43,7 @@ _OTHERWISE = {
     "walker_start": ("fresh",),
     "replica_start": ("fresh", "descent"),
 }
+NUM_CHAINS = 4
 _COLUMNS = ("step", "walker", "temperature", "replica", "rung", "weight", "loss", "potential", "")
 
 
@@ -112,6 +114,23 @@ class CoordinateVector(FlatModel):
     def get(self) -> np.ndarray:
         """The origin."""
         return np.zeros(self.num_parameters, self.dtype)
+
+
+class FreeCoordinates(CoordinateVector):
+    """The free coordinates of named parameters, in the place of a model.
+
+    Args:
+        density: The density of the parameters.
+        target: The same as a potential.
+    """
+
+    def __init__(self, density: NamedDensity, target: Target) -> None:
+        super().__init__(density.dimension, [], target)
+        self.tensor_names, self.shapes = density.layout.free_names()
+        self.supports = density.layout.get_config()
+
+    def described(self) -> dict[str, Any]:
+        return {**super().described(), "supports": self.supports}
 
 
 @dataclass
@@ -194,15 +213,36 @@ def is_target(options: Options, objects: Mapping[str, Any]) -> bool:
     return "potential" in objects or options.is_target
 
 
-def with_defaults(options: Options, objects: Mapping[str, Any]) -> Options:
-    """The options of a function where nothing else was given: float64, and no prior beside it."""
+def with_defaults(options: Options, objects: Mapping[str, Any], placed: bool = False) -> Options:
+    """The options of a function where nothing else was given: float64, and no prior beside it.
+
+    Named parameters have four chains, whatever sampler is named later; they start apart unless
+    their positions were given (`placed`).
+    """
     if not is_target(options, objects):
         return options
-    missing = {"dtype": "float64", "prior": "none"}
+    missing: dict[str, Any] = {"dtype": "float64", "prior": "none"}
+    if is_named_density(options, objects):
+        missing["num_walkers"] = NUM_CHAINS
+        free = not placed and options.parameters is None
+        if free and "walker_start" not in options.explicit:
+            missing |= {"walker_start": "jitter", "walker_jitter": 1.0}
     return make_options(
         options,
         **{n: v for n, v in missing.items() if n not in options.explicit and n not in objects},
     )
+
+
+def is_named_density(options: Options, objects: Mapping[str, Any]) -> bool:
+    """Whether the potential is a density of named parameters."""
+    return isinstance(potential_of(options, objects), NamedDensity)
+
+
+def potential_of(options: Options, objects: Mapping[str, Any]) -> Any:
+    """The function that is the potential, as an object, or as the options name it."""
+    if "potential" in objects:
+        return objects["potential"]
+    return found("potential", options.potential, FORM, callable, "a function of positions")
 
 
 def system_of(options: Options, objects: Mapping[str, Any]) -> System:
@@ -215,11 +255,9 @@ def system_of(options: Options, objects: Mapping[str, Any]) -> System:
 def target_system(options: Options, objects: Mapping[str, Any]) -> TargetSystem:
     """The system of a potential among the objects, or of the one that `options.potential` names."""
     given = objects.get("potential", options.potential)
-    function = (
-        given
-        if "potential" in objects
-        else found("potential", given, FORM, callable, "a function of positions")
-    )
+    function = potential_of(options, objects)
+    if isinstance(function, NamedDensity):
+        return _named_system(options, objects, given, function)
     names = options.coordinates
     dimension = options.dimension or len(names)
     if not dimension:
@@ -236,6 +274,27 @@ def target_system(options: Options, objects: Mapping[str, Any]) -> TargetSystem:
     check_memory(options, dimension, options.num_walkers)
     target = Target(function, dimension, options.dtype)
     flat = CoordinateVector(dimension, names, target)
+    system = TargetSystem(NoData(target), None, flat, target=target, given=given)
+    system.check(options, objects)
+    return system
+
+
+def _named_system(
+    options: Options, objects: Mapping[str, Any], given: Any, density: NamedDensity
+) -> TargetSystem:
+    """The system of a density of named parameters."""
+    for name, value in options.values_of(("dimension", "coordinates")).items():
+        what = f"{name}: the named parameters of the density say how many coordinates there are."
+        refuse_if(value, what, value, f"no {name}")
+    refuse_if(
+        options.dtype != density.dtype,
+        "dtype: the density computes in another type.",
+        f"{options.dtype}, and {density.dtype} of the density",
+        f"dtype={density.dtype!r}, or the density made with another",
+    )
+    check_memory(options, density.dimension, options.num_walkers)
+    target = Target(density, density.dimension, options.dtype)
+    flat = FreeCoordinates(density, target)
     system = TargetSystem(NoData(target), None, flat, target=target, given=given)
     system.check(options, objects)
     return system

@@ -1,0 +1,327 @@
+"""A density of named parameters with supports, written by users for one draw."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError, nearest, refuse_if, shown
+from tati_re.core.given import said
+from tati_re.supports.contract import Support
+from tati_re.supports.layout import ParameterLayout
+
+EXPECTED = (
+    "a function of parameters and data by their names that returns one log density, in TensorFlow"
+)
+_OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)
+
+
+class NamedDensity:
+    """The log density of named parameters, as the potential of free coordinates.
+
+    The potential is U = -log density - log |Jacobian| of the maps of the supports, so that the
+    parameters have the density that was given. It is a function of free coordinates for
+    `Simulation(potential=...)`; `Simulation(log_density=...)` makes one.
+
+    Args:
+        log_density: The log density of one draw, up to a constant, in TensorFlow. Its arguments are
+            names of parameters, arrays in their own shapes, and of data.
+        parameters: The support of each parameter by its name.
+        data: Arrays and numbers by name. Floats and arrays become tensors; integers, truth values
+            and strings stay as they are. Default: none.
+        log_likelihood: A function like `log_density` that returns the log density of each
+            observation, for `run.loo()`. Default: none.
+        generated: Functions of parameters and data by name, each of one draw, that also may take
+            `seed`, two int32 numbers for `tf.random.stateless_normal` and others. Default: none.
+        dtype: "float64" or "float32". Default: "float64".
+
+    Raises:
+        InputError: A function that fails, takes other names, or returns no single number; data that
+            are not arrays.
+
+    Examples:
+        >>> density = NamedDensity(lambda sigma: -sigma, {"sigma": tati_re.supports.positive()})
+        >>> density.dimension
+        1
+    """
+
+    def __init__(
+        self,
+        log_density: Callable,
+        parameters: Mapping[str, Support],
+        data: Mapping[str, Any] | None = None,
+        *,
+        log_likelihood: Callable | None = None,
+        generated: Mapping[str, Callable] | None = None,
+        dtype: str = "float64",
+    ) -> None:
+        refuse_if(
+            not isinstance(parameters, Mapping),
+            "parameters: a log density needs named parameters.",
+            shown(parameters, 60),
+            'parameters={"beta": real(4), "sigma": positive()}, from tati_re.supports',
+        )
+        self.layout = ParameterLayout(parameters)
+        self.dtype = dtype
+        self.data = self._stored(data)
+        self.log_density = log_density
+        self.log_likelihood = log_likelihood
+        self.generated = _table_of_functions(generated)
+        self.name = name_of(log_density)
+        self._taken = {"log_density": self._names_taken("log_density", log_density)}
+        left_out = [name for name in self.layout.supports if name not in self._taken["log_density"]]
+        refuse_if(
+            left_out,
+            f"log_density: the function does not take the parameter {(left_out or [''])[0]}.",
+            f"{self.name}({', '.join(self._taken['log_density'])})",
+            ", ".join(self.layout.supports),
+        )
+        if log_likelihood is not None:
+            self._taken["log_likelihood"] = self._names_taken("log_likelihood", log_likelihood)
+        for name, function in self.generated.items():
+            key = f"generated: {name}"
+            self._taken[key] = self._names_taken(key, function, beside=("seed",))
+        self._check()
+
+    @property
+    def dimension(self) -> int:
+        """The number of free coordinates."""
+        return self.layout.dimension
+
+    def __call__(self, position: Any) -> Any:
+        """U of free coordinates.
+
+        Args:
+            position: Free coordinates, a tensor, `(walkers, dimension)`.
+
+        Returns:
+            U, `(walkers,)`.
+        """
+        values, log_jacobian = self.layout.constrain(position)
+        log_density = self._of_draws("log_density", self.log_density, values)
+        return -(tf.cast(log_density, position.dtype) + log_jacobian)
+
+    def log_likelihoods(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The log density of each observation for each draw.
+
+        Args:
+            values: Parameters by name, `(draws, *shape)` each.
+
+        Returns:
+            Log densities, float64, `(draws, observations)`.
+
+        Raises:
+            InputError: The density was given without `log_likelihood`.
+        """
+        if self.log_likelihood is None:
+            what = "log_likelihood: the density was given without the terms of its observations."
+            raise InputError(what, expected="Simulation(log_density=f, log_likelihood=g, ...)")
+        found = self._in_blocks("log_likelihood", self.log_likelihood, values)
+        return found.reshape(len(found), -1).astype(np.float64)
+
+    def generate(self, values: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
+        """The generated quantities of each draw.
+
+        Args:
+            values: Parameters by name, `(draws, *shape)` each.
+            seed: Seed of the random numbers of functions that take `seed`.
+
+        Returns:
+            Arrays by name, `(draws, *shape)` each.
+        """
+        draws = len(next(iter(values.values())))
+        found = {}
+        for number, (name, function) in enumerate(self.generated.items()):
+            random = np.random.default_rng([seed, 0x4747, number])
+            seeds = random.integers(2**31 - 1, size=(draws, 2)).astype(np.int32)
+            found[name] = self._in_blocks(f"generated: {name}", function, {**values, "seed": seeds})
+        return found
+
+    def with_data(self, data: Mapping[str, Any]) -> NamedDensity:
+        """The same density with other data; shapes that are the same compile nothing again.
+
+        Args:
+            data: Arrays and numbers by name.
+        """
+        return NamedDensity(
+            self.log_density,
+            self.layout.supports,
+            data,
+            log_likelihood=self.log_likelihood,
+            generated=self.generated,
+            dtype=self.dtype,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Data as NumPy arrays, which other processes take."""
+        data = {
+            name: value.numpy() if isinstance(value, tf.Variable) else value
+            for name, value in self.data.items()
+        }
+        return {**vars(self), "data": data}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.data = self._stored(state["data"])
+
+    def _stored(self, data: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Data as the function gets them.
+
+        Variables are arguments of compiled programs, where constants would be a part of them.
+        """
+        refuse_if(
+            data is not None and not isinstance(data, Mapping),
+            "data: a log density needs its data by name.",
+            type(data).__name__,
+            'data={"x": x, "y": y}',
+        )
+        found: dict[str, Any] = {}
+        for name, value in (data or {}).items():
+            known = isinstance(name, str) and name.isidentifier()
+            refuse_if(not known, "data: this is not a name.", shown(name, 40, repr), "a name")
+            both = name in self.layout.supports
+            refuse_if(both, f"data: {name} is also a parameter.", expected="two different names")
+            found[name] = self._stored_value(name, value)
+        return found
+
+    def _stored_value(self, name: str, value: Any) -> Any:
+        if isinstance(value, bool | int | str | np.integer | np.bool_):
+            return value
+        try:
+            array = np.asarray(value)
+        except ValueError:
+            array = np.asarray(None)
+        refuse_if(
+            array.dtype.kind not in "fiub",
+            f"data: {name} is not an array of numbers.",
+            shown(value, 60),
+            "numbers, or arrays of numbers",
+        )
+        if array.dtype.kind == "f":
+            array = array.astype(self.dtype)
+        elif array.dtype.kind in "iu":
+            array = array.astype(np.int64)
+        return tf.Variable(array, trainable=False, name=name)
+
+    def _names_taken(self, who: str, function: Any, beside: Sequence[str] = ()) -> tuple[str, ...]:
+        """The names of the arguments of a function; refuses others than parameters and data."""
+        refuse_if(
+            not callable(function), f"{who}: this is not a function.", shown(function, 60), EXPECTED
+        )
+        known = [*self.layout.supports, *self.data, *beside]
+        try:
+            arguments = inspect.signature(function).parameters.values()
+        except (TypeError, ValueError):
+            what = f"{who}: the arguments of this function have no names."
+            raise InputError(what, name_of(function), EXPECTED) from None
+        if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in arguments):
+            return tuple(name for name in known if name not in beside)
+        names = []
+        for one in arguments:
+            if one.kind in _OPEN:
+                raise InputError(
+                    f"{who}: the argument {one.name} cannot be given by name.",
+                    name_of(function),
+                    EXPECTED,
+                )
+            if one.name in known:
+                names.append(one.name)
+            elif one.default is inspect.Parameter.empty:
+                what = f"{who}: the argument {one.name} is neither a parameter nor data."
+                raise InputError(f"{what}{nearest(one.name, known)}", expected=", ".join(known))
+        return tuple(names)
+
+    def _of_draws(self, who: str, function: Callable, values: Mapping[str, Any]) -> Any:
+        """A function of one draw for all draws, `(draws, ...)`."""
+        names = self._taken[who]
+        dtype = tf.as_dtype(self.dtype)
+        own = {name: tf.convert_to_tensor(values[name]) for name in names if name in values}
+        data = {name: self._given(self.data[name], dtype) for name in names if name in self.data}
+        if not own:  # a function of data alone is the same for all draws
+            count = len(next(iter(values.values())))
+            found = tf.convert_to_tensor(function(**data))
+            return tf.repeat(found[None], count, axis=0)
+
+        def of_one(draw: dict[str, Any]) -> Any:
+            return tf.convert_to_tensor(function(**draw, **data))
+
+        return tf.vectorized_map(of_one, own)
+
+    def _given(self, value: Any, dtype: Any) -> Any:
+        return tf.identity(value) if isinstance(value, tf.Variable) else value
+
+    def _in_blocks(
+        self, who: str, function: Callable, values: Mapping[str, np.ndarray], most: int = 500
+    ) -> np.ndarray:
+        """A function of all draws, so many at a time, as one array."""
+        traced = tf.function(
+            lambda block: self._of_draws(who, function, block),
+            autograph=False,
+            reduce_retracing=True,
+        )
+        draws = len(next(iter(values.values())))
+        parts = []
+        for first in range(0, draws, most):
+            block = {
+                name: tf.constant(self._as_given(value[first : first + most]))
+                for name, value in values.items()
+            }
+            try:
+                parts.append(traced(block).numpy())
+            except Exception as error:
+                raise InputError(f"{who}: the function fails.", said(error, 160)) from error
+        return np.concatenate(parts)
+
+    def _as_given(self, values: np.ndarray) -> np.ndarray:
+        return values.astype(self.dtype) if values.dtype.kind == "f" else values
+
+    def _check(self) -> None:
+        """Calls the functions for one draw; refuses one that fails, or returns something else."""
+        position = np.random.default_rng(0x4E44).standard_normal((1, self.dimension))
+        values, _ = self.layout.constrain(position)
+        draw = {name: tf.constant(value[0], self.dtype) for name, value in values.items()}
+        found = self._of_one_draw("log_density", self.log_density, draw)
+        floating = tf.is_tensor(found) and found.dtype.is_floating
+        shape = tuple(found.shape) if tf.is_tensor(found) else np.shape(found)
+        refuse_if(
+            not floating,
+            "log_density: it does not return a tensor.",
+            type(found).__name__,
+            f"{EXPECTED}; NumPy has no gradient",
+        )
+        expected = f"one number (tf.reduce_sum); {EXPECTED}"
+        refuse_if(shape != (), "log_density: it returns an array.", f"shape {shape}", expected)
+        if self.log_likelihood is not None:
+            self._of_one_draw("log_likelihood", self.log_likelihood, draw)
+
+    def _of_one_draw(self, who: str, function: Callable, draw: Mapping[str, Any]) -> Any:
+        dtype = tf.as_dtype(self.dtype)
+        names = self._taken[who]
+        own = {name: draw[name] for name in names if name in draw}
+        data = {name: self._given(self.data[name], dtype) for name in names if name in self.data}
+        try:
+            return function(**own, **data)
+        except Exception as error:
+            what = f"{who}: the function fails for one draw."
+            shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in own.items())
+            raise InputError(what, f"{said(error, 160)} ({shapes})", EXPECTED) from error
+
+
+def name_of(function: Any) -> str:
+    """The name of a function for messages; of another object, that of its class."""
+    named = inspect.isfunction(function)
+    return str(function.__name__).strip("<>") if named else type(function).__name__
+
+
+def _table_of_functions(generated: Mapping[str, Callable] | None) -> dict[str, Callable]:
+    refuse_if(
+        generated is not None and not isinstance(generated, Mapping),
+        "generated: this is not a table of functions.",
+        shown(generated, 60),
+        'generated={"y_rep": g}',
+    )
+    return dict(generated or {})

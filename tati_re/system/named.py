@@ -1,0 +1,98 @@
+"""A simulation of named parameters: from what users give to a potential and its starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tati_re.core.errors import InputError, refuse_if
+from tati_re.posterior.named_density import NamedDensity
+from tati_re.runs.run import RunFiles
+from tati_re.supports.layout import ParameterLayout
+from tati_re.system.target import NUM_CHAINS
+
+_OF_DENSITY = ("log_likelihood", "generated")
+INITS_JITTER = 0.1
+"""Standard deviation, in free coordinates, by which chains are set apart around given starts."""
+
+
+def with_named_density(given: Mapping[str, Any]) -> tuple[dict[str, Any], np.ndarray | None]:
+    """What a Simulation was given, with the named density as its potential.
+
+    Args:
+        given: Options and objects by name, among them `log_density`, `parameters` and `data`.
+
+    Returns:
+        Options and objects with `potential`, and the starts `(walkers, dimension)`, None if there
+        are none.
+
+    Raises:
+        InputError: What only a named density has, without one; or both it and a potential.
+    """
+    rest = dict(given)
+    inits = rest.pop("inits", None)
+    if "log_density" in rest:
+        rest = _with_potential(rest)
+    density = rest.get("potential")
+    if not isinstance(density, NamedDensity):
+        alone = {**{name: rest[name] for name in _OF_DENSITY if name in rest}}
+        alone |= {} if inits is None else {"inits": inits}
+        for name in alone:
+            raise InputError(
+                f"{name} belongs to a density of named parameters.",
+                expected="Simulation(log_density=f, parameters={...})",
+            )
+        return rest, None
+    if inits is None:
+        return rest, None
+    walkers = rest.setdefault("num_walkers", NUM_CHAINS)
+    whole = isinstance(walkers, int) and walkers > 0
+    starts = density.layout.unconstrain(inits, walkers if whole else 1)
+    rest.setdefault("walker_start", "jitter")
+    if rest["walker_start"] == "jitter":
+        rest.setdefault("walker_jitter", INITS_JITTER)
+    return rest, starts
+
+
+def _with_potential(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The named density in the place of log density, supports and data."""
+    rest = dict(given)
+    for name in ("model", "loss", "potential"):
+        refuse_if(
+            name in rest, f"log_density and {name} exclude each other.", expected="one of the two"
+        )
+    rest["potential"] = NamedDensity(
+        rest.pop("log_density"),
+        rest.pop("parameters", None),
+        rest.pop("data", None),
+        log_likelihood=rest.pop("log_likelihood", None),
+        generated=rest.pop("generated", None),
+        dtype=str(rest.get("dtype", "float64")),
+    )
+    return rest
+
+
+def with_density_again(given: Mapping[str, Any], run: RunFiles) -> dict[str, Any]:
+    """What is given again for the folder of a run, with a log density as its potential.
+
+    Args:
+        given: Options and objects by name.
+        run: The run, whose manifest describes the supports.
+
+    Raises:
+        InputError: A log density for a run that has no named parameters.
+    """
+    if "log_density" not in given:
+        return dict(given)
+    described = run.manifest.parameters
+    refuse_if(
+        not described.supports,
+        "log_density: the run has no named parameters.",
+        expected="potential=f, the function that the run was given",
+    )
+    own = ParameterLayout.from_config(described.supports).supports
+    dtype = run.manifest.options.dtype
+    found = _with_potential({"parameters": own, "dtype": dtype, **given})
+    return {name: value for name, value in found.items() if name != "dtype" or "dtype" in given}
