@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tati_re.core.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from tati_re.likelihoods import log_prob as log_prob
     from tati_re.likelihoods.censored import CensoredLogNormal as CensoredLogNormal
     from tati_re.likelihoods.censored import CensoredNormal as CensoredNormal
     from tati_re.likelihoods.censored import CensoredWeibull as CensoredWeibull
