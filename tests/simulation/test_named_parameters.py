@@ -9,8 +9,8 @@ import tensorflow as tf
 from scipy import stats
 
 import tati_re
-from tati_re.core.process import programs
 from tati_re.core.errors import InputError
+from tati_re.core.process import programs
 from tati_re.posterior.named_density import NamedDensity
 from tati_re.supports import cholesky_corr, interval, ordered, positive, real, simplex
 
