@@ -383,7 +383,4 @@ def _floats(*values: Any) -> list[Any]:
     tf = tensorflow()
     types = [value.dtype for value in values if tf.is_tensor(value) and value.dtype.is_floating]
     dtype = types[0] if types else tf.float64
-    return [
-        tf.cast(value if tf.is_tensor(value) else np.asarray(value), dtype)
-        for value in values
-    ]
+    return [tf.cast(value if tf.is_tensor(value) else np.asarray(value), dtype) for value in values]
