@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tati_re.analysis.named_draws import draws_of, values_by_name
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.posterior.named_density import NamedDensity
 from tati_re.runs.run import RunFiles
+
+if TYPE_CHECKING:
+    from tati_re.posterior.named_density import NamedDensity
 
 _CURE = "tati_re.load(folder, log_density=f, data=..., log_likelihood=g, generated={...})"
 
@@ -32,6 +34,8 @@ def density_of(run: RunFiles) -> NamedDensity:
     Raises:
         InputError: The run has no named parameters, or its folder was opened without the density.
     """
+    from tati_re.posterior.named_density import NamedDensity  # which imports TensorFlow
+
     what = f"{run.folder}: the run has no named parameters."
     refuse_if(not has_named_parameters(run), what, expected="a run of Simulation(log_density=f)")
     density = run.objects.get("potential")
