@@ -22,6 +22,7 @@ ROOMS = {
     "tati_re.data.readers": "Readers of files",
     "tati_re.analysis": "Analysis",
     "tati_re.prediction": "Prediction",
+    "tati_re.shipping": "Shipping",
     "tati_re.sklearn": "scikit-learn",
     "tati_re.landscape": "Landscapes",
     "tati_re.exploration": "Exploration",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tati_re import plotting as plotting
     from tati_re import prediction as prediction
     from tati_re import samplers as samplers
+    from tati_re import shipping as shipping
     from tati_re import sklearn as sklearn
     from tati_re import supports as supports
     from tati_re import testing as testing
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from tati_re.report.page import write_report as write_report
     from tati_re.runs.compare import compare as compare
     from tati_re.runs.verify import verify as verify
+    from tati_re.shipping.predictor import Predictor as Predictor
     from tati_re.simulation.compiled import SamplePosterior as SamplePosterior
     from tati_re.simulation.compiled import sample as sample
     from tati_re.simulation.game import Game as Game

@@ -7,6 +7,8 @@ from tati_re.cli.arguments import Parser, entry_point, flags_named, loading, num
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.options.trust import TRUST
 
+SUFFIX = ".tati"
+"""Ending of the files of predictors."""
 NUMBERS = {"interval": float, "rung": int, "burnin": int, "thin": int, "seed": int}
 
 
@@ -15,9 +17,8 @@ def parser_of_command() -> Parser:
         "Predict with the average over a run's posterior draws; scores, uncertainties and figures."
     )
     parser = Parser("tati-predict", "tati-predict RUN... [options]", description)
-    parser.add_argument(
-        "runs", nargs="*", metavar="RUN", help="run folders of tati-sample; several are averaged"
-    )
+    text = "run folders of tati-sample, several are averaged; or a .tati file of tati-export, then a file of inputs"
+    parser.add_argument("runs", nargs="*", metavar="RUN", help=text)
     text = "what to predict: .csv, .txt, .npy, .npz, ... or a built-in name (default: the test part of the run's data)"
     parser.add_argument("--data", metavar="FILE", help=text)
     text = "character encoding of --data, such as latin-1 (default: the encoding of the run's data)"
@@ -61,6 +62,8 @@ def parser_of_command() -> Parser:
 def _body(argv: list[str]) -> None:
     typed: dict[str, Any] = parser_of_command().parse(argv)
     refuse_if(not typed.get("runs"), "No run folder is given.", expected="tati-predict RUN")
+    if typed["runs"][0].endswith(SUFFIX):
+        return _predicted_by_file(typed)
     for name, kind in NUMBERS.items():
         if name in typed:
             typed[name] = number_typed(name, typed[name], kind, 0)
@@ -87,6 +90,43 @@ def _body(argv: list[str]) -> None:
         text = report(runs, folder, typed)
     if not typed.get("quiet"):
         print(text)
+
+
+def _predicted_by_file(typed: dict[str, Any]) -> None:
+    """Predicts with the file of a predictor; without --output the table is printed as CSV."""
+    known = {"runs", "data", "encoding", "interval", "output", "overwrite", "quiet"}
+    if other := sorted({*typed} - known):
+        what = f"--{other[0].replace('_', '-')} belongs to run folders, not to a {SUFFIX} file."
+        raise InputError(what, expected="--data, --encoding, --interval, --output, --overwrite")
+    path, *data = typed["runs"]
+    data += [typed["data"]] if "data" in typed else []
+    what = f"{path} predicts one file of inputs at a time."
+    refuse_if(len(data) != 1, what, ", ".join(data) or "none", f"tati predict {path} new.csv")
+    level = number_typed("interval", typed.get("interval", "0.9"), float, 0)
+    from tati_re.prediction.inputs import read_inputs
+    from tati_re.prediction.predict import with_names
+    from tati_re.runs.csv_table import frame_text
+    from tati_re.runs.lock import entries
+    from tati_re.runs.storage import made
+    from tati_re.shipping.predictor import Predictor
+
+    predictor = Predictor.load(path)
+    run = predictor.carried_run
+    inputs, labels = read_inputs(data[0], run, typed.get("encoding"))
+    found = predictor.predict(with_names(run, inputs), labels, interval=level)
+    if "output" not in typed:
+        print(frame_text(found.frame()).decode(), end="")
+        return
+    folder = Path(typed["output"])
+    taken = folder.is_dir() and entries(folder) and not typed.get("overwrite")
+    refuse_if(
+        taken, f"The folder {folder} is not empty.", expected="--overwrite, or another folder"
+    )
+    made(folder)
+    found.write_csv(folder / "predictions.csv")
+    if not typed.get("quiet"):
+        print("\n".join(f"{name}: {value}" for name, value in found.score_lines()))
+        print(f"written: {folder / 'predictions.csv'}")
 
 
 main = entry_point("tati-predict", _body, __name__)

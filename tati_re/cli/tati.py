@@ -14,6 +14,7 @@ COMMANDS = {
     "sample": "sample a posterior, or go on with a run",
     "fit": "train a network and record the run (tati-optimize)",
     "predict": "predictions and scores, averaged over the draws of a run",
+    "export": "a few draws as one small file, a Keras model or arrays",
     "analyse": "averages with errors, covariances, free energies: tables and figures",
     "report": "one page of HTML on a run",
     "evidence": "the evidence of a model, or of several",

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
+    from tati_re.shipping.predictor import Predictor
+
 
 @front_door
 def load(path: AnyPath, **objects: Any) -> "Run":
@@ -206,6 +208,26 @@ class Run(RunFiles):
         from tati_re.prediction.predict import predict
 
         return predict(self, inputs, labels, **options)
+
+    def compress(
+        self, members: int | None = 16, tolerance: float = 0.01, **options: Any
+    ) -> "Predictor":
+        """A few weighted draws that predict as all do, as one file that needs no run.
+
+        Args:
+            members: Number of draws that stay; None: all. Default: 16.
+            tolerance: Nats a row that may be lost; a larger loss is a warning. Default: 0.01.
+            **options: `inputs`, `outside` and `model`, as of `tati_re.shipping.compress`.
+
+        Returns:
+            A `tati_re.Predictor`.
+
+        Raises:
+            InputError: The run stored no draws, or its loss has no density.
+        """
+        from tati_re.shipping.compressing import compress
+
+        return compress(self, members, tolerance, **options)
 
     def to_arviz(
         self,

@@ -40,6 +40,11 @@ class DenseChain:
         self._places = places
         self.input_shape = input_shape_of(model)[1:]
 
+    @property
+    def layers(self) -> list[Any]:
+        """The layers in their order."""
+        return list(self._layers)
+
     def fits(self, shape: Sequence[int]) -> bool:
         """Whether inputs `(n, *shape)` fit the first layer exactly, which Keras does not check."""
         known = len(shape) == len(self.input_shape)

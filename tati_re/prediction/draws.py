@@ -15,6 +15,9 @@ from tati_re.runs.run import RunFiles
 _COLUMNS = 64
 _TRACE = 1e-12
 
+CACHED_BYTES = 1 << 27
+"""Bytes of parameters, float64, that draws hold in memory between predictions at most."""
+
 
 class Draws:
     """The weighted draws of one rung in a run's trajectory, counted from the target, 0: of the
@@ -59,8 +62,16 @@ class Draws:
             not len(self.step), f"No stored position of {run.folder} has a weight at rung {rung}."
         )
 
+        self._cached: np.ndarray | None = None
+
     def __len__(self) -> int:
         return len(self.step)
+
+    def cache(self) -> None:
+        """Keeps the parameters in memory if they fit into `CACHED_BYTES`, so that no file is read."""
+        size = 8 * len(self) * self._positions.num_parameters
+        if self._cached is None and size <= CACHED_BYTES:
+            self._cached = np.concatenate([values for _, values in self.blocks(len(self))])
 
     def weigh_walkers(self, weights: np.ndarray) -> None:
         """Gives the draws of each walker a share of all weight.
@@ -79,12 +90,21 @@ class Draws:
         """Yields the number of the first draw of a block and its parameters, `(up to most,
         parameters)`.
         """
+        if self._cached is not None:
+            yield from _pieces(self._cached, most)
+            return
         done = 0
         for block in self._positions.blocks():
             values = block.values if block.weight is None else block.values[block.weight > 0]
-            for first in range(0, len(values), most):
-                yield done + first, values[first : first + most]
+            for first, piece in _pieces(values, most):
+                yield done + first, piece
             done += len(values)
+
+
+def _pieces(values: np.ndarray, most: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Pieces of at most so many rows, each with the number of its first one."""
+    for first in range(0, len(values), most):
+        yield first, values[first : first + most]
 
 
 def independent_draws(
@@ -130,19 +150,23 @@ def resampled(weight: np.ndarray) -> np.ndarray:
 class Members:
     """Fixed vectors of parameters in place of draws, `(members, P)` or `(P,)`: an optimum, or the
     members of an ensemble. `walkers` are the numbers of the walkers whose moving statistics they
-    have; None: 0.
+    have; None: 0. `weights` are what they count; None: all the same.
     """
 
-    def __init__(self, vectors: np.ndarray, walkers: np.ndarray | None = None) -> None:
+    def __init__(
+        self,
+        vectors: np.ndarray,
+        walkers: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
+    ) -> None:
         self.vectors = np.atleast_2d(vectors)
         count = len(self.vectors)
         self.walker = np.zeros(count, np.int64) if walkers is None else np.asarray(walkers)
         self.step = np.zeros(count, np.int64)
-        self.weight = np.ones(count)
+        self.weight = np.ones(count) if weights is None else np.asarray(weights, np.float64)
 
     def __len__(self) -> int:
         return len(self.vectors)
 
     def blocks(self, most: int) -> Iterator[tuple[int, np.ndarray]]:
-        for first in range(0, len(self), most):
-            yield first, self.vectors[first : first + most]
+        yield from _pieces(self.vectors, most)

@@ -5,7 +5,7 @@ likelihoods under it.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -154,10 +154,13 @@ def _changed(dataset: Dataset, change: Callable[[np.ndarray], np.ndarray]) -> Da
 class Network:
     """A run's model as a function of parameters and inputs, with the preparation of inputs and
     outputs; `model` is the Keras model if the folder could not hold it. `predictive` is what the
-    outputs predict.
+    outputs predict. `auxiliary` are the variables that are not trained, `(vectors, *shape)` each; by
+    default those in the checkpoint of the run, of each walker.
     """
 
-    def __init__(self, run: RunFiles, model: Any = None) -> None:
+    def __init__(
+        self, run: RunFiles, model: Any = None, auxiliary: Sequence[np.ndarray] | None = None
+    ) -> None:
         forks.refuse()
         manifest = run.manifest
         check_model(run)
@@ -207,13 +210,29 @@ class Network:
         if weights and self.predictive.kind == CLASSES:
             self.predictive.class_weights = weights
             self.predictive.notes += (said_of_class_weights(weights),)
-        self.auxiliary: list[np.ndarray] = []
-        if self.flat.auxiliary:
+        self._normalizes_by_draw = auxiliary is None
+        self.auxiliary: list[np.ndarray] = list(auxiliary or ())
+        if self.flat.auxiliary and auxiliary is None:
             arrays, _, _ = checkpoint.load(run.folder)
             self.auxiliary = [
                 arrays.of_shape(f"auxiliary/{k}", (None, *np.shape(value)))
                 for k, value in enumerate(self.flat.auxiliary)
             ]
+
+    @property
+    def layout(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Name and shape of each input; empty if there is one."""
+        return self._layout
+
+    @property
+    def scale(self) -> float:
+        """Factor of the inputs, such as 1/255 of bytes."""
+        return self._scale
+
+    @property
+    def places(self) -> int:
+        """Places of an example that have outputs each."""
+        return self._outputs.places
 
     @cached_property
     def _own_statistics(self) -> Any:
@@ -224,7 +243,8 @@ class Network:
 
         run = self._run
         options = self._run.manifest.options
-        if run.manifest.is_fit or options.batch_norm != "batch":
+        by_draw = self._normalizes_by_draw and not run.manifest.is_fit
+        if not by_draw or options.batch_norm != "batch":
             return None
         if has_its_data(run):
             return OwnStatistics(
@@ -293,19 +313,37 @@ class Network:
         `prepared` gives them; `walkers`, `(draws,)`, says whose moving statistics a draw without
         its own has.
         """
-        extra = [values[np.asarray(walkers) % len(values)] for values in self.auxiliary]
-        if (own := self._own_statistics) is not None:
-            each = [
-                own(vector, [values[i] for values in extra]) for i, vector in enumerate(parameters)
-            ]
-            extra = [np.stack(values) for values in zip(*each, strict=True)]
+        extra = self.auxiliary_of(parameters, walkers)
         found = self._outputs(parameters, extra, inputs)
         return found.reshape(len(found), len(inputs) * self.predictive.rows, -1)
+
+    def auxiliary_of(self, parameters: np.ndarray, walkers: np.ndarray) -> list[np.ndarray]:
+        """The variables that are not trained, `(draws, *shape)` each, for parameters `(draws, P)`
+        of walkers `(draws,)`.
+        """
+        extra = [values[np.asarray(walkers) % len(values)] for values in self.auxiliary]
+        if (own := self._own_statistics) is None:
+            return extra
+        each = [own(vector, [values[i] for values in extra]) for i, vector in enumerate(parameters)]
+        return [np.stack(values) for values in zip(*each, strict=True)]
 
     def extra(self, parameters: np.ndarray) -> np.ndarray | None:
         """The extra parameters of each parameter vector, `(draws, numbers)`; None without any."""
         count = self.predictive.num_extra
         return np.asarray(parameters[:, -count:], np.float64) if count else None
+
+
+def network_of(run: RunFiles, model: Any = None) -> Network:
+    """The network of a run, traced once and held by the run until one of its files changes.
+
+    Args:
+        run: The run.
+        model: The Keras model if the folder holds none. Default: the model in the folder.
+    """
+    given = (model, run.objects.get("model"), run.objects.get("loss"))
+    # The objects stay with the network, so that no other object gets the identity of one of them.
+    key = ("network", *map(id, given))
+    return run.cached_result(key, lambda: (Network(run, model), given))[0]
 
 
 def _loss_by_example(loss: LossEntry, given: Any, flat: FlatModel) -> tuple[Callable | None, bool]:

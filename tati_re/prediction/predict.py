@@ -39,7 +39,7 @@ from tati_re.prediction.calibrating import (
 )
 from tati_re.prediction.draws import Draws, Members, independent_draws
 from tati_re.prediction.metrics import class_labels
-from tati_re.prediction.network import Network, dataset_of, has_its_data
+from tati_re.prediction.network import Network, dataset_of, has_its_data, network_of
 from tati_re.prediction.ranges import warn_of_ranges
 from tati_re.prediction.scores import (
     crps,
@@ -195,7 +195,7 @@ def as_calibrated(
     """
     if run.manifest.is_fit or chosen_calibration(run.manifest, calibrate) == NONE:
         return found
-    factor = calibration(run, model).factor
+    factor = run.cached_result(("calibration", id(model)), lambda: calibration(run, model)).factor
     if isinstance(found, results.ClassPrediction):
         return with_temperature(found, factor)
     assert isinstance(found, results.RegressionPrediction)
@@ -216,15 +216,10 @@ def with_training(found: results.Prediction, run: RunFiles) -> Any:
     """
     if found.inputs is None or found.places > 1 or np.size(found.inputs) != len(found.inputs):
         return found
-    if not has_its_data(run):
+    known = run.cached_result("training", lambda: _some_training(run))
+    if known is None:
         return found
-    try:
-        data = dataset_of(run)
-    except InputError:  # moved or changed since: the figure goes without them
-        return found
-    chosen = np.unique(np.linspace(0, data.num_examples - 1, MOST_TRAINING).astype(int))
-    inputs = np.asarray(data.inputs)[chosen].reshape(len(chosen), -1)
-    targets = np.asarray(data.targets)[chosen].reshape(len(chosen), -1)
+    inputs, targets = known
     if isinstance(found, results.RegressionPrediction):
         fits = targets.shape[1] == found.mean.shape[1]
     elif isinstance(found, results.ClassPrediction):
@@ -234,6 +229,22 @@ def with_training(found: results.Prediction, run: RunFiles) -> Any:
         fits = False
     fits = fits and inputs.shape[1] == 1
     return replace(found, training=(inputs[:, 0], targets)) if fits else found
+
+
+def _some_training(run: RunFiles) -> tuple[np.ndarray, np.ndarray] | None:
+    """Inputs and targets of at most `MOST_TRAINING` training examples, a row each; None where the
+    data are not at hand.
+    """
+    if not has_its_data(run):
+        return None
+    try:
+        data = dataset_of(run)
+    except InputError:  # moved or changed since: the figure goes without them
+        return None
+    chosen = np.unique(np.linspace(0, data.num_examples - 1, MOST_TRAINING).astype(int))
+    inputs = np.asarray(data.inputs)[chosen].reshape(len(chosen), -1)
+    targets = np.asarray(data.targets)[chosen].reshape(len(chosen), -1)
+    return inputs, targets
 
 
 def checked_rows(run: RunFiles, inputs: Any, stacklevel: int) -> Any:
@@ -315,20 +326,35 @@ def source_of(
     Returns:
         The network and the parameters.
     """
-    network = Network(run, model)
-    options = run.manifest.options
+    network = network_of(run, model)
     if run.manifest.is_fit:
-        arrays, _, _ = checkpoint.load(run.folder)
-        positions = arrays.of_shape("state/position/0", (None, network.num_parameters))
-        return network, Members(positions, np.arange(len(positions)))
+        return network, run.cached_result("members", lambda: _end_of_fit(run, network))
     if thin is None:
-        first = burnin_of(run, burnin)
-        steps = (last_step(run, first) - first) // (stored_every(run) or 1)
         most = max(FEWEST_DRAWS, MOST_PREDICTIONS // max(1, len(network.packed(inputs))))
-        thin = max(1, steps * options.num_walkers // most)
-    draws = Draws(run, rung, burnin, thin)
-    weigh(run, draws, weights, model)
-    return network, draws
+        stored = run.cached_result(("stored", burnin), lambda: _num_stored(run, burnin))
+        thin = max(1, stored // most)
+
+    def drawn() -> Draws:
+        draws = Draws(run, rung, burnin, thin)
+        draws.cache()
+        weigh(run, draws, weights, model)
+        return draws
+
+    return network, run.cached_result(("draws", rung, burnin, thin, weights, id(model)), drawn)
+
+
+def _end_of_fit(run: RunFiles, network: Network) -> Members:
+    """The places where the walkers of an optimization arrived."""
+    arrays, _, _ = checkpoint.load(run.folder)
+    positions = arrays.of_shape("state/position/0", (None, network.num_parameters))
+    return Members(positions, np.arange(len(positions)))
+
+
+def _num_stored(run: RunFiles, burnin: int | None) -> int:
+    """About how many positions of all walkers the run stored after its burn-in."""
+    first = burnin_of(run, burnin)
+    steps = (last_step(run, first) - first) // (stored_every(run) or 1)
+    return steps * run.manifest.options.num_walkers
 
 
 def test_part(run: RunFiles) -> tuple[np.ndarray, np.ndarray | None]:

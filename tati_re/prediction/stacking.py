@@ -100,15 +100,33 @@ def stacking_weights(log_densities: np.ndarray) -> np.ndarray:
     Returns:
         Weights, shape (chains,).
     """
-    count = log_densities.shape[1]
-    weights = np.full(count, 1 / count)
     ratios = np.exp(log_densities - log_densities.max(axis=1, keepdims=True))
+    return mixture_weights(ratios)
+
+
+def mixture_weights(densities: np.ndarray, share: np.ndarray | None = None) -> np.ndarray:
+    """The weights of a mixture that maximize the mean log density of points.
+
+    Args:
+        densities: Densities up to a factor of each point, shape (points, components).
+        share: What each point counts, with the sum 1, shape (points,). Default: all count alike.
+
+    Returns:
+        Weights, shape (components,).
+    """
+    count = densities.shape[1]
+    weights = np.full(count, 1 / count)
+
+    def objective(mixed: np.ndarray) -> float:
+        with np.errstate(divide="ignore"):
+            return float(_average(np.log(densities @ mixed), share))
+
     for _ in range(_ROUNDS):
-        weights = weights * _gradient(weights, ratios)
+        weights = weights * _gradient(weights, densities, share)
     found = minimize(
-        lambda w: -float(np.log(ratios @ w).mean()),
+        lambda w: -objective(w),
         weights,
-        jac=lambda w: -_gradient(w, ratios),
+        jac=lambda w: -_gradient(w, densities, share),
         bounds=[(0.0, 1.0)] * count,
         constraints={"type": "eq", "fun": lambda w: w.sum() - 1, "jac": lambda w: np.ones(count)},
         method="SLSQP",
@@ -116,17 +134,20 @@ def stacking_weights(log_densities: np.ndarray) -> np.ndarray:
     )
     candidate = np.maximum(found.x, 0.0)
     candidate = candidate / candidate.sum()
-    with np.errstate(divide="ignore"):
-        is_better = np.log(ratios @ candidate).mean() >= np.log(ratios @ weights).mean()
-    weights = candidate if is_better else weights
+    weights = candidate if objective(candidate) >= objective(weights) else weights
     weights = np.where(weights < _LEAST_WEIGHT, 0.0, weights)
     return weights / weights.sum()
 
 
-def _gradient(weights: np.ndarray, ratios: np.ndarray) -> np.ndarray:
+def _average(values: np.ndarray, share: np.ndarray | None) -> Any:
+    """The mean over points, weighted by what they count where they do not count alike."""
+    return values.mean(axis=0) if share is None else share @ values
+
+
+def _gradient(weights: np.ndarray, ratios: np.ndarray, share: np.ndarray | None) -> np.ndarray:
     """Derivatives of the mean log density, shape (chains,): 1 at most where it is the largest."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.nan_to_num((ratios / (ratios @ weights)[:, None]).mean(axis=0))
+        return np.nan_to_num(_average(ratios / (ratios @ weights)[:, None], share))
 
 
 @front_door

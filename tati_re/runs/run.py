@@ -3,9 +3,11 @@
 import operator
 import os
 import warnings
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 
 import numpy as np
@@ -91,6 +93,34 @@ class LadderTable(_Frame):
         return drawn("ladder", self, path=path)
 
 
+class ResultCache:
+    """The last few results of some work, which count until the files behind them change."""
+
+    MOST = 8
+
+    def __init__(self) -> None:
+        self._state: Any = None
+        self._results: OrderedDict[Hashable, Any] = OrderedDict()
+        self._lock = RLock()
+
+    def __reduce__(self) -> Any:
+        """A copy, or what a pickle holds, begins without results."""
+        return ResultCache, ()
+
+    def __call__(self, state: Any, key: Hashable, make: Callable[[], Any]) -> Any:
+        """The result under a key, from an earlier call or from `make`."""
+        with self._lock:
+            if state != self._state:
+                self._results.clear()
+                self._state = state
+            if key not in self._results:
+                self._results[key] = make()
+            self._results.move_to_end(key)
+            while len(self._results) > self.MOST:
+                self._results.popitem(last=False)
+            return self._results[key]
+
+
 @front_doors
 class RunFiles:
     """A run's tables and parameters; a file is read on demand, and again only after it changed.
@@ -112,6 +142,7 @@ class RunFiles:
             ) from None
         self._read: dict[str, tuple[tuple[int, int], Any]] = {}
         self._made: dict[str, tuple[tuple[Any, ...], Any]] = {}
+        self._results_cache = ResultCache()
         self.data: Any = None
         """The data set of a run that was made here; None of a folder that was opened."""
         self.objects: dict[str, Any] = {}
@@ -261,6 +292,19 @@ class RunFiles:
         if name not in self._made or self._made[name][0] != state:
             self._made[name] = (state, make())
         return self._made[name][1]
+
+    def cached_result(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """What predictions use again and again, such as a traced network or the draws.
+
+        It is made again only after a file of the run changed. The last few are held.
+
+        Args:
+            key: What it depends on besides the files.
+            make: The function that makes it.
+        """
+        names = (files.MANIFEST, *_OF_NUMBERS)
+        state = tuple(_size_and_time(self.folder / name) for name in names)
+        return self._results_cache(state, key, make)
 
     def _state(self) -> tuple[Any, ...]:
         """What changes with the numbers of the run: sizes and times of its tables and checkpoint,

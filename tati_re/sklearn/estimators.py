@@ -1,5 +1,6 @@
 """Estimators of scikit-learn whose `fit` samples a posterior and whose `predict` averages over it.
-In their pickles a run is its files, and a model what Keras saves.
+Their pickles hold a predictor of all draws, with `keep_run` the files of the run, and a model as
+Keras saves it.
 """
 
 import io
@@ -35,6 +36,8 @@ from tati_re.prediction.predict import (
 from tati_re.runs import files
 from tati_re.runs.failed_checks import FAILED
 from tati_re.runs.run_folder import free_folder
+from tati_re.shipping.predictor import Predictor
+from tati_re.shipping.predictor_file import archive_of, parts_of_archive
 
 
 class PackedModel(NamedTuple):
@@ -59,6 +62,22 @@ def unpacked_run(content: bytes) -> Run:
     temporary = TemporaryFolder()
     zipfile.ZipFile(io.BytesIO(content)).extractall(temporary.folder)
     return Run(temporary.folder, temporary)
+
+
+def packed_predictor(run: Run) -> bytes:
+    """The file of a predictor of all draws of a run."""
+    return archive_of(run.compress(members=None).parts)
+
+
+def unpacked_predictor(content: bytes, model: Any) -> Predictor:
+    """The predictor in the content of its file.
+
+    Args:
+        content: What `packed_predictor` gave.
+        model: The Keras model, for a predictor that could not hold it.
+    """
+    parts = parts_of_archive(io.BytesIO(content), "the pickle")
+    return Predictor(parts, None if parts.model_file is not None else model)
 
 
 def packed_model(model: Any) -> Any:
@@ -130,6 +149,7 @@ class Posterior(BaseEstimator):
         seed: int = 0,
         random_state: Any = None,
         folder: Any = None,
+        keep_run: bool = False,
         verbose: int = 0,
         **options: Any,
     ) -> None:
@@ -141,6 +161,7 @@ class Posterior(BaseEstimator):
         self.until = until
         self.seed = seed
         self.folder = folder
+        self.keep_run = keep_run
         self.verbose = verbose
         self.random_state = random_state
         for name in OPTIONS:
@@ -163,6 +184,7 @@ class Posterior(BaseEstimator):
         given = {
             name: value for name, value in self.get_params(deep=False).items() if value is not None
         }
+        given.pop("keep_run")
         model, hidden, folder, members = (
             given.pop(name, None) for name in ("model", "hidden", "folder", "members")
         )
@@ -210,6 +232,7 @@ class Posterior(BaseEstimator):
             f"The model does not fit {count} classes.",
             f"{last} outputs",
         )
+        vars(self).pop("predictor_", None)
         self.run_ = sim.sample()
         self.source_ = source_of(self.run_)
         self._warn_of_few_draws(x)
@@ -231,6 +254,8 @@ class Posterior(BaseEstimator):
     def _predicted(self, x: Any, level: float = 0.9) -> Any:
         refuse_if(not 0 < level < 1, "level is out of range.", level, "a number between 0 and 1")
         inputs = self._inputs(x)
+        if "predictor_" in vars(self):
+            return self.predictor_.averaged(inputs, interval=level)
         found = average([self.source_], inputs, None, level)
         return as_calibrated(self.run_, found, [self.source_], inputs)
 
@@ -245,16 +270,37 @@ class Posterior(BaseEstimator):
         noise = noise if noise is None else noise[chosen]
         return network.predictive, outputs[chosen], noise
 
+    def __getattr__(self, name: str) -> Any:
+        if name == "run_" and "predictor_" in vars(self):
+            what = "this estimator was pickled without its run"
+            raise AttributeError(f"{what}; keep_run=True before pickling keeps it")
+        raise AttributeError(f"{type(self).__name__} has no attribute {name}")
+
+    def _seed_of_run(self) -> int:
+        kept = self.predictor_ if "predictor_" in vars(self) else self.run_
+        return kept.manifest.seed or 0
+
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__() | {"model": packed_model(self.model)}
         state.pop("source_", None)
-        return state | {"run_": packed_run(self.run_)} if "run_" in state else state
+        predictor = state.pop("predictor_", None)
+        if predictor is not None:
+            return state | {"predictor_": archive_of(predictor.parts)}
+        run = state.pop("run_", None)
+        if run is None:
+            return state
+        if self.keep_run:
+            return state | {"run_": packed_run(run)}
+        return state | {"predictor_": packed_predictor(run)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state | {"model": unpacked_model(state["model"])})
         if "run_" in state:
             self.run_ = unpacked_run(state["run_"])
             self.source_ = source_of(self.run_)
+        if "predictor_" in state:
+            self.predictor_ = unpacked_predictor(state["predictor_"], self.model)
+            self.source_ = (self.predictor_.network, self.predictor_.members)
 
 
 class BayesianRegressor(RegressorMixin, Posterior):
@@ -279,13 +325,16 @@ class BayesianRegressor(RegressorMixin, Posterior):
         random_state: An integer or `RandomState` in place of `seed`, which bagging sets for each of
             its members.
         folder: Where each fit makes a run folder, fit-1, fit-2, ... Default: None, temporary ones.
+        keep_run: Whether a pickle holds the run folder, with its tables and certificate. Default:
+            False; it holds a `tati_re.Predictor` of all draws, which predicts the same.
         verbose: 0: quiet; 1: progress and summary. Default: 0.
         **options: Any other option of a run by its name (`tati_re.help()`), which `set_params` and
             searches take too: `prior_std`, `step_size`, `batch_size`, `loss`, ... Networks of dense
             layers have by default `standardize="all"` and `dtype="float64"`.
 
     Attributes:
-        run_: The `tati_re.Run`: `run_.summary()`, `run_.certificate`.
+        run_: The `tati_re.Run`: `run_.summary()`, `run_.certificate`; absent after unpickling
+            without `keep_run`.
         n_features_in_: Columns of X.
 
     Raises:
@@ -356,7 +405,7 @@ class BayesianRegressor(RegressorMixin, Posterior):
         predictive, outputs, own = self._drawn(X)
         if noise and not predictive.has_noise:
             raise InputError("noise: the loss says nothing of it.", predictive.name, "gaussian")
-        random = np.random.default_rng([self.run_.manifest.seed or 0, _NEW])
+        random = np.random.default_rng([self._seed_of_run(), _NEW])
         return self._shaped(
             predictive.drawn(outputs, own, random) if noise else predictive.restored(outputs, own)
         )
@@ -383,6 +432,8 @@ class BayesianClassifier(ClassifierMixin, Posterior):
         seed: Seed of all random numbers: the same seed gives the same posterior. Default: 0.
         random_state: An integer or `RandomState` in place of `seed`.
         folder: Where each fit makes a run folder, fit-1, fit-2, ... Default: None, temporary ones.
+        keep_run: Whether a pickle holds the run folder, with its tables and certificate. Default:
+            False; it holds a `tati_re.Predictor` of all draws, which predicts the same.
         verbose: 0: quiet; 1: progress and summary. Default: 0.
         **options: Any other option of a run by its name (`tati_re.help()`), as of
             `BayesianRegressor`.

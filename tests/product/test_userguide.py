@@ -68,6 +68,7 @@ LONG = {
         "predict_table",
         "prediction",
         "priors",
+        "production",
         "replicas",
         "report",
         "resgld",

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.ensemble import BaggingRegressor
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
@@ -26,7 +26,11 @@ from tati_re.core.errors import InputError
 from tati_re.sklearn import BayesianClassifier, BayesianRegressor
 from tati_re.sklearn.estimators import PackedModel
 
-pytestmark = pytest.mark.filterwarnings("ignore:Predictions average")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Predictions average"),
+    # Keras, when it writes a model.
+    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
+]
 SHORT = {"hidden": (8,), "activation": "tanh", "members": 2, "sampler": "BAOAB", "step_size": 0.01}
 SHORT |= {"num_steps": 150, "num_burnin_steps": 100, "walker_start": "fresh", "trajectory_every": 5}
 SMALL = SHORT | {"num_steps": 40, "num_burnin_steps": 20, "members": 1}
@@ -155,23 +159,59 @@ def test_bagging_gives_each_member_a_seed():
     assert len({*seeds, 0}) == 3 and again.run_.manifest["seed"] == seeds[0]
 
 
-def test_a_pickle_holds_files_and_no_tensorflow(regressor, table):
+def test_a_pickle_holds_a_predictor_and_no_tensorflow(regressor, table):
+    """It held the run folder, tables of all steps among them."""
+    x, y = table
     state = regressor.__getstate__()
-    names = zipfile.ZipFile(BytesIO(state["run_"])).namelist()
-    assert {"manifest.toml", "model.keras", "trajectory.csv"} <= set(
-        names
-    ) and "source_" not in state
+    assert "run_" not in state and "source_" not in state
+    names = zipfile.ZipFile(BytesIO(state["predictor_"])).namelist()
+    assert {"predictor.toml", "model.keras", "members.npy"} <= {*names}
     text = pickle.dumps(regressor)
     assert b"tensorflow" not in text and b"keras.src" not in text
     again = pickle.loads(text)
-    np.testing.assert_array_equal(again.predict(table[0]), regressor.predict(table[0]))
-    assert again.run_.folder != regressor.run_.folder and not hasattr(clone(regressor), "run_")
+    np.testing.assert_array_equal(again.predict(x), regressor.predict(x))
+    np.testing.assert_array_equal(again.predict_interval(x), regressor.predict_interval(x))
+    for noise in (False, True):
+        ours, theirs = (one.sample_posterior(x, noise=noise) for one in (again, regressor))
+        np.testing.assert_array_equal(ours, theirs)
+    with pytest.raises(AttributeError, match="keep_run=True"):
+        again.run_.summary()
+    assert not hasattr(again, "nothing") and not hasattr(clone(regressor), "run_")
+    twice = pickle.loads(pickle.dumps(again))
+    np.testing.assert_array_equal(twice.predict(x), regressor.predict(x))
+    assert "predictor_" not in vars(again.fit(x[:20], y[:20])) and again.run_ is not None
+
+
+def test_a_pickle_may_keep_the_run(regressor, table):
+    x, _ = table
+    kept = clone(regressor).set_params(keep_run=True)
+    vars(kept).update({name: vars(regressor)[name] for name in ("run_", "source_")})
+    kept.n_features_in_, kept.n_outputs_ = regressor.n_features_in_, regressor.n_outputs_
+    state = kept.__getstate__()
+    names = zipfile.ZipFile(BytesIO(state["run_"])).namelist()
+    assert {"manifest.toml", "model.keras", "trajectory.csv"} <= {*names}
+    again = pickle.loads(pickle.dumps(kept))
+    np.testing.assert_array_equal(again.predict(x), regressor.predict(x))
+    assert again.run_.folder != regressor.run_.folder
+
+
+def test_a_model_in_a_pickle():
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     given = BayesianRegressor(model)
     assert isinstance(given.__getstate__()["model"], PackedModel)
     np.testing.assert_array_equal(
         pickle.loads(pickle.dumps(given)).model.get_weights()[0], model.get_weights()[0]
     )
+
+
+@pytest.mark.slow
+def test_processes_of_joblib_predict(table):
+    """Each process of loky fits, and gives back predictions."""
+    x, y = table
+    options = {"cv": 2, "n_jobs": 2}
+    ours = cross_val_predict(BayesianRegressor(**SMALL), x, y, **options)
+    here = cross_val_predict(BayesianRegressor(**SMALL), x, y, cv=2)
+    np.testing.assert_allclose(ours, here, rtol=1e-6)
 
 
 @pytest.mark.slow
@@ -197,7 +237,7 @@ def test_labels_of_any_type_and_models_with_one_output(table):
     classifier = BayesianClassifier(model, **options).fit(x, labels)
     assert classifier.classes_.tolist() == ["high", "low"] and classifier.score(x, labels) > 0.8
     assert classifier.run_.manifest["loss"]["loss"] == "binary_crossentropy"
-    for run in (classifier.run_, pickle.loads(pickle.dumps(classifier)).run_):
+    for run in (classifier.run_, pickle.loads(pickle.dumps(classifier)).predictor_):
         found = run.predict(x, labels)
         assert found.predicted.tolist() == classifier.predict(x).tolist() and {
             "p[high]",

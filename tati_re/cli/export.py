@@ -1,0 +1,89 @@
+"""`tati-export`: a few draws of a run as one file that predicts without it."""
+
+from pathlib import Path
+from typing import Any
+
+from tati_re.cli.arguments import Parser, entry_point, flags_named, loading, number_typed
+from tati_re.core.errors import InputError, refuse_if
+
+FORMS = {"tati": ".tati", "keras": ".keras", "savedmodel": "", "npz": ".npz"}
+"""What a run may become, and how the path ends."""
+ALL = "all"
+
+
+def parser_of_command() -> Parser:
+    description = (
+        "Compress the posterior of a run to a few weighted draws and write them as one file. "
+        "tati-predict and Keras read it. The loss against all draws is printed in nats a row."
+    )
+    parser = Parser("tati-export", "tati-export RUN [options]", description)
+    text = "a run folder of tati-sample, or a .tati file to write in another form"
+    parser.add_argument("runs", nargs="*", metavar="RUN", help=text)
+    text = "number of draws that stay, or all (default 16)"
+    parser.add_argument("--members", metavar="N", help=text)
+    text = "nats a row that may be lost; a larger loss is a warning (default 0.01)"
+    parser.add_argument("--tolerance", metavar="X", help=text)
+    text = "tati, keras (one .keras file without code), savedmodel (a folder) or npz (default tati)"
+    parser.add_argument("--to", metavar="FORM", help=text)
+    text = "levels of the quantiles that a Keras model predicts (default 0.05 0.5 0.95)"
+    parser.add_argument("--quantiles", nargs="*", metavar="X", help=text)
+    text = "inputs like those to come, for the choice of draws: as --data of tati-predict (default: training rows)"
+    parser.add_argument("--data", metavar="FILE", help=text)
+    text = "where to write (default: the name of the run, in the current folder)"
+    parser.add_argument("--output", metavar="PATH", help=text)
+    parser.add_argument("--overwrite", action="store_true", help="replace what is there")
+    return parser
+
+
+def _body(argv: list[str]) -> None:
+    typed = parser_of_command().parse(argv)
+    names = typed.get("runs", [])
+    what = "tati-export writes one run at a time."
+    refuse_if(len(names) != 1, what, ", ".join(names) or "none", "tati-export RUN")
+    form = typed.get("to", "tati")
+    refuse_if(form not in FORMS, "--to is not known.", form, ", ".join(FORMS))
+    source = Path(names[0])
+    path = Path(typed.get("output") or source.absolute().stem + FORMS[form])
+    there = path.exists() and not typed.get("overwrite")
+    refuse_if(there, f"{path} is there already.", expected="--overwrite, or another --output")
+    choices = _choices(typed)
+    levels = [number_typed("quantiles", text, float, 0) for text in typed.get("quantiles", ())]
+    given = {"quantiles": tuple(levels)} if "quantiles" in typed else {}
+    loading(not typed.get("quiet"), f"Reading {source}")
+    with flags_named(("members", "tolerance", "quantiles")):
+        predictor = _predictor(source, choices, typed.get("data"))
+        predictor.export(path, form, overwrite=bool(typed.get("overwrite")), **given)
+    if not typed.get("quiet"):
+        print(predictor)
+        print(f"written: {path}")
+
+
+def _choices(typed: dict[str, Any]) -> dict[str, Any]:
+    """How many members, and the loss that may be."""
+    found: dict[str, Any] = {}
+    if "members" in typed:
+        every = typed["members"] == ALL
+        found["members"] = None if every else number_typed("members", typed["members"], int, 1)
+    if "tolerance" in typed:
+        found["tolerance"] = number_typed("tolerance", typed["tolerance"], float, 0)
+    return found
+
+
+def _predictor(source: Path, choices: dict[str, Any], data: str | None) -> Any:
+    from tati_re.launch.run import load
+    from tati_re.prediction.inputs import read_inputs
+    from tati_re.shipping.predictor import Predictor
+
+    if source.suffix == FORMS["tati"]:
+        if choices or data is not None:
+            what = "The members of a .tati file are chosen already."
+            raise InputError(
+                what, str(source), "a run folder, or no --members, --tolerance, --data"
+            )
+        return Predictor.load(source)
+    run = load(source)
+    inputs = None if data is None else read_inputs(data, run)[0]
+    return run.compress(**choices, inputs=inputs)
+
+
+main = entry_point("tati-export", _body, __name__)

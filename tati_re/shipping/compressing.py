@@ -1,0 +1,292 @@
+"""A few draws with weights that predict as all draws of a run do, and what that costs in nats."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp
+
+from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_door
+from tati_re.prediction.calibrating import NONE, calibration, chosen_calibration
+from tati_re.prediction.draws import Draws, Members
+from tati_re.prediction.network import Network, dataset_of, has_its_data
+from tati_re.prediction.predict import outputs_of_draws, source_of
+from tati_re.prediction.stacking import mixture_weights
+from tati_re.runs.run import RunFiles
+from tati_re.shipping.carried import carried_manifest
+from tati_re.shipping.goals import Goal, goal_of, log_of
+from tati_re.shipping.outside import inputs_outside
+from tati_re.shipping.predictor import Predictor
+from tati_re.shipping.predictor_file import Parts, model_bytes
+
+MEMBERS = 16
+TOLERANCE = 0.01
+"""Nats a row that a compression may lose."""
+
+MOST_CANDIDATES = 1_000
+MOST_ROWS = 512
+_TARGETS = 4
+"""Targets drawn for each row."""
+_SEED = 0x5417
+INSIDE, OUTSIDE, HELD_OUT = "inside", "outside", "held_out"
+
+
+@front_door
+def compress(
+    run: RunFiles,
+    members: int | None = MEMBERS,
+    tolerance: float = TOLERANCE,
+    *,
+    inputs: Any = None,
+    outside: Any = None,
+    model: Any = None,
+) -> Predictor:
+    """A predictor of a few weighted draws that keeps the predictive density of all.
+
+    Draws are added one by one, each time the one that brings the density of their mixture nearest to
+    that of all draws; convex weights follow. Half of what counts are inputs of the training data,
+    half are inputs outside of them. Targets are drawn from the average over all draws: the loss is
+    the Kullback-Leibler divergence from it, and no label is used.
+
+    Args:
+        run: The run.
+        members: Number of members; None: all draws, which loses nothing. Default: 16.
+        tolerance: Nats a row that may be lost on either kind of input; a larger loss is a warning.
+            Default: 0.01.
+        inputs: Inputs like those to come, as in the data set. Default: training rows.
+        outside: Inputs unlike them. Default: made from `inputs` by `inputs_outside`.
+        model: The Keras model if the folder holds none. Default: the model in the folder.
+
+    Returns:
+        The predictor, with its losses.
+
+    Raises:
+        InputError: Fewer than 1 member, a loss without a density, or no inputs at hand.
+    """
+    what = "members is too small."
+    refuse_if(members is not None and members < 1, what, members, "at least 1, or None for all")
+    refuse_if(not tolerance > 0, "tolerance is too small.", tolerance, "a number above 0")
+    network, draws = source_of(run, model=model)
+    if members is None or len(draws) <= members:
+        every = np.arange(len(draws))
+        few = Members(vectors_of(draws, every), draws.walker, draws.weight)
+        return Predictor(_parts(run, network, few, {}, model))
+    candidates = _candidates(draws)
+    rows = _training_rows(run) if inputs is None else network.packed(inputs)
+    unlike = inputs_outside(rows) if outside is None else network.packed(outside)
+    few, losses = compressed(network, candidates, rows, unlike, members)
+    _warn_of_loss(losses, members, tolerance)
+    if (test := _test_part(run, network)) is not None:
+        losses[HELD_OUT] = _held_out_loss(network, candidates, few, test)
+    return Predictor(_parts(run, network, few, losses, model))
+
+
+def compressed(
+    network: Network,
+    candidates: Members,
+    rows: np.ndarray,
+    outside: np.ndarray,
+    members: int,
+) -> tuple[Members, dict[str, float]]:
+    """Weighted members that predict together as all draws do, and what they lose.
+
+    Args:
+        network: The network of the run.
+        candidates: Draws that stand for all, with their weights.
+        rows: Inputs as in the data set, shape (n, ...).
+        outside: Inputs unlike them, shape (m, ...).
+        members: How many members.
+
+    Returns:
+        The members, and the nats a row that are lost inside and outside of the data.
+    """
+    random = np.random.default_rng(_SEED)
+    both = (_halves(rows), _halves(outside))
+    inside, unlike = (
+        goal_of(network, candidates, parts[0][:MOST_ROWS], random, _TARGETS) for parts in both
+    )
+    checks = {
+        name: goal_of(network, candidates, parts[-1][:MOST_ROWS], random, _TARGETS)[0]
+        for name, parts in zip((INSIDE, OUTSIDE), both, strict=True)
+    }
+    ratios = np.concatenate([inside[1], unlike[1]], axis=1)
+    share = np.concatenate([inside[0].share, unlike[0].share]) / 2
+    chosen, weights = greedy(ratios, share, members)
+    vectors = candidates.vectors[chosen]
+    few = Members(vectors, candidates.walker[chosen], weights)
+    return few, _losses(network, few, checks)
+
+
+def _losses(network: Network, members: Members, checks: dict[str, Goal]) -> dict[str, float]:
+    """Nats a row that members lose at some goals."""
+    return {
+        name: goal.loss(members.weight @ goal.ratios(network, members))
+        for name, goal in checks.items()
+    }
+
+
+def _held_out_loss(
+    network: Network, candidates: Members, members: Members, test: tuple[Any, np.ndarray]
+) -> float:
+    """Nats a row that members lose on rows of the test part, by their labels."""
+    rows, targets = (part[:MOST_ROWS] for part in test)
+    prepared = network.prepared(rows)
+    given = network.prepared_targets(targets)
+    densities = []
+    for each in (candidates, members):
+        outputs, extra = outputs_of_draws(network, each, prepared)
+        logs = network.predictive.log_likelihoods(outputs, given, targets, extra)
+        densities.append(logsumexp(logs, b=each.weight[:, None] / each.weight.sum(), axis=0))
+    whole, few = densities
+    return float(np.mean(whole - few))
+
+
+def _test_part(run: RunFiles, network: Network) -> tuple[Any, np.ndarray] | None:
+    """Inputs and targets of the run's test part; None if there are none, or no likelihood."""
+    if not network.predictive.likelihood or not has_its_data(run):
+        return None
+    data = dataset_of(run)
+    if data.test_inputs is None or data.test_targets is None:
+        return None
+    return data.test_inputs, data.test_targets
+
+
+def greedy(ratios: np.ndarray, share: np.ndarray, members: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draws whose weighted mixture has the largest mean log density.
+
+    They are added one by one with equal weights, then weighted. Those that matter least make room
+    for others, until nothing improves.
+
+    Args:
+        ratios: Densities of the draws at some points, shape (draws, points).
+        share: What each point counts, with the sum 1, shape (points,).
+        members: How many draws.
+
+    Returns:
+        Numbers of the draws, each once, and their weights with the sum 1.
+    """
+    chosen: list[int] = []
+    sums = np.zeros(ratios.shape[1])
+    for count in range(members):
+        gains = _gains(ratios, share, sums / max(1, count), 1 / (count + 1))
+        gains[chosen] = -np.inf
+        chosen.append(int(gains.argmax()))
+        sums += ratios[chosen[-1]]
+    weights = mixture_weights(ratios[chosen].T, share)
+    for _ in range(_EXCHANGES * members):
+        better, new = _exchanged(ratios, share, chosen, weights)
+        if new is None:
+            break
+        chosen, weights = better, new
+    there = weights > 0
+    return np.asarray(chosen)[there], weights[there] / weights[there].sum()
+
+
+_EXCHANGES = 2
+"""Exchanges tried for each member."""
+
+
+def _exchanged(
+    ratios: np.ndarray, share: np.ndarray, chosen: list[int], weights: np.ndarray
+) -> tuple[list[int], np.ndarray | None]:
+    """One draw in place of the one that matters least, if that improves the mixture."""
+    mixture = weights @ ratios[chosen]
+    without = [mixture - w * ratios[k] for w, k in zip(weights, chosen, strict=True)]
+    place = int(np.argmax([share @ log_of(rest) for rest in without]))
+    part = max(float(weights[place]), 1 / (2 * len(chosen)))
+    rest = without[place] / max(1e-12, 1 - float(weights[place]))
+    gains = _gains(ratios, share, rest, part)
+    gains[chosen] = -np.inf
+    other = [*chosen[:place], int(gains.argmax()), *chosen[place + 1 :]]
+    new = mixture_weights(ratios[other].T, share)
+    before = share @ log_of(mixture)
+    after = share @ log_of(new @ ratios[other])
+    return (other, new) if after > before + 1e-6 else (chosen, None)
+
+
+def _gains(ratios: np.ndarray, share: np.ndarray, mixture: np.ndarray, part: float) -> np.ndarray:
+    """Mean log density of a mixture with each draw added at a share, shape (draws,)."""
+    found = np.empty(len(ratios))
+    for first in range(0, len(found), 64):
+        here = slice(first, first + 64)
+        both = (1 - part) * mixture + part * ratios[here]
+        found[here] = log_of(both) @ share
+    return found
+
+
+def _candidates(draws: Draws | Members) -> Members:
+    """At most `MOST_CANDIDATES` draws, evenly along the chains."""
+    order = np.lexsort((draws.step, draws.walker))
+    count = min(MOST_CANDIDATES, len(order))
+    numbers = np.sort(order[np.linspace(0, len(order) - 1, count).astype(int)])
+    return Members(vectors_of(draws, numbers), draws.walker[numbers], draws.weight[numbers])
+
+
+def vectors_of(draws: Draws | Members, numbers: np.ndarray) -> np.ndarray:
+    """Parameters of some draws.
+
+    Args:
+        draws: The draws.
+        numbers: Numbers of those that are wanted, in increasing order, shape (some,).
+
+    Returns:
+        Parameters, shape (some, P).
+    """
+    found = []
+    for first, values in draws.blocks(len(draws)):
+        here = numbers[(numbers >= first) & (numbers < first + len(values))]
+        found.append(values[here - first])
+    return np.concatenate(found)
+
+
+def _halves(rows: np.ndarray) -> list[np.ndarray]:
+    """Every second row chooses members, the others measure what is lost; a single row does both."""
+    return [rows[0::2], rows[1::2]] if len(rows) > 1 else [rows]
+
+
+def _training_rows(run: RunFiles) -> np.ndarray:
+    """Some training inputs, always the same."""
+    if not has_its_data(run):
+        raise InputError(
+            "compress: the data of the run were given in Python, and are not at hand.",
+            expected="inputs=..., rows like those to predict, or tati_re.load(folder, data=...)",
+        )
+    inputs = dataset_of(run).inputs
+    count = min(2 * MOST_ROWS, len(inputs))
+    rows = np.random.default_rng(_SEED).choice(len(inputs), count, replace=False)
+    return np.asarray(inputs[rows])
+
+
+def _warn_of_loss(losses: dict[str, float], members: int, tolerance: float) -> None:
+    where, worst = max((INSIDE, losses[INSIDE]), (OUTSIDE, losses[OUTSIDE]), key=lambda one: one[1])
+    if worst <= tolerance:
+        return
+    kind = "inputs of the training data" if where == INSIDE else "inputs outside the data"
+    who = "One member loses" if members == 1 else f"{members} members lose"
+    warnings.warn(
+        f"{who} {worst:.3f} nats a row on {kind} (tolerance {tolerance:g}). "
+        f"Keep more of them, such as members={2 * members}.",
+        stacklevel=5,
+    )
+
+
+def _parts(
+    run: RunFiles, network: Network, members: Members, losses: dict[str, float], model: Any
+) -> Parts:
+    """What a predictor of these members consists of."""
+    auxiliary = network.auxiliary_of(members.vectors, members.walker)
+    factor = None
+    if not run.manifest.is_fit and chosen_calibration(run.manifest, None) != NONE:
+        factor = calibration(run, model).factor
+    return Parts(
+        manifest=carried_manifest(run.manifest),
+        members=members.vectors.astype(network.flat.dtype),
+        weights=members.weight / members.weight.sum(),
+        model_file=model_bytes(network.flat.model),
+        auxiliary=auxiliary,
+        calibration=factor,
+        losses=losses,
+    )

@@ -1,0 +1,202 @@
+"""One plain Keras model of all members: raw inputs in, predictions in the units of the data out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tati_re.core.backend import keras
+from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_door
+from tati_re.models.chain import chain_of
+from tati_re.models.inspect import input_shape_of
+from tati_re.models.own_code import own_code
+from tati_re.posterior.predictive import CLASSES, LABELS
+from tati_re.shipping.exportable import Exportable
+from tati_re.shipping.keras_predictions import of_classes, of_labels, of_values
+
+if TYPE_CHECKING:
+    from tati_re.prediction.network import Network
+
+ops = keras.ops
+
+_SINGLE = ("Activation", "ReLU", "LeakyReLU", "ELU", "Dropout", "GaussianNoise", "Identity")
+"""Layers that treat each number by itself, so that they may stand between the members' products."""
+
+
+@front_door
+def to_keras(predictor: Exportable, quantiles: Sequence[float] = (0.05, 0.5, 0.95)) -> Any:
+    """A plain Keras model that predicts what a predictor predicts.
+
+    It has no code of its own: `keras.models.load_model` opens its file without this package, in safe
+    mode and without custom objects, and Keras exports it as a SavedModel. Inputs are raw, as in the
+    data set. Members that are chains of dense layers become batched products; other networks are
+    copied, one copy a member.
+
+    Args:
+        predictor: The predictor.
+        quantiles: Probabilities below, in 0..1, of the predicted quantiles; empty for none. Default:
+            0.05, 0.5, 0.95.
+
+    Returns:
+        A `keras.Model` whose outputs are a dictionary: of values `mean`, `std`, `parameter_std`, all
+        of shape (n, targets), and `quantiles`, (n, targets, levels); of classes and labels
+        `probabilities`, (n, classes), and `entropy`, (n,).
+
+    Raises:
+        InputError: A network or a loss that Keras alone cannot compute: several inputs, outputs at
+            several places, layers of your own, or a loss other than the cross-entropies, Gaussian,
+            Laplace and Student's t noise.
+    """
+    for level in quantiles:
+        what = "quantiles: a level is out of range."
+        refuse_if(not 0 < level < 1, what, level, "numbers between 0 and 1")
+    network = predictor.network
+    _refuse_other_networks(network)
+    start = keras.Input(_raw_shape(network), dtype="float64", name="inputs")
+    prepared = _prepared(network, start)
+    outputs = _members(predictor, prepared)
+    kind = network.predictive.kind
+    if kind == CLASSES:
+        found = of_classes(predictor, outputs)
+    elif kind == LABELS:
+        found = of_labels(predictor, outputs)
+    else:
+        found = of_values(predictor, outputs, tuple(quantiles))
+    return keras.Model(start, found, name="predictor")
+
+
+def _refuse_other_networks(network: Network) -> None:
+    """Refuses networks that cannot be one Keras model without code."""
+    model = network.flat.model
+    layout = network.layout
+    what = "to_keras: a network with several inputs is not exported."
+    refuse_if(layout, what, f"{len(layout)} inputs", "a network with one input")
+    what = "to_keras: outputs at several places are not exported."
+    places = network.predictive.rows * network.places
+    refuse_if(places > 1, what, f"{places} places", "a network with one row of outputs")
+    with own_code(model) as own:
+        what = "to_keras: the model has layers or functions of your own."
+        names = ", ".join(sorted(own))
+        refuse_if(own, what, names, "layers and functions of Keras")
+
+
+def _raw_shape(network: Network) -> tuple[int | None, ...]:
+    """Shape of an example in the data set; images have their channels."""
+    preparation = network.preparation
+    if preparation is not None and preparation.columns is not None:
+        return (len(preparation.columns.names),)
+    return tuple(input_shape_of(network.flat.model)[1:])
+
+
+def _prepared(network: Network, raw: Any) -> Any:
+    """Inputs of the network from raw ones: scaled, with derived columns, standardized."""
+    values = raw
+    if network.scale != 1.0:
+        values = ops.multiply(values, network.scale)
+    preparation = network.preparation
+    if preparation is not None and preparation.columns is not None:
+        columns = [_column(column, values) for column in preparation.columns.columns]
+        values = ops.stack(columns, axis=-1)
+    if preparation is not None and preparation.input_standard is not None:
+        standard = preparation.input_standard
+        fits = standard.mean.ndim == 0 or standard.mean.shape[-1] == values.shape[-1]
+        what = "to_keras: the standardization of these inputs is not exported."
+        refuse_if(not fits, what, standard.mean.shape, f"({values.shape[-1]},)")
+        values = ops.subtract(values, standard.mean)
+        values = ops.divide(values, standard.deviation)
+    return ops.cast(values, network.flat.input_dtype)
+
+
+def _column(column: Any, values: Any) -> Any:
+    """One derived input, shape (n,)."""
+    source = values[:, column.source]
+    if column.function == "sin":
+        return ops.sin(source)
+    if column.function == "cos":
+        return ops.cos(source)
+    return ops.power(source, float(column.power))
+
+
+def _members(predictor: Exportable, prepared: Any) -> Any:
+    """Outputs of all members, shape (n, members, outputs)."""
+    flat = predictor.network.flat
+    each = [_weights_of(predictor, number) for number in range(predictor.num_members)]
+    layers = _dense_layers(flat.model)
+    if layers is not None:
+        return _batched(layers, each, prepared)
+    copies = [_copy(flat.model, own, prepared, k) for k, own in enumerate(each)]
+    return ops.stack(copies, axis=1)
+
+
+def _weights_of(predictor: Exportable, number: int) -> dict[int, np.ndarray]:
+    """The values of all variables of the model for one member, by the identity of the variable."""
+    flat = predictor.network.flat
+    vector = np.asarray(predictor.members.vectors[number], flat.dtype)
+    # Behind the tensors of the model come the extra parameters of the likelihood.
+    tensors = flat.split_one(ops.convert_to_tensor(vector))[: len(flat.variables)]
+    known = {id(v): np.asarray(t) for v, t in zip(flat.variables, tensors, strict=True)}
+    others = zip(flat.others, predictor.network.auxiliary, strict=True)
+    return known | {id(variable): values[number] for variable, values in others}
+
+
+def _dense_layers(model: Any) -> list[Any] | None:
+    """The layers of a chain of dense layers, whose members can be one batched product; else None."""
+    chain = chain_of(model, model.trainable_variables, model.non_trainable_variables)
+    if chain is None:
+        return None
+    met = False
+    for layer in chain.layers:
+        is_dense = type(layer) is keras.layers.Dense
+        if not is_dense and layer.weights:
+            return None
+        if met and not is_dense and type(layer).__name__ not in _SINGLE:
+            return None
+        met = met or is_dense
+    return chain.layers if met else None
+
+
+def _batched(layers: list[Any], each: list[dict[int, np.ndarray]], values: Any) -> Any:
+    """The outputs of dense layers, all members in one product, shape (n, members, outputs)."""
+    shared = True
+    for number, layer in enumerate(layers):
+        if type(layer) is not keras.layers.Dense:
+            values = _again(layer, f"layer_{number}")(values)
+            continue
+        kernels = np.stack([own[id(layer.kernel)] for own in each])
+        product = keras.layers.EinsumDense(
+            "bi,kio->bko" if shared else "bki,kio->bko",
+            output_shape=(len(each), kernels.shape[2]),
+            bias_axes="ko" if layer.use_bias else None,
+            activation=layer.activation,
+            dtype=layer.dtype_policy.name,
+            name=f"members_{number}",
+        )
+        values = product(values)
+        biases = [np.stack([own[id(layer.bias)] for own in each])] if layer.use_bias else []
+        product.set_weights([kernels, *biases])
+        shared = False
+    return values
+
+
+def _again(layer: Any, name: str) -> Any:
+    """The same layer under another name."""
+    return type(layer).from_config({**layer.get_config(), "name": name})
+
+
+def _copy(model: Any, own: dict[int, np.ndarray], values: Any, number: int) -> Any:
+    """The outputs of a copy of the model with the weights of a member, shape (n, outputs)."""
+    try:
+        config = model.get_config()
+        copy = type(model).from_config({**config, "name": f"member_{number}"})
+    except (NotImplementedError, TypeError, ValueError) as error:
+        what = "to_keras: the model cannot be copied by its configuration."
+        reason = str(error).split("\n")[0][:100] or type(model).__name__
+        raise InputError(what, reason, "a Sequential or functional model") from None
+    if not copy.built:
+        copy.build(model.input_shape)
+    copy.set_weights([own[id(variable)] for variable in model.weights])
+    found = copy(values, training=False)
+    return found if len(found.shape) > 1 else found[:, None]

@@ -1,0 +1,375 @@
+"""A posterior that predicts without its run: members, their weights, and the way in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+
+from tati_re.core.errors import AnyPath, InputError, refuse_if
+from tati_re.core.front_door import front_doors
+from tati_re.likelihoods.contract import Likelihood
+from tati_re.likelihoods.mixture import mixture_quantile
+from tati_re.posterior.predictive import CLASSES, VALUES
+from tati_re.prediction import results
+from tati_re.prediction.calibrating import with_scale, with_temperature
+from tati_re.prediction.draws import Members
+from tati_re.prediction.network import Network
+from tati_re.prediction.predict import average, checked_rows, labels_by_name, outputs_of_draws
+from tati_re.runs.manifest import Manifest
+from tati_re.shipping.carried import CarriedRun
+from tati_re.shipping.predictor_file import Parts, parts_of_file, write_parts
+
+_MOST_MEMBERS_SHOWN = 6
+
+
+@front_doors
+class Predictor:
+    """The posterior of a run as a few networks with weights, in one file.
+
+    It predicts as `run.predict` does, in the units of the data, and needs neither the run folder
+    nor the data. `run.compress(members=16)` makes one; `save` and `load` keep it.
+
+    Args:
+        parts: The members, their weights and the rest, as `Predictor.load` reads them.
+        model: The Keras model if the file cannot hold it. Default: the model in the file.
+        loss: The loss of the run if it was an object. Default: none.
+
+    Attributes:
+        weights: Weights of the members with the sum 1, shape (members,).
+        losses: What the compression lost, in nats a row, by kind of input; empty if it lost nothing.
+
+    Examples:
+        >>> predictor = tati_re.load("runs/a").compress(members=None)
+        >>> predictor.save("a.tati")
+        >>> tati_re.Predictor.load("a.tati").num_members == predictor.num_members
+        True
+    """
+
+    def __init__(self, parts: Parts, model: Any = None, loss: Any = None) -> None:
+        objects = {"model": model if model is not None else parts.model()}
+        if loss is not None:
+            objects["loss"] = loss
+        self.parts = parts
+        self._run = CarriedRun(parts.manifest, parts.path, objects)
+        self.network = Network(self._run, objects["model"], parts.auxiliary)
+        parts.check(self.network.flat)
+        numbers = np.arange(len(parts.members))
+        self.members = Members(parts.members, numbers, parts.weights * len(numbers))
+        self.weights = parts.weights
+        self.losses: Mapping[str, float] = dict(parts.losses)
+
+    @classmethod
+    def load(cls, path: AnyPath, *, model: Any = None, loss: Any = None) -> Self:
+        """Opens a file that `save` wrote. No code in it runs.
+
+        Args:
+            path: The file, ending in `.tati`.
+            model: The Keras model if the file holds none that Keras can load. Default: the file's.
+            loss: The loss of the run if it was an object of your own. Default: none.
+
+        Raises:
+            InputError: There is no such file, it is damaged, or it was not written by `save`.
+        """
+        return cls(parts_of_file(path), model, loss)
+
+    def save(self, path: AnyPath) -> None:
+        """Writes the predictor into one file.
+
+        Args:
+            path: The file, ending in `.tati`; its folder exists.
+
+        Raises:
+            InputError: Another ending.
+            StorageError: The file cannot be written.
+        """
+        write_parts(path, self.parts)
+
+    @property
+    def manifest(self) -> Manifest:
+        """The part of the run's manifest that predictions need."""
+        return self._run.manifest
+
+    @property
+    def carried_run(self) -> CarriedRun:
+        """What is left of the run, as readers of inputs take it."""
+        return self._run
+
+    @property
+    def calibration(self) -> float | None:
+        """Temperature of classes, or scale of values, that calibrates; None if nothing does."""
+        return self.parts.calibration
+
+    @property
+    def num_members(self) -> int:
+        """Number of networks."""
+        return len(self.members)
+
+    @property
+    def kind(self) -> str:
+        """What is predicted: `"regression"`, `"classification"` or `"multi_label"`."""
+        return self.network.predictive.kind
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that decides predictions, the same before and after `save`."""
+        return self.parts.digest
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Versions of Python and of the packages that sampled the posterior."""
+        manifest = self._run.manifest
+        return {"tati_re": manifest.tati_re, **manifest.versions}
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the input columns; empty if they have none."""
+        return tuple(self._run.manifest.dataset.feature_names)
+
+    @property
+    def target_names(self) -> tuple[str, ...]:
+        """Names of the predicted values; empty if they have none."""
+        return self.network.target_names
+
+    @property
+    def classes(self) -> np.ndarray:
+        """The classes in the order of their probabilities."""
+        predictive = self.network.predictive
+        self._refuse_other(CLASSES, "classes")
+        names = self.network.class_names
+        return results.class_values(predictive.task, predictive.num_columns, names)
+
+    @property
+    def training_ranges(self) -> pd.DataFrame:
+        """Least and largest value of each input column in training: columns `low` and `high`."""
+        data = self._run.manifest.dataset
+        ranges = data.input_ranges
+        what = "training_ranges: the run has no table of inputs."
+        if ranges is None:
+            raise InputError(what, expected="a run on a table of numbers")
+        names = data.feature_names or [str(number) for number in range(len(ranges.low))]
+        table = {"low": ranges.low, "high": ranges.high}
+        return pd.DataFrame(table, index=pd.Index(names, name="column"))
+
+    def predict(self, inputs: Any, labels: Any = None, *, interval: float = 0.9) -> Any:
+        """Predictions with their uncertainties, as `run.predict` gives them.
+
+        Args:
+            inputs: `(n, ...)`, as in the data set, before any scaling; a data frame, a dict or a
+                list of dicts by the names of the columns.
+            labels: Right labels or values, for scores. Default: those among the columns.
+            interval: Probability inside of the central intervals, in 0..1. Default: 0.9.
+
+        Returns:
+            A `ClassPrediction`, a `LabelPrediction` or a `RegressionPrediction`.
+
+        Raises:
+            InputError: Inputs or labels that do not fit.
+        """
+        what = "interval is out of range."
+        refuse_if(not 0 < interval < 1, what, interval, "a number between 0 and 1")
+        inputs = checked_rows(self._run, inputs, 4)
+        labels = labels_by_name([self._run], inputs, labels)
+        return self.averaged(inputs, labels, interval)
+
+    def averaged(self, inputs: Any, labels: Any = None, interval: float = 0.9) -> Any:
+        """As `predict`, for inputs in the order of the columns; none is compared with its range.
+
+        Args:
+            inputs: `(n, ...)`, as in the data set.
+            labels: Right labels or values. Default: none.
+            interval: Probability inside of the central intervals. Default: 0.9.
+
+        Returns:
+            The prediction.
+        """
+        source = (self.network, self.members)
+        found = average([source], inputs, labels, interval)
+        factor = self.calibration
+        if factor is None:
+            return found
+        if isinstance(found, results.ClassPrediction):
+            return with_temperature(found, factor)
+        return with_scale(found, factor, lambda moved: average([source], inputs, moved, interval))
+
+    def predict_proba(self, inputs: Any) -> np.ndarray:
+        """Averaged probabilities of the classes, or of several labels at once.
+
+        Args:
+            inputs: As of `predict`.
+
+        Returns:
+            Probabilities, shape (n, classes).
+        """
+        if self.kind == VALUES:
+            raise InputError("predict_proba belongs to classes.", self.kind, "predict, quantiles")
+        return self.predict(inputs).probabilities
+
+    def predict_interval(self, inputs: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """Central intervals of a new observation, or of class probabilities under the posterior.
+
+        Args:
+            inputs: As of `predict`.
+            level: Probability inside, in 0..1. Default: 0.9.
+
+        Returns:
+            Lower and upper ends, shape (n, targets) or (n, classes) each.
+        """
+        found = self.predict(inputs, interval=level)
+        if found.lower is None:
+            raise self._without_noise("predict_interval")
+        return found.lower, found.upper
+
+    def quantiles(self, inputs: Any, levels: Sequence[float] = (0.05, 0.5, 0.95)) -> np.ndarray:
+        """Quantiles of a new observation.
+
+        Args:
+            inputs: As of `predict`.
+            levels: Probabilities below, in 0..1. Default: 0.05, 0.5, 0.95.
+
+        Returns:
+            Quantiles in the units of the data, shape (levels, n, targets).
+
+        Raises:
+            InputError: Predictions of classes, or a loss that says nothing of the noise.
+        """
+        self._refuse_other(VALUES, "quantiles")
+        for level in levels:
+            what = "levels: a quantile is out of range."
+            refuse_if(not 0 < level < 1, what, level, "numbers between 0 and 1")
+        law, weights = self._law(inputs, "quantiles")
+        predictive = self.network.predictive
+        own = predictive.objective
+        discrete = isinstance(own, Likelihood) and own.discrete
+        columns = predictive.num_columns
+        found = [mixture_quantile(law, level, weights, columns, discrete) for level in levels]
+        return self._stretched(np.stack(found), law.mean)
+
+    def sample(self, inputs: Any, num: int = 1, seed: int = 0) -> np.ndarray:
+        """New observations, drawn from the predictive distribution.
+
+        Each sample of values comes from one member, for all inputs: samples are joint over inputs.
+        Classes are drawn for each input by itself.
+
+        Args:
+            inputs: As of `predict`.
+            num: Number of samples, at least 1. Default: 1.
+            seed: Seed of the random numbers. Default: 0.
+
+        Returns:
+            Values in the units of the data, shape (num, n, targets), or class labels, (num, n).
+        """
+        refuse_if(num < 1, "num is too small.", num, "at least 1")
+        random = np.random.default_rng(seed)
+        if self.kind == CLASSES:
+            return self._sampled_classes(inputs, num, random)
+        outputs, extra = self._outputs(inputs)
+        predictive = self.network.predictive
+        if self.kind == VALUES and not predictive.has_noise:
+            raise self._without_noise("sample")
+        member = random.choice(len(self.weights), size=num, p=self.weights)
+        own = None if extra is None else extra[member]
+        drawn = predictive.drawn(outputs[member], own, random)
+        if self.kind == VALUES:
+            return self._stretched(drawn, predictive.restored(outputs, extra))
+        return drawn
+
+    def log_prob(self, inputs: Any, labels: Any) -> np.ndarray:
+        """Log predictive density or probability of labels, all targets of a row together.
+
+        Args:
+            inputs: As of `predict`.
+            labels: Labels or values, `(n,)` or `(n, targets)`, in the units of the data.
+
+        Returns:
+            Logarithms in nats, shape (n,).
+        """
+        found = self.predict(inputs, labels)
+        if isinstance(found, results.ClassPrediction):
+            rows = np.arange(len(found.probabilities))
+            with np.errstate(divide="ignore"):
+                return np.log(found.probabilities[rows, results.known_labels(found.labels)])
+        if found.log_density is None:
+            raise self._without_noise("log_prob")
+        return found.log_density
+
+    def to_keras(self, quantiles: Sequence[float] = (0.05, 0.5, 0.95)) -> Any:
+        """One plain Keras model that predicts the same; see `tati_re.shipping.to_keras`."""
+        from tati_re.shipping.keras_export import to_keras
+
+        return to_keras(self, quantiles)
+
+    def export(
+        self,
+        path: AnyPath,
+        to: str = "keras",
+        *,
+        quantiles: Sequence[float] = (0.05, 0.5, 0.95),
+        overwrite: bool = False,
+    ) -> None:
+        """Writes the predictor for other programs.
+
+        Args:
+            path: The file, or the folder of a SavedModel.
+            to: `"keras"`, one `.keras` file without code; `"savedmodel"`, a folder; `"npz"`, arrays;
+                or `"tati"`, as `save` writes it. Default: keras.
+            quantiles: Levels of the quantiles that Keras predicts. Default: 0.05, 0.5, 0.95.
+            overwrite: Whether a file that is there may be replaced. Default: False.
+
+        Raises:
+            InputError: Another form or ending, or a network or loss that Keras alone cannot compute.
+            StorageError: The file cannot be written.
+        """
+        from tati_re.shipping.formats import export
+
+        export(self, path, to, tuple(quantiles), overwrite)
+
+    def __repr__(self) -> str:
+        what = ", ".join(self.feature_names[:_MOST_MEMBERS_SHOWN])
+        more = ", ..." if len(self.feature_names) > _MOST_MEMBERS_SHOWN else ""
+        lines = [
+            f"Predictor: {self.kind.replace('_', ' ')}, {self.num_members} members of "
+            f"{self.network.num_parameters:,} parameters",
+            *([f"inputs: {what}{more}"] if what else []),
+            *(f"loss {name}: {value:.4f} nats a row" for name, value in self.losses.items()),
+            f"digest: {self.digest[:16]}",
+        ]
+        return "\n".join(lines)
+
+    def _outputs(self, inputs: Any) -> tuple[np.ndarray, np.ndarray | None]:
+        """Outputs of the members, `(members, n, outputs)`, and their extra parameters."""
+        rows = checked_rows(self._run, inputs, 5)
+        return outputs_of_draws(self.network, self.members, self.network.prepared(rows))
+
+    def _law(self, inputs: Any, asked: str) -> tuple[Any, np.ndarray]:
+        """The laws of the members, and their weights."""
+        outputs, extra = self._outputs(inputs)
+        law = self.network.predictive.law(outputs, extra)
+        if law is None:
+            raise self._without_noise(asked)
+        return law, self.weights
+
+    def _stretched(self, values: np.ndarray, means: np.ndarray) -> np.ndarray:
+        """Values, calibrated if the run is: stretched about the mean of the mixture."""
+        factor = self.calibration
+        if factor is None:
+            return values
+        middle = np.tensordot(self.weights, means, 1)
+        return middle + factor * (values - middle)
+
+    def _sampled_classes(self, inputs: Any, num: int, random: np.random.Generator) -> np.ndarray:
+        found = self.predict(inputs)
+        below = np.cumsum(found.probabilities, axis=1)[:, :-1]
+        numbers = (random.random((num, len(below), 1)) > below).sum(axis=-1)
+        return found.class_values[numbers]
+
+    def _refuse_other(self, kind: str, asked: str) -> None:
+        expected = "predict" if kind == VALUES else "predict, quantiles"
+        refuse_if(self.kind != kind, f"{asked} belongs to {kind}.", self.kind, expected)
+
+    def _without_noise(self, asked: str) -> InputError:
+        name = self.network.predictive.name
+        what = f"{asked}: the loss says nothing of the noise of an observation."
+        return InputError(what, name, "a run with gaussian or another loss with noise")
