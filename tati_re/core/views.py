@@ -89,7 +89,7 @@ def shown(kind: Class) -> Class:
             if frame is None
             else frame.to_string(index=False, float_format="{:.4g}".format, max_cols=12)
         )
-        return listed if rows is None else f"{listed}\n\n{rows}"
+        return printable(listed if rows is None else f"{listed}\n\n{rows}")
 
     def html(self: Any) -> str:
         lines, frame = _content(self)

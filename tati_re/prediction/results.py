@@ -10,6 +10,7 @@ import pandas as pd
 from tati_re.analysis.format import table
 from tati_re.core.errors import AnyPath, InputError
 from tati_re.core.front_door import front_doors
+from tati_re.core.printable import printable
 from tati_re.core.views import drawn, html_table
 from tati_re.prediction import metrics
 from tati_re.prediction.scores import brier_score
@@ -73,7 +74,7 @@ class Prediction:
         rows = shown.to_string(
             index=False, float_format=lambda value: f"{value:.4g}", max_cols=_COLUMNS
         )
-        return f"{table(said)}\n\n{rows}"
+        return printable(f"{table(said)}\n\n{rows}")
 
     def _repr_html_(self) -> str:
         return html_table("Prediction", self._said(), frame=self.frame().head(_ROWS))

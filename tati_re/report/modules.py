@@ -24,6 +24,7 @@ from tati_re.analysis.reweighting import reweight
 from tati_re.analysis.temperature import group_sentences, group_temperatures
 from tati_re.core.errors import AnyPath, nearest, refuse_if
 from tati_re.core.front_door import front_door
+from tati_re.core.printable import printable
 from tati_re.core.rhat import rhat_of_halves
 from tati_re.core.views import html_table
 from tati_re.launch.run import load
@@ -95,9 +96,8 @@ class Result:
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        return "\n".join(
-            [*self.sentences, self.table.to_string(index=False, max_rows=12, max_cols=12)]
-        )
+        table = self.table.to_string(index=False, max_rows=12, max_cols=12)
+        return printable("\n".join([*self.sentences, table]))
 
     def _repr_html_(self) -> str:
         return html_table(

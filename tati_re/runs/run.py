@@ -16,6 +16,7 @@ import pandas
 from tati_re.core.errors import AnyPath, InputError, check_utf8, nearest, refuse_if, shown
 from tati_re.core.front_door import front_doors
 from tati_re.core.given import said
+from tati_re.core.printable import printable
 from tati_re.core.views import drawn
 from tati_re.runs import checkpoint, files, manifest, reading
 from tati_re.runs.checked import read_table, read_whole, whole_array
@@ -84,7 +85,7 @@ class LadderTable(_Frame):
     """The rows of `ladder.csv`, one a rung; parts of it are plain DataFrames."""
 
     def __repr__(self) -> str:
-        return self.to_string(index=False, line_width=110, float_format="{:.4g}".format)
+        return printable(self.to_string(index=False, line_width=110, float_format="{:.4g}".format))
 
     def plot(self, path: AnyPath | None = None) -> "Figure":
         """Draws accepted swaps between neighbors, and the mean potential; see

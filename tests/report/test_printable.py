@@ -9,7 +9,9 @@ import sys
 import unicodedata
 import warnings
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import pandas
 import pytest
 from rich.console import Console
@@ -19,9 +21,13 @@ from tati_re.cli import analyse, compare, dataset, report
 from tati_re.cli.arguments import command
 from tati_re.core.errors import InputError, SamplingError, pasted
 from tati_re.core.printable import PrintableStream, inner_stream, printable, printable_output
+from tati_re.core.views import shown
 from tati_re.engine.progress import PlainProgress, RichProgress
+from tati_re.prediction.results import ClassPrediction
 from tati_re.report.html import bullets, html_table, pairs, paragraph
+from tati_re.report.modules import Result
 from tati_re.report.page import without_folders
+from tati_re.runs.run import LadderTable
 
 EVIL = [
     "\x1b[2J",
@@ -206,3 +212,34 @@ def test_absolute_folders_leave_a_page():
     assert 'href="/keep/this/one"' in text and "<td>1/2</td>" in text and "kJ/mol/K" in text
     assert "/data" not in text and "/home" not in text and "a.csv" in text and "3 / 4" in text
     assert "a/run.csv" in text
+
+
+@pytest.mark.parametrize("text", [text for text in EVIL if text != "\udc80"])
+def test_tables_of_results_do_not_steer(text):
+    """The names of classes head the columns of predictions."""
+    table = pandas.DataFrame({f"p[{text}]": [0.5], "class": [text]})
+
+    @shown
+    class Found(NamedTuple):
+        table: pandas.DataFrame
+
+    for found in (Result(table, [f"It is {text}."]), Found(table), LadderTable(table)):
+        assert not steers(repr(found))
+    half = np.full((1, 2), 0.5)
+    found = ClassPrediction(
+        num_draws=4,
+        effective_draws=4.0,
+        level=0.9,
+        draw_losses=None,
+        walker=None,
+        weight=None,
+        probabilities=half,
+        std=half,
+        lower=half,
+        upper=half,
+        expected_entropy=np.ones(1),
+        labels=None,
+        class_values=np.array([text, "b"]),
+        draw_accuracy=None,
+    )
+    assert not steers(repr(found))
