@@ -58,7 +58,10 @@ def quantities(
             run, burnin, max(1, -(-stored // max(most, DRAWS, DRAWS_OF_WALKER * walkers)))
         )
         steps, walkers, columns, weight, names = _columns(positions, predict)
-    except InputError:  # no position is stored yet
+    except InputError:
+        if Positions(run, burnin).left():
+            raise
+        # No position is stored yet.
         return [*found, Quantity("stored positions", np.zeros((1, 0)))]
     chosen, weight = rows_that_count(steps, walkers, weight)
     of_weights = not run.manifest.dataset.potential

@@ -263,10 +263,8 @@ def _tensors(run: RunFiles, burnin: int | None) -> dict[tuple[str, str], Quantit
         squares = np.asarray(values, np.float64) ** 2
         return np.add.reduceat(squares, ends, axis=1)
 
-    try:
-        if Positions(run, burnin_of(run, burnin)).projected:
-            return {}
-    except InputError:  # no position is stored yet
+    positions = Positions(run, burnin_of(run, burnin))
+    if positions.projected or not positions.left():
         return {}
     found = [one for one in quantities(run, lengths, burnin) if one.name.startswith("prediction ")]
     return {("tensors", name): one for name, one in zip(names, found, strict=True)}

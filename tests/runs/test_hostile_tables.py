@@ -72,3 +72,18 @@ def test_a_first_row_with_marks_in_quotes_is_not_long():
     assert not has_long_first_row("\na,b\n\n1,2\n1,2,3\n")
     assert has_long_first_row('a,"b,c"\n\n1,2,3\n')
     assert has_long_first_row("1,2,3\n", 2) and not has_long_first_row("", 2)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 5])
+def test_damaged_positions_are_not_taken_for_missing_ones(folder, rows):
+    """ValueError of zip before; with no row at all there is nothing to compare."""
+    lines = (folder / "trajectory.csv").read_text().splitlines()
+    kept = lines[: 1 + rows]
+    (folder / "trajectory.csv").write_text("\n".join([*kept, ""]))
+    found = tati_re.compare_runs(folder, folder)
+    assert ("tensors" in set(found.table["group"])) == (rows > 1)
+    if rows > 1:
+        damaged = [*kept[:-1], kept[-1].replace(",", ",x", 1), ""]
+        (folder / "trajectory.csv").write_text("\n".join(damaged))
+        with pytest.raises(tati_re.InputError, match=r"trajectory\.csv, line 6"):
+            tati_re.compare_runs(folder, folder)
