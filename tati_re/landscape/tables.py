@@ -124,15 +124,13 @@ def finish(path: Path, frame: pandas.DataFrame) -> None:
 def finished(path: Path | None) -> pandas.DataFrame | None:
     if path is None or not path.exists():
         return None
+    expected = "to remove this file; it is computed again"
     try:
-        frame, reason = read_csv(path), "it contains entries that are not numbers"
-    except ValueError as error:
-        frame, reason = None, str(error).strip().split("\n")[0]
-    if frame is None or any(kind.kind not in "biuf" for kind in frame.dtypes):
-        raise InputError(
-            f"{path} cannot be read: {reason}.",
-            expected="to remove this file; it is computed again",
-        )
+        frame = read_csv(path)
+    except InputError as error:  # it names the file
+        raise InputError(str(error), expected=expected) from None
+    if any(kind.kind not in "biuf" for kind in frame.dtypes):
+        raise InputError(f"{path} contains entries that are not numbers.", expected=expected)
     return frame
 
 
