@@ -31,6 +31,8 @@ from tati_re.analysis.learning_coefficient import learning_coefficient as learni
 from tati_re.analysis.learning_coefficient import learning_curve as learning_curve
 from tati_re.analysis.named_draws import draws_of as draws_of
 from tati_re.analysis.named_draws import parameter_summary as parameter_summary
+from tati_re.analysis.nested_rhat import NestedRHat as NestedRHat
+from tati_re.analysis.nested_rhat import nested_r_hat as nested_r_hat
 from tati_re.analysis.reweighting import reweight as reweight
 from tati_re.analysis.temperature import Temperature as Temperature
 from tati_re.analysis.temperature import configurational_temperature as configurational_temperature

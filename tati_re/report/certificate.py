@@ -462,6 +462,9 @@ def _temperature(facts: RunFacts, one: Temperature, about: str) -> CheckResult:
             f"up to {percent(one.half)} expected by chance; {times:,.2g} times as many draws needed"
         )
         details.pop()
+    if passed is None and math.isfinite(one.half) and one.in_band and _exact_and_named(facts):
+        passed = True
+        remark = f"within chance ({percent(one.half)}); the sampler is exact"
     if passed is None and one.kind == "configurational" and not about:
         details.append("or coordinates that are about 0 on average")
 
@@ -482,6 +485,16 @@ def _temperature(facts: RunFacts, one: Temperature, about: str) -> CheckResult:
         advice=advice,
         given=facts.bias_is_given,
     )
+
+
+def _exact_and_named(facts: RunFacts) -> bool:
+    """Whether a Metropolis test makes a run of named parameters exact.
+
+    A temperature then has no bias to show. R-hat and effective sizes of each parameter, its squares
+    and its tails say whether the draws suffice.
+    """
+    named = bool(facts.manifest.parameters.supports)
+    return named and _is_exact(facts.manifest, facts.kept)
 
 
 def _group_apart(run: RunFiles, kind: str, burnin: int) -> str:

@@ -53,6 +53,7 @@ LONG = {
         "convergence",
         "data",
         "defaults",
+        "densities",
         "deploy",
         "ensemble",
         "evidence",

@@ -87,6 +87,7 @@ def test_trajectory_summary_and_certificate_use_the_same_names(run):
     rows = run.certificate.set_index("check")
     assert rows.loc["ESS of rate", "verdict"] == "passed"
     assert rows.loc["ESS of theta", "value"] > 300
+    assert run.certificate.outcome == "passed"
     with pytest.raises(InputError, match="The run has no parameter rat"):
         run.parameter_summary(["rat"])
 

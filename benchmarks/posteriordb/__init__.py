@@ -1,0 +1,1 @@
+"""Posteriors of posteriordb, sampled by defaults and compared with its reference draws."""

@@ -1,0 +1,81 @@
+"""Nested R-hat: convergence of many short chains that start in groups."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from tati_re.analysis.convergence import LARGEST_R_HAT
+from tati_re.core.errors import InputError, refuse_if, shown
+
+
+class NestedRHat(NamedTuple):
+    """The outcome of `nested_r_hat`.
+
+    Attributes:
+        value: Nested R-hat; nan if no chain moves.
+        factor: By how much the chains of each group, or the draws of each chain, must grow for the
+            limit to hold by chance alone; at most 1 if it holds. Chains that have not forgotten
+            their starts need more draws in any case.
+    """
+
+    value: float
+    factor: float
+
+
+def nested_r_hat(chains: np.ndarray, num_groups: int, limit: float = LARGEST_R_HAT) -> NestedRHat:
+    """Nested R-hat of chains that started in groups, each group at one place.
+
+    Compares the means of groups of chains. Many chains make the mean of a group precise, so that
+    short chains, even of one draw, can be judged; plain R-hat needs long ones. Chains that forgot
+    their common start have means that differ by chance alone. Reference: C. C. Margossian, M. D.
+    Hoffman, P. Sountsov, L. Riou-Durand, A. Vehtari, A. Gelman, Nested R-hat, Bayesian Analysis
+    (2024), section 3.
+
+    Args:
+        chains: Draws, `(chains, draws)`; chains 0 to M - 1 are the first group, and so on.
+        num_groups: The number of groups, at least 2 and a divisor of the number of chains; each has
+            at least 2 chains, or chains of at least 2 draws.
+        limit: The limit that `factor` is about, above 1. Default: 1.01.
+
+    Returns:
+        The value, and how many times as many chains or draws the limit needs.
+
+    Raises:
+        InputError: Draws of another shape, not finite, or a number of groups that does not fit.
+
+    Examples:
+        >>> draws = np.random.default_rng(1).standard_normal((64, 50))
+        >>> nested_r_hat(draws, num_groups=4).value < 1.01
+        True
+    """
+    draws = np.asarray(chains, np.float64)
+    wrong = draws.ndim != 2 or not draws.size
+    refuse_if(wrong, "chains: wrong shape.", draws.shape, "(chains, draws)")
+    refuse_if(not np.isfinite(draws).all(), "chains: not all draws are finite.")
+    whole = isinstance(num_groups, int | np.integer) and not isinstance(num_groups, bool)
+    if not whole or num_groups < 2 or len(draws) % num_groups:
+        raise InputError(
+            "num_groups: the chains cannot be split into so many groups.",
+            shown(num_groups, 40),
+            f"a divisor of {len(draws)} chains, 2 or more",
+        )
+    refuse_if(not limit > 1, "limit: R-hat is at least 1.", limit, "a number above 1")
+    grouped = draws.reshape(num_groups, -1, draws.shape[1])
+    alone = grouped.shape[1] == 1 and grouped.shape[2] == 1
+    expected = "2 chains in each group, or 2 draws in each chain"
+    refuse_if(alone, "chains: one draw has no variance.", draws.shape, expected)
+
+    means = grouped.mean(axis=2)
+    between_groups = float(means.mean(axis=1).var(ddof=1))
+    between_chains = means.var(axis=1, ddof=1) if grouped.shape[1] > 1 else np.zeros(num_groups)
+    within = np.zeros(num_groups)
+    if grouped.shape[2] > 1:
+        within = grouped.var(axis=2, ddof=1).mean(axis=1)
+    spread = float((between_chains + within).mean())
+    if spread == 0:
+        return NestedRHat(math.nan if between_groups == 0 else math.inf, math.inf)
+    excess = between_groups / spread
+    return NestedRHat(math.sqrt(1 + excess), excess / (limit**2 - 1))
