@@ -154,7 +154,7 @@ def gp_regr(data: Mapping[str, Any]) -> Model:
     d = arrays(data)
 
     def log_density(rho, alpha, sigma, x, y):
-        covariance = squared_exponential(x, alpha, rho) + sigma * tf.eye(len(x), dtype=x.dtype)
+        covariance = squared_exponential(x, alpha, rho) + sigma * tf.eye(x.shape[0], dtype=x.dtype)
         return log_prob.total(
             log_prob.gamma(rho, 25, 4),
             log_prob.half_normal(alpha, 2),
@@ -170,7 +170,7 @@ def gp_pois_regr(data: Mapping[str, Any]) -> Model:
     d = arrays(data)
 
     def latent(rho, alpha, z, x):
-        covariance = squared_exponential(x, alpha, rho) + 1e-10 * tf.eye(len(x), dtype=x.dtype)
+        covariance = squared_exponential(x, alpha, rho) + 1e-10 * tf.eye(x.shape[0], dtype=x.dtype)
         return tf.linalg.matvec(tf.linalg.cholesky(covariance), z)
 
     def log_density(rho, alpha, z, x, k):
@@ -217,7 +217,7 @@ def lotka_volterra(data: Mapping[str, Any]) -> Model:
         return tf.scan(one_year, tf.range(years), initializer=z_init)
 
     def log_density(theta, z_init, sigma, y, y_init):
-        states = solution(z_init, theta, len(y))
+        states = solution(z_init, theta, y.shape[0])
         logs = tf.math.log(tf.maximum(states, 1e-12))
         center = tf.constant([1.0, 0.05, 1.0, 0.05], theta.dtype)
         width = tf.constant([0.5, 0.05, 0.5, 0.05], theta.dtype)

@@ -303,10 +303,13 @@ class NamedDensity:
         names = self._taken[who]
         own = {name: draw[name] for name in names if name in draw}
         data = {name: self._given(self.data[name], dtype) for name in names if name in self.data}
+        what = f"{who}: the function fails for one draw."
         try:
-            return function(**own, **data)
+            found = function(**own, **data)
+            what = f"{who}: TensorFlow cannot compile the function."
+            tf.function(lambda: function(**own, **data), autograph=False).get_concrete_function()
+            return found
         except Exception as error:
-            what = f"{who}: the function fails for one draw."
             shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in own.items())
             raise InputError(what, f"{said(error, 160)} ({shapes})", EXPECTED) from error
 

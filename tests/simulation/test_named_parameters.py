@@ -45,7 +45,7 @@ GIVEN = {
     "generated": {"y_rep": replicated, "doubled": lambda rate: 2 * rate},
 }
 RATE = stats.gamma(2 + COUNTS.sum(), scale=1 / (1 + len(COUNTS)))
-UNTIL = "rhat<1.02, ess(rate)>400, ess(theta)>300"
+UNTIL = "rhat<1.02, ess(rate)>400, ess(theta)>400"
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_trajectory_summary_and_certificate_use_the_same_names(run):
     assert "theta[2]" in run.summary()
     rows = run.certificate.set_index("check")
     assert rows.loc["ESS of rate", "verdict"] == "passed"
-    assert rows.loc["ESS of theta", "value"] > 300
+    assert rows.loc["ESS of theta", "value"] > 400
     assert run.certificate.outcome == "passed"
     with pytest.raises(InputError, match="The run has no parameter rat"):
         run.parameter_summary(["rat"])
