@@ -170,7 +170,7 @@ class Driver:
         now = began
         pace_of_calls = Pace(self.limits.first_steps, self.limits.chunk_seconds)
         since = began if self.limits.began is None else self.limits.began
-        limit = TimeLimit(plan.max_time, since, self.limits.share)
+        limit = TimeLimit(plan.max_time, since, self.limits.share, self.limits.reserve)
         last = line.moves(plan.num_steps)
         self._begin_phase()
         try:

@@ -10,7 +10,8 @@ class Limits:
     many the next may have. `chunk_seconds` is the time of one, as far as the one before tells:
     Ctrl-C, `max_time` and checkpoints wait for its end. `began` is when the call began that
     `max_time` bounds, by `time.monotonic`; None: with the steps. `share` is how much of the time
-    that compiling leaves is for these steps.
+    that compiling leaves is for these steps. `reserve` are seconds of `max_time` to keep for what
+    follows the last step.
     """
 
     most_steps: int = 16_384
@@ -18,6 +19,7 @@ class Limits:
     chunk_seconds: float = 0.5
     began: float | None = None
     share: float = 1.0
+    reserve: float = 0.0
 
 
 LIMITS = Limits()

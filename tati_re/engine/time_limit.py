@@ -15,13 +15,17 @@ class TimeLimit:
         max_time: Seconds from `began` to the end; None: no limit.
         began: When the call began, by `time.monotonic`.
         share: Of the time that compiling leaves, 0 to 1; the rest is for what follows the run.
+        reserve: Seconds to keep for what follows the last step, a quarter of `max_time` at most.
     """
 
-    def __init__(self, max_time: float | None, began: float, share: float = 1.0) -> None:
+    def __init__(
+        self, max_time: float | None, began: float, share: float = 1.0, reserve: float = 0.0
+    ) -> None:
         self._most = math.inf if max_time is None else max_time
         self._share = share
         self._ready: float | None = None
-        self._reserved = 0.0
+        self._expected = min(reserve, _MOST_RESERVED * self._most)
+        self._reserved = self._expected
         self.deadline = began + self._most
 
     def step_made(self, now: float) -> None:
@@ -35,9 +39,11 @@ class TimeLimit:
         """Keeps so many seconds, such as a last look at the run takes, for what follows the steps.
 
         Args:
-            seconds: Seconds, of which a quarter of `max_time` is kept at most.
+            seconds: Seconds of one look, of which a quarter of `max_time` is kept at most.
         """
-        self._reserved = min(seconds, _MOST_RESERVED * self._most)
+        # The comparison and the certificate follow the last look.
+        kept = seconds + 0.5 * self._expected
+        self._reserved = min(kept, _MOST_RESERVED * self._most)
 
     def left(self, now: float) -> float:
         """Seconds that are left for steps, inf without a limit."""

@@ -152,6 +152,11 @@ def _named(options: Options, objects: Mapping[str, Any]) -> set[str]:
     return named
 
 
+def names_model(options: Options, objects: Mapping[str, Any]) -> bool:
+    """Whether the user named the network."""
+    return bool(_named(options, objects) & {"model", "hidden"})
+
+
 def refuse_unfit_goal(options: Options, has_data: bool) -> None:
     """Refuses a goal that the run cannot have.
 

@@ -7,6 +7,8 @@ from typing import Any
 from tati_re._version import __version__
 from tati_re.core.errors import shown
 from tati_re.data.dataset import Dataset
+from tati_re.launch.candidates import names_model
+from tati_re.launch.goal import PREDICT
 from tati_re.options.make import Options
 from tati_re.system.system import System
 
@@ -47,7 +49,10 @@ def header(system: System, options: Options, objects: Mapping[str, Any]) -> list
         words = f"{system.dataset.name}: {_count(system.flat.num_parameters, 'dimension')}"
         return block(f"tati_re {__version__}", [words])
     about = block(f"tati_re {__version__}", [_data(system.dataset)])
-    return about + block("model", [_model(system, options, objects)])
+    model = _model(system, options, objects)
+    if options.goal == PREDICT and not names_model(options, objects):
+        model = 'chosen by the run, for predictions (goal="posterior" samples one model)'
+    return about + block("model", [model])
 
 
 def _count(number: int, noun: str) -> str:

@@ -129,6 +129,8 @@ def _begun(request: Request, walkers: Walkers, folder: Path, brief: bool) -> tup
     """The run compiled, with all that a resume needs on the disk."""
     system = request.system
     execution = system.execution(request.options, request.copies, not request.samples)
+    if walkers.fits_alone and request.samples:
+        execution = "eager"  # nothing is compiled for a run without steps
     running = Launch(
         request=request, walkers=walkers, folder=folder, execution=execution, brief=brief
     )
@@ -147,6 +149,8 @@ def _begun(request: Request, walkers: Walkers, folder: Path, brief: bool) -> tup
     if walkers.fits is not None and request.samples:
         write_fits(folder, walkers.fits)
     carry = running.begin()
+    if walkers.fits_alone and request.samples:
+        return running, carry
     if not running.guarded(lambda: running.loops.compiles(carry)):
         received = f"xla, walkers {request.potential.walker_evaluation}"
         forced = request.options.execution == "xla"
@@ -179,6 +183,7 @@ class Launch:
         self.folder = folder
         self._brief = brief
         self._fits = walkers.fits
+        self._is_without_chains = walkers.fits_alone and request.samples
         self.progress = make_progress(request.options.verbose)
         self.loops = RunLoops(request, execution, self.progress.message)
         self._starts: tuple[np.ndarray, tuple] | None = None
@@ -291,7 +296,8 @@ class Launch:
     @property
     def _has_noise(self) -> bool:
         """Whether the steps of a sampler see mini-batches."""
-        return self.request.samples and not self.request.potential.batches.full
+        sees_part = self.request.samples and not self.request.potential.batches.full
+        return sees_part and not self._is_without_chains
 
     @property
     def _tunes_noise(self) -> bool:
@@ -383,6 +389,8 @@ class Launch:
         self._tensorboard.begin(driver.step)
 
         alone = outcome is None
+        if self._is_without_chains:
+            outcome = Outcome.OUT_OF_TIME
         carry, outcome = self._driven(carry, temporary, outcome)
         self._arrive(carry)
         self._note_workers()
@@ -437,6 +445,8 @@ class Launch:
             return outcome
         self.guarded(lambda: self._leave_positions(carry, outcome))
         onward = f" Continue with: {manifest.going_on(self.folder)}" if kept else ""
+        if self._is_without_chains:
+            return Outcome.FINISHED
         step = self.driver.step
         self.progress.message(f"max_time is used up at step {step:,}; the run ends here.{onward}")
         return Outcome.FINISHED
@@ -467,7 +477,7 @@ class Launch:
     def _end_sampling(self, carry: Carry, run: Run, outcome: Outcome, stopped: bool) -> None:
         """Notes convergence, heating and failed checks, as far as the run came."""
         driver = self.driver
-        if not driver.signal:
+        if not (driver.signal or self._is_without_chains):
             self.guarded(lambda: self.ending.finish(run, driver.step, not stopped))
 
         if outcome is Outcome.FINISHED:
@@ -563,13 +573,16 @@ class Launch:
         driver = self.driver
         position = tf.constant(self._fits.positions, carry.state.position.dtype)
         carry = carry._replace(state=carry.state._replace(position=position))
-        driver.store_last_positions(driver.loop.evaluated(carry, driver.step))
+        if driver.step:
+            carry = driver.loop.evaluated(carry, driver.step)
+        driver.store_last_positions(carry)
         cut = {"step": driver.step, "by": "max_time"}
         noted = {"last_positions": {"step": driver.step, "of": "fits"}, "burnin_cut": cut}
         manifest.note(self.folder, **noted)
-        self.progress.message(
-            f"The time was over before the first draw: predictions use the {len(position)} fits alone."
-        )
+        if not self._is_without_chains:
+            self.progress.message(
+                f"The time was over before the first draw: predictions use the {len(position)} fits alone."
+            )
 
     def there(self, carry: Carry) -> Any:
         """Which copies are at the target."""
@@ -594,6 +607,7 @@ class Launch:
         walkers.sentence = None
         walkers.drawn = None
         walkers.fits = None
+        walkers.fits_alone = False
 
     def _test_noise(self, carry: Carry) -> None:
         """Writes noise.csv, where swaps saw mini-batches."""

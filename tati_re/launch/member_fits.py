@@ -42,6 +42,7 @@ class FittedMembers:
             shape (members, rows).
         steps: Step at which each member was kept, shape (members,).
         num_steps: Steps that were taken.
+        step_seconds: Seconds of a step of all members, without compilation; 0 if not measured.
     """
 
     positions: np.ndarray
@@ -49,6 +50,7 @@ class FittedMembers:
     densities: np.ndarray
     steps: np.ndarray
     num_steps: int
+    step_seconds: float = 0.0
 
     @property
     def ensemble(self) -> np.ndarray:
@@ -155,7 +157,8 @@ class MemberFits:
                 looks = min(LOOKS, max(look + 1, look + left))
             paced = took if look > 1 else 0.0
         last = state[0].numpy()
-        return FittedMembers(kept, last, self.densities(kept), steps, look * each)
+        densities = self.densities(kept)
+        return FittedMembers(kept, last, densities, steps, look * each, paced / each)
 
     def densities(self, position: np.ndarray) -> np.ndarray:
         """Log density of each held-out row in the units of the data, shape (members, rows)."""

@@ -13,23 +13,24 @@ from typing import Any, Protocol
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.engine.limits import Limits
 from tati_re.launch.candidates import (
     Candidate,
     candidates_of,
-    refuse_unfit_goal,
     widths_of,
 )
+from tati_re.launch.goal import PREDICT
 from tati_re.launch.mean_first import MEAN, predicts_spread, units_of, with_spread
 from tati_re.launch.member_fits import (
     FEWEST_STEPS,
+    FittedMembers,
     MemberFits,
     held_out_rows,
     without_rows,
 )
-from tati_re.launch.request import is_cheap
+from tati_re.launch.request import BATCH_SIZE, is_cheap
 from tati_re.launch.short_chains import ShortChains
 from tati_re.launch.starts import fresh_starts, starting_walkers
+from tati_re.launch.time_plan import TimePlan, seconds_of_step
 from tati_re.options.make import Options, make_options
 from tati_re.posterior.noise_level import with_extra_starts
 from tati_re.posterior.potential import ModelPotential
@@ -38,9 +39,6 @@ from tati_re.system.system import System
 from tati_re.system.target import system_of
 from tati_re.system.walkers import Walkers
 
-GOAL = "predict"
-MAX_TIME = 60.0
-"""Seconds of a run whose length nobody gave."""
 NUM_MEMBERS = 8
 FEW_MEMBERS = 4
 """Fits of each candidate that is compared."""
@@ -48,23 +46,18 @@ HELD_OUT = 0.2
 """Part of the training rows on which candidates are compared and fits are stopped."""
 FEWEST_ROWS = 40
 """Training rows below which nothing is held out."""
-CHOICE_SHARE = 0.2
-FIT_SHARE = 0.2
-"""Parts of `max_time` in which the model is chosen, and the members are fitted, at most."""
 UNTIL = "gain<0.005"
 TARGET_BIAS = 0.36
 """Of MCLMC, an energy error of 0.1 per parameter and step, as of the preset MILE: predictions bear
 a wider bias than parameters do.
 """
 RECORD_EVERY = 4
-SECONDS_OF_XLA = 20.0
-"""Seconds left for chains below which their steps run as a graph: XLA compiles for some eight
-seconds, a graph for two.
-"""
 ACTIVATION = "tanh"
 FIT_BATCH_SIZE = 100
 CHOICE_STEPS = 640
 MEAN_STEPS = 960
+SECONDS_OF_XLA = 8.0
+"""Seconds of the fits of the members above which compiling them with XLA pays."""
 FIT_PART = 0.3
 """Steps of the fits of a candidate, of a mean before its spread, and the part of its time that they take at most."""
 FEWEST_COMPARED = 3
@@ -72,8 +65,6 @@ FEWEST_COMPARED = 3
 _SECONDS_OF_ONE = 5.0
 MEMBER_STEPS = 4_000
 _LEARNING_RATE = 0.01
-_UNBOUNDED = 300.0
-"""Seconds that shares are parts of where a run has no time limit."""
 
 
 class Predicted(Protocol):
@@ -118,17 +109,16 @@ class PredictionSetup:
         sim: The Simulation, whose walkers nobody has placed.
         options: The options of the call.
         objects: What was given as objects in Python.
-        limits: When the call began.
+        plan: The time of the run.
     """
 
     def __init__(
-        self, sim: Predicted, options: Options, objects: Mapping[str, Any], limits: Limits
+        self, sim: Predicted, options: Options, objects: Mapping[str, Any], plan: TimePlan
     ) -> None:
         self._sim = sim
         self._options = options
         self._objects = objects
-        self._began = time.monotonic() if limits.began is None else limits.began
-        self._seconds = _UNBOUNDED if options.max_time is None else options.max_time
+        self._plan = plan
 
     def made(self) -> tuple[Options, list[str]]:
         """The options with the model that was chosen, and a sentence on each choice."""
@@ -168,20 +158,26 @@ class PredictionSetup:
         # Widths matter less than likelihoods: those of the default come first.
         listed.sort(key=lambda one: one.width != first_width)
         choice = ModelChoice(listed[0], held_out)
-        if len(listed) < 2:
-            return choice
-        return self._compare(listed, choice)
+        planned = self._plan.num_candidates(min(len(listed), FEWEST_COMPARED))
+        return self._compare(listed, planned, choice) if planned else choice
 
-    def _compare(self, candidates: Sequence[Candidate], choice: ModelChoice) -> ModelChoice:
-        """The choice after as many candidates as there is time for, the first ones first."""
-        deadline = self._began + CHOICE_SHARE * self._seconds
+    def _compare(
+        self, candidates: Sequence[Candidate], planned: int, choice: ModelChoice
+    ) -> ModelChoice:
+        """The choice after as many candidates as there is time for, the first ones first.
+
+        Args:
+            candidates: What is compared, in this order.
+            planned: Candidates among which the time is divided; more follow if some is left.
+            choice: The choice so far, which this changes.
+        """
+        deadline = self._plan.choice_deadline
         best: np.ndarray | None = None
         took = 0.0
         for number, candidate in enumerate(candidates):
             began = time.monotonic()
             if number and began + took > deadline:
                 break
-            planned = min(len(candidates), FEWEST_COMPARED)
             left = max(0.0, deadline - began) / max(1, planned - number)
             found = self._compared(candidate, choice.held_out, began + left)
             took = min(time.monotonic() - began, _SECONDS_OF_ONE)
@@ -295,6 +291,7 @@ class PredictionSetup:
         """Gives the Simulation the model that was chosen, with its members newly drawn."""
         sim = self._sim
         values = self._options_with(chosen).values_of(chosen.options())
+        values["goal"] = PREDICT
         if chosen.hidden is not None and "activation" not in self._options.explicit:
             values["activation"] = ACTIVATION
         if "num_walkers" not in self._options.explicit:
@@ -312,12 +309,15 @@ class PredictionSetup:
         sim = self._sim
         system = self._apart(sim.system, choice.held_out)
         members = sim.options.num_walkers
-        fits = self._fits(system, self._options, members, xla=system.flat.xla_safe)
+        plan = self._plan
+        samples = plan.has_chains(fits=True) or "num_steps" in self._options.explicit
+        share = plan.fit_seconds(samples)
+        is_long = share >= SECONDS_OF_XLA
+        fits = self._fits(system, self._options, members, xla=system.flat.xla_safe and is_long)
         steps = MEMBER_STEPS
         if "fit_steps" in self._options.explicit:
             steps = max(FEWEST_STEPS, self._options.fit_steps)
         now = time.monotonic()
-        share = FIT_SHARE * self._seconds
         start = self._start(system, self._options, members, choice.held_out, now + share / 3)
         found = fits.run(start, steps, now + share)
         walkers = sim.walkers
@@ -325,12 +325,26 @@ class PredictionSetup:
         walkers.sentence = None
         walkers.drawn = None
         walkers.fits = Fits(walkers.position.copy(), (), choice.held_out, found.steps)
+        walkers.fits_alone = not self._has_chains(found, members)
         one = float(found.densities.mean())
         ensemble = float(found.ensemble.mean())
         return (
             f"Members: {members} fits of up to {found.num_steps:,} steps (num_walkers, fit_steps); held-out log "
             f"density of a row {one:.3f} for one fit, {ensemble:.3f} for their ensemble."
         )
+
+    def _has_chains(self, found: FittedMembers, members: int) -> bool:
+        """Whether there is time for chains after the fits, as far as steps of the fits tell."""
+        if "num_steps" in self._options.explicit:
+            return True
+        count = self._sim.system.dataset.num_examples
+        batch = min(FIT_BATCH_SIZE, count)
+        seen = count
+        if self._options.batch_size is not None:
+            seen = self._options.batch_size
+        elif not is_cheap(self._sim.system):
+            seen = BATCH_SIZE
+        return self._plan.has_chains(seconds_of_step(found.step_seconds, batch, seen))
 
     def _said_of_choice(self, choice: ModelChoice) -> str:
         """What was chosen, and among what."""
@@ -340,7 +354,7 @@ class PredictionSetup:
         model = model or f"hidden layers {units} of {options.activation} units"
         loss = options.loss or "the loss that follows from the labels"
         prior = f", prior width {choice.chosen.width:g}" if choice.chosen.width else ""
-        said = f"Goal predict: {loss}, {model}{prior} (candidates)"
+        said = f"{loss}, {model}{prior} (candidates)"
         if not choice.densities:
             return f"{said}."
         listed = ", ".join(f"{name} {value:.3f}" for name, value in choice.densities.items())
@@ -371,17 +385,3 @@ def _can_be_fitted(system: System) -> bool:
     """
     flat = system.flat
     return not (flat.auxiliary or flat.has_training_state or system.streamed)
-
-
-def with_goal(options: Options, has_data: bool) -> Options:
-    """The options of a run for prediction with the time it may take, where nothing bounds it.
-
-    Raises:
-        InputError: A goal that the run cannot have.
-    """
-    refuse_unfit_goal(options, has_data)
-    if options.goal != GOAL:
-        return options
-    if not options.explicit & {"max_time", "num_steps"}:
-        return make_options(options, max_time=MAX_TIME)
-    return options

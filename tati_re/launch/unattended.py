@@ -4,10 +4,10 @@ model.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,15 +20,13 @@ from tati_re.engine.progress import make_progress
 from tati_re.launch.calls import Calls
 from tati_re.launch.checks import check_request, check_values
 from tati_re.launch.finite_starts import make_finite
+from tati_re.launch.goal import PREDICT
 from tati_re.launch.header import block
 from tati_re.launch.heating import expected_heating
 from tati_re.launch.launch import launch_finite
 from tati_re.launch.predicting import (
-    GOAL,
     RECORD_EVERY,
-    SECONDS_OF_XLA,
     PredictionSetup,
-    with_goal,
 )
 from tati_re.launch.predicting import TARGET_BIAS as BIAS_OF_PREDICTIONS
 from tati_re.launch.predicting import UNTIL as PREDICTED
@@ -41,6 +39,7 @@ from tati_re.launch.request import (
     sees_all,
 )
 from tati_re.launch.starts import descended, starting_walkers
+from tati_re.launch.time_plan import TimePlan
 from tati_re.optimizers import make_optimizer
 from tati_re.options.make import OPTIMIZE, Options, make_options, options_of
 from tati_re.options.stages import check_num_steps
@@ -120,13 +119,17 @@ def prepared(
     objects: Mapping[str, Any],
     limits: Limits,
     places: bool = True,
-) -> Options:
-    """The options of a run of `Simulation.sample` with what was left open; says what was chosen,
+) -> tuple[Options, Limits]:
+    """The options and limits of a run of `Simulation.sample` with what was left open; says what was chosen,
     fits the walkers where they are to start at a fit and have not moved, and descends from far
     above a density. `limits` say when the call began; `places`: whether walkers
     whose start is open may be placed where a sampler is named.
     """
-    return _Choice(sim, options, objects, limits, places).made()
+    choice = _Choice(sim, options, objects, limits, places)
+    chosen = choice.made()
+    if chosen.goal == PREDICT:
+        limits = replace(limits, reserve=choice.plan.reserve)
+    return chosen, limits
 
 
 def _in_words(condition: Condition) -> str:
@@ -176,8 +179,7 @@ class _Choice:
     def made(self) -> Options:
         """The options with all choices."""
         sim = self.sim
-        self.options = with_goal(self.options, sim.system.has_data)
-        if self.options.goal == GOAL:
+        if self.options.goal == PREDICT:
             return self._made_for_prediction()
         asked, there = (
             options.values_of(("num_walkers", "walker_start"))
@@ -213,35 +215,42 @@ class _Choice:
         sim.system.check(self.options, self.objects)
         if not (sim.walkers.placed or "starts" in self.objects):
             self._check_values()
-            preparation = PredictionSetup(sim, self.options, self.objects, self.limits)
+            preparation = PredictionSetup(sim, self.options, self.objects, self.plan)
             self.options, sentences = preparation.made()
             self._report(sentences)
             if self.options.walker_start == "fit" and not sim.walkers.placed:
                 self._fit()
-        left = self._seconds_left()
-        if self.options.execution == AUTO and left < SECONDS_OF_XLA:
+        if self.options.execution == AUTO and not self.plan.has_xla():
             self._change(execution="graph")
         open_settings = is_open(self.options, self.objects)
         sampler = self._choose_method()[0] if open_settings else self.options.sampler
         if not open_settings and not self.options.explicit & {"until", "num_steps"}:
             self._change(until=PREDICTED)
-        ends = [_in_words(one) for one in conditions_of(self.options.until)]
-        if self.options.max_time:
-            ends.append(f"after {self.options.max_time:g} seconds")
-        end = " or ".join(ends) or f"after {self.options.num_steps:,} steps"
+        if sim.walkers.fits_alone:
+            seconds = f"{self.options.max_time:g} seconds"
+            what = f"no chains: {seconds} are too short for draws that predict better than the fits"
+            self._report([f"{what} (max_time)"])
+            return self.options
         self._report(
             [
                 f"{sampler}, a chain from each member on all training rows",
-                f"stops at {end} (until, max_time)",
+                f"stops at {self._said_of_goal()} (until, max_time)",
             ]
         )
         return self.options
 
-    def _seconds_left(self) -> float:
-        """Seconds until `max_time` is over, infinite if there is none."""
-        if self.options.max_time is None or self.limits.began is None:
-            return math.inf
-        return self.options.max_time - (time.monotonic() - self.limits.began)
+    def _said_of_goal(self) -> str:
+        """When a run for prediction ends."""
+        ends = [_in_words(one) for one in conditions_of(self.options.until)]
+        if self.options.max_time:
+            ends.append(f"after {self.options.max_time:g} seconds")
+        return " or ".join(ends) or f"after {self.options.num_steps:,} steps"
+
+    @cached_property
+    def plan(self) -> TimePlan:
+        """The time of a run for prediction."""
+        began = time.monotonic() if self.limits.began is None else self.limits.began
+        return TimePlan(self.options.max_time, began)
 
     def _check_values(self) -> None:
         """Refuses what the run could not start with, before the work that prepares it."""
@@ -352,7 +361,8 @@ class _Choice:
         sampler, why = self._sampler_for(whole)
         steps = given.num_steps if "num_steps" in given.explicit else MOST_STEPS
         self._change(sampler=sampler, **self._settings(given, sampler, whole, steps))
-        if not whole and "batch_sampling" not in given.explicit:
+        chooses_order = not whole and "batch_sampling" not in given.explicit
+        if chooses_order and not sim.walkers.fits_alone:
             why += self._choose_order()
 
         return [
@@ -384,7 +394,7 @@ class _Choice:
         values["until"] = UNTIL + (OF_WEIGHTS if sim.system.has_data else "")
         if sim.system.flat.described().get("supports"):
             values["until"] = UNTIL_OF_NAMED
-        if given.goal == GOAL:
+        if given.goal == PREDICT:
             values["until"] = PREDICTED
             values["record_every"] = RECORD_EVERY
             if sampler != "HMC":

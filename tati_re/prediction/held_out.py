@@ -103,7 +103,8 @@ def held_out_comparison(run: AnyRun) -> pd.DataFrame:
     Returns:
         A row for each predictor: `posterior`, `ensemble of the fits` (the average of their
         predictive distributions), and `one fit` (the mean of the scores of the single fits). With
-        `weights="stacking"` a row `equal weights` has the posterior without them.
+        `weights="stacking"` a row `equal weights` has the posterior without them. A run that had no
+        time for draws has no row `posterior`.
         Columns: `members` (draws or fits), `rows`, `scored_on`, and the scores, in the units of the
         data: `negative_log_likelihood`; `rmse`, `crps` and the coverage of central intervals
         (`coverage_50`, `coverage_90`, `coverage_95`) of values; `accuracy`, `brier_score` and
@@ -257,6 +258,8 @@ class _Scored:
         scored_on = VALIDATION if len(rows) else LEFT_OUT
         rows = rows if len(rows) else np.arange(data.num_examples)
         rows = rows[chosen_rows(len(rows), self._most_rows())]
+        if self.run.manifest.has_fits_alone:
+            return self._of_fits_alone(data, rows, scored_on)
         most = self._most_draws(len(rows))
         scores = {
             name: left_out_scores(self.run, data, rows, most, weights)
@@ -267,10 +270,22 @@ class _Scored:
             scores |= self._fits(data.inputs[rows], labels)
         return self._table(scores, len(rows), scored_on)
 
+    def _of_fits_alone(self, data: Any, rows: np.ndarray, scored_on: str) -> pd.DataFrame:
+        """The scores of the fits on validation rows, of a run that has no draws."""
+        if scored_on != VALIDATION:
+            raise InputError(
+                "The run has no draws, and there is no row that the fits have not seen.",
+                expected="test_fraction=0.2",
+            )
+        labels = np.asarray(data.as_labels(data.targets))[rows]
+        return self._table(self._fits(data.inputs[rows], labels), len(rows), scored_on)
+
     def _on_test_part(self, data: Any) -> pd.DataFrame:
         rows = chosen_rows(len(data.test_inputs), self._most_rows())
         inputs = data.test_inputs[rows]
         labels = np.asarray(data.as_labels(data.test_targets))[rows]
+        if self.run.manifest.has_fits_alone:
+            return self._table(self._fits(inputs, labels), len(rows), TEST_PART)
         scores = {
             name: self._posterior(inputs, labels, weights)
             for name, weights in self._averages().items()
@@ -289,9 +304,10 @@ class _Scored:
         self, scores: dict[str, dict[str, float]], rows: int, scored_on: str
     ) -> pd.DataFrame:
         """The table, a row for each predictor; columns are the scores that the posterior has."""
-        known = scores[POSTERIOR]
+        averages = [name for name in self._averages() if POSTERIOR in scores]
+        known = scores[POSTERIOR if averages else ENSEMBLE]
         lines = []
-        for name in [*self._averages(), ENSEMBLE, ONE_FIT]:
+        for name in [*averages, ENSEMBLE, ONE_FIT]:
             own = scores.get(name, {})
             line: dict[str, Any] = {"predictor": name}
             line["members"] = int(own.get("members", len(self.fits.positions)))

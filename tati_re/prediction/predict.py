@@ -158,7 +158,7 @@ def predict(
             refuse_if(len(runs) > 1, what, f"{len(runs)} runs", "one run, or calibrate none")
         found = as_calibrated(runs[0], found, sources, inputs, calibrate, model)
         if any(not run.manifest.is_fit for run in runs):
-            warn_of_few_draws(found, 6)
+            warn_of_few_draws(found, runs[0], 6)
         return with_training(found, runs[0])
     if len(runs) > 1 or (rung, burnin, thin, weights) != (0, None, None, None):
         raise InputError(
@@ -292,8 +292,21 @@ def labels_by_name(runs: Sequence[RunFiles], inputs: Any, labels: Any) -> Any:
     return in_order(labels, names, "labels")
 
 
-def warn_of_few_draws(found: results.Prediction, stacklevel: int) -> None:
-    if not found.independent_draws >= FEW_DRAWS:
+def warn_of_few_draws(found: results.Prediction, run: RunFiles, stacklevel: int) -> None:
+    """Warns that a prediction averages few draws, or fits in place of draws.
+
+    Args:
+        found: The prediction.
+        run: Its run, or the first one of several.
+        stacklevel: Level of the caller to whom the warning points.
+    """
+    if run.manifest.has_fits_alone:
+        warnings.warn(
+            f"Predictions average {found.num_draws:,} fits, not draws: max_time was over before "
+            "the first draw.",
+            stacklevel=stacklevel,
+        )
+    elif not found.independent_draws >= FEW_DRAWS:
         warnings.warn(
             f"Predictions average {found.num_draws:,} draws, {results.worth(found.independent_draws)}: below {FEW_DRAWS} "
             "they and their scores are rough; take more steps, or store more positions.",

@@ -88,6 +88,11 @@ def _not_converged(run: Run) -> list[str]:
     ]
     if not open_:
         return []
+    if run.manifest.has_fits_alone:
+        again = "tati_re.Simulation.resume(run)"
+        if not run.is_temporary:
+            again = manifest.going_on(run.folder)
+        return [f"To sample chains from the fits: {again}"]
 
     texts = [f"{one.check} {one.value_text or 'unknown'} (limit {one.limit_text})" for one in open_]
     wanted = _wanted_steps(run)

@@ -154,6 +154,8 @@ def _notes_and_lines(
         lines.append(("learning rate" if manifest.is_fit else "step size", moved))
     if rows.empty:
         notes = ["The run has no rows yet."]
+        if manifest.has_fits_alone:
+            notes = ["The run has no draws: predictions use its fits alone."]
     elif is_optimization(manifest, rows):
         notes = []
         last = rows[rows["step"] == rows["step"].max()]

@@ -119,6 +119,11 @@ class Manifest(Mapping[str, Any]):
     failed_checks: tuple[str, ...] = ()
     table: Mapping[str, Any] = whole_table()
 
+    @property
+    def has_fits_alone(self) -> bool:
+        """Whether the run predicts with its fits, as it had no time for draws."""
+        return self.last_positions is not None and self.last_positions.of == "fits"
+
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> "Manifest":
         """The manifest of what a file says; `WrongValue` for a value that does not fit

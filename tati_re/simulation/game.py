@@ -18,6 +18,7 @@ from tati_re.engine.driver import Outcome
 from tati_re.engine.loop import Carry
 from tati_re.launch.calls import Calls
 from tati_re.launch.checks import check_request
+from tati_re.launch.goal import with_goal
 from tati_re.launch.launch import Launch, started
 from tati_re.launch.request import make_request
 from tati_re.launch.resume import reopened
@@ -166,7 +167,8 @@ class Game:
             unnamed = options.until is not None or is_open(options, objects)
             refuse_if(unnamed, f"until: {name} has rounds.", options.until, "a sampler by name")
             options = calls.next("sample", options)
-            options = prepared(sim, options, objects, sim.limits, places=False)
+            options = with_goal(options, objects, sim.system, placed=True)
+            options, _ = prepared(sim, options, objects, sim.limits, places=False)
             limits = replace(sim.limits, most_steps=turns[name])
             requests.append(make_request("sample", options, objects, sim.system, limits))
             check_request(requests[-1])

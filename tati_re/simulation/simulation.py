@@ -20,6 +20,7 @@ from tati_re.engine.progress import make_progress
 from tati_re.launch.calls import Calls, alone
 from tati_re.launch.checks import check_values
 from tati_re.launch.description import say_unused
+from tati_re.launch.goal import with_goal
 from tati_re.launch.header import header
 from tati_re.launch.launch import launch_finite
 from tati_re.launch.request import make_request, own_sampler
@@ -440,11 +441,13 @@ class Simulation(Evaluations):
             limits = replace(self.limits, began=time.monotonic())
             placed = self.walkers.placed
             options, objects = self._for_call(overrides, kind)
+            if kind == "sample":
+                options = with_goal(options, objects, self.system, placed)
             self._introduce(options, objects)
             if kind == "fit":
                 options = make_options(options, num_steps=check_num_steps(options))
             else:
-                options = prepared(self, options, objects, limits)
+                options, limits = prepared(self, options, objects, limits)
             request = make_request(kind, options, objects, self.system, limits)
             say_unused(request, overrides, fitted=options.walker_start == "fit" and not placed)
             run = launch_finite(request, self.walkers, self.calls)

@@ -107,6 +107,7 @@ def unpacked_model(given: Any) -> Any:
 _NEW = 0x4E45
 ROWS_OF_WARNING = 16
 """Training rows whose predictions tell how many independent draws there are."""
+PREDICT = "predict"
 MEMBERS = 4
 """Walkers where nobody says how many."""
 _SETTLED = {
@@ -188,7 +189,9 @@ class Posterior(BaseEstimator):
         model, hidden, folder, members = (
             given.pop(name, None) for name in ("model", "hidden", "folder", "members")
         )
-        predicts = given.get("goal") == "predict"
+        predicts = self._predicts
+        if predicts:
+            given["goal"] = PREDICT
         if not predicts:
             given = {"walker_start": "fit", "num_walkers": members or MEMBERS} | given
         elif members is not None:
@@ -244,7 +247,23 @@ class Posterior(BaseEstimator):
         if self.run_.manifest.get(FAILED):
             return
         found = average([self.source_], x[:ROWS_OF_WARNING], None, 0.9)
-        warn_of_few_draws(found, 5)
+        warn_of_few_draws(found, self.run_, 5)
+
+    @property
+    def _predicts(self) -> bool:
+        """Whether `fit` is a run for prediction, which chooses its model."""
+        from tati_re.launch.goal import names_posterior
+
+        given = self.get_params(deep=False)
+        if given["goal"] is not None:
+            return given["goal"] == PREDICT
+        return not names_posterior(name for name, value in given.items() if value is not None)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # The clock decides how many steps a run for prediction takes.
+        tags.non_deterministic = self._predicts
+        return tags
 
     def _inputs(self, x: Any) -> np.ndarray:
         forks.refuse()
@@ -305,23 +324,27 @@ class Posterior(BaseEstimator):
 
 class BayesianRegressor(RegressorMixin, Posterior):
     """A regressor that averages a network over its posterior. `fit` samples p(θ | X, y) ∝ p(y | X,
-    θ) p(θ) of a Keras network with `tati_re.Simulation`, by default with Gaussian noise whose
-    standard deviation is sampled too. Nothing is tuned by hand: without `sampler`, `step_size` or a
-    ladder the run chooses as `tati_re` does everywhere.
+    θ) p(θ) of a Keras network with `tati_re.Simulation`.
+
+    Without arguments it is a run for prediction (`goal="predict"`): it chooses likelihood, hidden
+    layers and prior width on held-out rows, fits eight members, samples a chain from each, and ends
+    within 60 seconds (`max_time`). Naming a model, `hidden`, a loss, a prior or a sampler, or
+    `goal="posterior"`, samples the posterior of that model, by default with Gaussian noise whose
+    standard deviation is sampled too.
 
     Args:
         model: A Keras model, which is not changed; a function that builds one, called with those of
             `input_shape`, `num_outputs` and options that it names; or the path of a `.keras` file.
             Default: None, dense layers.
-        hidden: Units of each hidden layer. Default: None, (32,) where there is no model; under goal
-            predict the run chooses.
-        members: Independent walkers, at least 1. Default: None, 4, or 8 under goal predict.
+        hidden: Units of each hidden layer. Default: None, chosen by a run for prediction, else (32,).
+        members: Independent walkers, at least 1. Default: None, 8 in a run for prediction, else 4.
         sampler: A name, or an object. Default: None, chosen by the run.
         num_steps: The last step. Default: None, 100,000, or up to 2,000,000 where `until` takes so
             many.
         until: When to end. Default: None, of a run that chooses its sampler `"rhat<1.01, ess>400,
             rhat(weights)<1.1"`.
-        seed: Of all random numbers: the same seed gives the same posterior. Default: 0.
+        seed: Of all random numbers: the same seed gives the same posterior, unless `max_time` ends
+            the run. Default: 0.
         random_state: An integer or `RandomState` in place of `seed`, which bagging sets for each of
             its members.
         folder: Where each fit makes a run folder, fit-1, fit-2, ... Default: None, temporary ones.
@@ -418,18 +441,18 @@ class BayesianClassifier(ClassifierMixin, Posterior):
     """A classifier that averages the probabilities of a network over its posterior.
 
     `fit` samples p(θ | X, y) ∝ p(y | X, θ) p(θ) under the cross-entropy; the labels may be of any
-    type. A network with one output for two classes has the binary cross-entropy.
+    type. Without arguments it is a run for prediction, as of `BayesianRegressor`. A network with
+    one output for two classes has the binary cross-entropy.
 
     Args:
         model: A Keras model, which is not changed; a function that builds one; or the path of a
             `.keras` file, as of `BayesianRegressor`. Default: None, dense layers.
-        hidden: Units of each hidden layer. Default: None, (32,) if there is no model; under goal
-            predict the run chooses.
-        members: Independent walkers, at least 1. Default: None, 4, or 8 under goal predict.
+        hidden: Units of each hidden layer. Default: None, as of `BayesianRegressor`.
+        members: Independent walkers, at least 1. Default: None, 8 in a run for prediction, else 4.
         sampler: A name, or an object. Default: None, chosen by the run.
         num_steps: The last step. Default: None, as of `BayesianRegressor`.
         until: When to end. Default: None, as of `BayesianRegressor`.
-        seed: Seed of all random numbers: the same seed gives the same posterior. Default: 0.
+        seed: Seed of all random numbers, as of `BayesianRegressor`. Default: 0.
         random_state: An integer or `RandomState` in place of `seed`.
         folder: Where each fit makes a run folder, fit-1, fit-2, ... Default: None, temporary ones.
         keep_run: Whether a pickle holds the run folder, with its tables and certificate. Default:

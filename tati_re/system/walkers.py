@@ -19,7 +19,8 @@ class Walkers:
     until they are drawn. `auxiliary` are Keras' non-trainable variables, `(walkers, ...)` each.
     `sentence` is what the start of a run says of the position; None once they have moved. `drawn`
     is a check sum of the position that nobody has given. `fits` are the fits that ended at these
-    positions, until the walkers move on; `choice` is how their model was chosen.
+    positions, until the walkers move on; `choice` is how their model was chosen, and `fits_alone`
+    whether the next run has no time for chains.
     """
 
     position: np.ndarray
@@ -29,6 +30,7 @@ class Walkers:
     drawn: int | None = None
     fits: Fits | None = None
     choice: dict[str, Any] | None = None
+    fits_alone: bool = False
 
     @property
     def placed(self) -> bool:

@@ -61,6 +61,18 @@ def test_orders_of_batches_heat_as_the_guide_says(tmp_path, capsys):
     assert "below m h ω = 1.4" in capsys.readouterr().out
 
 
+def test_the_first_example_of_readme_draws_its_picture(tmp_path):
+    script = example("own_table")
+    assert script.main(["--max-time", "1", "--output", str(tmp_path)]) == 0
+    table = pd.read_csv(tmp_path / "own.csv")
+    inside = table["dose"].between(*script.GAP)
+    assert len(table) == script.ROWS and not inside.any()
+    comparison = pd.read_csv(tmp_path / "comparison.csv", index_col=0)
+    assert {"ensemble of the fits", "one fit"} <= {*comparison.index}
+    assert comparison["negative_log_likelihood"].notna().all()
+    assert (tmp_path / "own_table.png").stat().st_size > 10_000
+
+
 @pytest.mark.slow
 def test_errors_of_tati_lie_where_the_closed_forms_say(tmp_path, capsys):
     """Each of the six averages lies within 5.5 error bars of its exact value, and the largest ones

@@ -4,6 +4,7 @@ start from them, and the run ends when predictions no longer improve.
 
 import math
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -11,14 +12,16 @@ import pytest
 import tati_re
 from tati_re.analysis.until import Quantity, conditions_of, diagnosis, steps_left, within_chains
 from tati_re.core.backend import tf
-from tati_re.core.errors import InputError
+from tati_re.core.errors import CertificateWarning, InputError
 from tati_re.data import Dataset
 from tati_re.launch import predicting
 from tati_re.launch.candidates import Candidate, candidate_of, candidates_of, widths_of
+from tati_re.launch.goal import MAX_TIME, with_goal
 from tati_re.launch.loo_density import left_out
 from tati_re.launch.mean_first import with_spread
 from tati_re.launch.member_fits import held_out_rows
 from tati_re.launch.predicting import exceeds
+from tati_re.launch.time_plan import TimePlan
 from tati_re.options.make import make_options
 from tati_re.runs.fits import read_fits
 from tati_re.tuning.tuner import rhat_of_energies
@@ -90,7 +93,8 @@ def _refused(*_):
 
 def _densities(sim):
     """What is compared, and the members, of a Simulation with the time of a choice."""
-    preparation = predicting.PredictionSetup(sim, sim.options, sim.objects, sim.limits)
+    plan = TimePlan(sim.options.max_time, time.monotonic())
+    preparation = predicting.PredictionSetup(sim, sim.options, sim.objects, plan)
     preparation.made()
     return sim.walkers.choice, sim.walkers.fits
 
@@ -150,7 +154,8 @@ def test_a_list_of_candidates_is_compared():
     ("given", "said"),
     [
         ({"goal": "win"}, "goal"),
-        ({"candidates": ["gaussian:3:1"]}, "goal predict"),
+        ({"candidates": ["gaussian:3:1"], "goal": "posterior"}, "goal predict"),
+        ({"candidates": ["gaussian:3:1"], "sampler": "BAOAB"}, "goal predict"),
         ({"goal": "predict", "candidates": ["gaussian"]}, "LOSS:UNITS:WIDTH"),
         ({"goal": "predict", "candidates": ["gaussian:0:1"]}, "above 0"),
         ({"goal": "predict", "candidates": ["gaussian:3:0"]}, "above 0"),
@@ -177,12 +182,108 @@ def test_a_function_has_no_goal_predict():
 
 def test_a_budget_that_is_too_small_predicts_with_the_fits():
     sim = tati_re.Simulation(data=table(rows=80), goal="predict", max_time=1.0, verbose=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CertificateWarning)
+        run = sim.sample()
+    assert run.exit_status == 0 and run.manifest.has_fits_alone
+    with pytest.warns(UserWarning, match="8 fits, not draws"):
+        found = run.predict(np.linspace(-2, 2, 7)[:, None])
+    assert np.isfinite(found.mean).all() and found.num_draws == predicting.NUM_MEMBERS
+    assert list(run.comparison.index) == ["ensemble of the fits", "one fit"]
+    assert {*run.certificate["verdict"]} == {"not measured"}
+    assert "fits alone" in run.summary()
+
+    more = tati_re.Simulation.resume(run, num_steps=200, verbose=0)
+    assert int(more.run_info["step"].max()) == 200 and not more.manifest.has_fits_alone
+    assert more.predict(np.zeros((1, 1))).num_draws > predicting.NUM_MEMBERS
+
+
+def test_a_time_limit_holds_with_fits_alone():
+    """Within a tenth, choice, fits and comparison included, on the clock of the processor."""
+    sim = tati_re.Simulation(data=table(rows=400), goal="predict", max_time=8.0, verbose=0)
+    began = time.process_time()
+    run = sim.sample(fit_steps=10**6)
+    assert time.process_time() - began < 8.8
+    assert run.manifest.has_fits_alone
+
+
+def test_time_is_divided_by_what_it_is_enough_for():
+    def plan(seconds):
+        return TimePlan(seconds, time.monotonic())
+
+    assert plan(15.0).num_candidates(4) == 0 and plan(60.0).num_candidates(3) == 3
+    assert not plan(15.0).has_chains(fits=True) and plan(60.0).has_chains(fits=True)
+    assert not plan(60.0).has_chains(step_seconds=0.1), "600 steps are too few"
+    assert plan(None).has_chains(step_seconds=1e6) and plan(None).left == math.inf
+    assert plan(15.0).fit_seconds(with_chains=False) > 11 > plan(15.0).fit_seconds(True)
+    assert plan(60.0).has_xla() and not plan(25.0).has_xla()
+    assert 0 < plan(2.0).reserve <= 0.8
+
+
+def test_a_slow_machine_leaves_less_time_for_chains():
+    plan = TimePlan(40.0, time.monotonic())
+    assert plan.has_chains(fits=True)
+    plan._wall_began -= 6.0
+    plan._processor_began -= 2.0
+    assert plan.slowness == pytest.approx(3.0, rel=0.1)
+    assert not plan.has_chains(fits=True) and plan.reserve == pytest.approx(9.0, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"hidden": [3]},
+        {"model": lambda inputs: None},
+        {"loss": "gaussian"},
+        {"prior_std": 0.5},
+        {"prior": "none"},
+        {"sampler": "BAOAB"},
+        {"preset": "MILE"},
+        {"step_size": 0.1},
+        {"noise_std": 0.2},
+        {"temperature": 2.0},
+        {"walker_start": "fresh"},
+        {"goal": "posterior"},
+    ],
+)
+def test_a_run_that_names_a_part_of_a_posterior_samples_it(sim_of_table, named):
+    objects = {"model": named["model"]} if "model" in named else {}
+    options = make_options(**({} if objects else named))
+    found = with_goal(options, objects, sim_of_table.system, placed=False)
+    assert found.goal in (None, "posterior") and "max_time" not in found.explicit
+
+
+@pytest.fixture(scope="module")
+def sim_of_table():
+    return tati_re.Simulation(data=table(rows=60), verbose=0)
+
+
+def test_a_run_that_names_nothing_is_for_predictions(sim_of_table):
+    system = sim_of_table.system
+    assert with_goal(make_options(), {}, system, placed=False).goal == "predict"
+    assert with_goal(make_options(), {}, system, placed=False).max_time == MAX_TIME
+    kept = {"seed": 3, "max_time": 5.0, "num_walkers": 4, "output": "a", "test_fraction": 0.2}
+    found = with_goal(make_options(**kept), {}, system, placed=False)
+    assert found.goal == "predict" and found.max_time == 5.0
+    assert with_goal(make_options(num_steps=50), {}, system, placed=False).max_time is None
+    assert with_goal(make_options(), {}, system, placed=True).goal is None
+
+
+def test_nothing_named_chooses_a_model_and_says_so(capsys):
+    sim = tati_re.Simulation(data=table(rows=80), max_time=1.0, seed=1)
     run = sim.sample()
-    assert run.exit_status == 0
-    found = run.predict(np.linspace(-2, 2, 7)[:, None])
-    assert np.isfinite(found.mean).all()
-    if "last_positions" in run.manifest:
-        assert found.num_draws == predicting.NUM_MEMBERS
+    said = capsys.readouterr().out
+    assert "chosen by the run, for predictions" in said and "hidden layers 16-16" in said
+    assert run.manifest["options"]["goal"] == "predict" and sim.options.hidden == [16, 16]
+
+
+def test_estimators_without_arguments_predict():
+    x, y = table(rows=80)
+    regressor = tati_re.sklearn.BayesianRegressor(max_time=1.0).fit(x, y)
+    assert regressor.run_.manifest["options"]["goal"] == "predict"
+    assert regressor.__sklearn_tags__().non_deterministic
+    for named in ({"hidden": (3,)}, {"sampler": "BAOAB"}, {"goal": "posterior"}):
+        assert not tati_re.sklearn.BayesianRegressor(**named)._predicts
 
 
 def test_goal_posterior_is_the_run_of_today():

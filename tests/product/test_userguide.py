@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import tati_re
+from tati_re.launch import goal
 from tati_re.options.make import OPTIONS
 from tati_re.options.tati_names import ALIASES
 
@@ -109,6 +110,7 @@ def test_page_runs(page, tmp_path, monkeypatch, capsys):
     monkeypatch.syspath_prepend(tmp_path)
     if page == "README.md":
         write_own_table(tmp_path / "own.csv")
+        monkeypatch.setattr(goal, "MAX_TIME", 10.0)
     names: dict = {"__name__": "__main__"}
     for kind, file, text in blocks(page):
         if file:

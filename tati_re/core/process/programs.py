@@ -12,6 +12,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+_NAMES_OF_GRADIENTS = ("forward_function_name", "backward_function_name")
+"""Attributes of a function that name its gradient, which the traced function already holds."""
 _MOST = 32  # Programs kept, the last ones.
 
 _programs: OrderedDict[bytes, Any] = OrderedDict()
@@ -67,6 +69,8 @@ def _renamed(function: Any, called: Callable[[str], str]) -> Any:
     following = count()
     copy.CopyFrom(function)
     copy.signature.name = ""
+    for name in _NAMES_OF_GRADIENTS:
+        copy.attr.pop(name, None)
     for kinds in copy.arg_attr.values():  # shapes, and names
         kinds.attr.pop("_user_specified_name", None)
     names: dict[str, str] = {}

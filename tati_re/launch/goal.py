@@ -1,0 +1,73 @@
+"""The goal of a run of which neither the model nor the sampler is named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tati_re.launch.candidates import refuse_unfit_goal
+from tati_re.options.make import Options, make_options, options_of
+from tati_re.system.system import System
+
+PREDICT = "predict"
+POSTERIOR = "posterior"
+MAX_TIME = 60.0
+"""Seconds of a run for prediction whose length is not given."""
+
+_OF_POSTERIOR = frozenset(
+    {
+        *options_of(("model", "posterior", "sampler", "replicas", "workers", "training")),
+        *("parameters", "parameters_step", "walker_start", "walker_jitter"),
+        *("walker_batches", "walker_evaluation", "batch_size", "batch_sampling"),
+        *("num_burnin_steps", "require_certificate", "stream_predictions", "directions"),
+        *("group_temperatures", "full_every", "call"),
+    }
+) - {"dtype"}
+"""Options each of which names a part of one posterior, or of the chains that sample it."""
+_OBJECTS_OF_POSTERIOR = frozenset(
+    {
+        *("model", "loss", "prior", "potential", "sampler", "optimizer", "mass"),
+        *("step_schedule", "temperature_schedule", "starts", "directions", "observables"),
+    }
+)
+
+
+def with_goal(
+    options: Options, objects: Mapping[str, Any], system: System, placed: bool
+) -> Options:
+    """The options of a run with its goal settled.
+
+    The goal is "predict" if the user names no part of a model, a prior or a sampler, the walkers
+    have not moved, and the data are in memory. A run for prediction without a length may take 60
+    seconds.
+
+    Args:
+        options: The options of the call.
+        objects: What was given as objects in Python.
+        system: The model and its data.
+        placed: Whether the walkers were placed, or have moved.
+
+    Raises:
+        InputError: A goal that the run cannot have.
+    """
+    if options.goal is None and _is_open(options, objects, system, placed):
+        options = make_options(options, goal=PREDICT)
+    refuse_unfit_goal(options, system.has_data)
+    if options.goal == PREDICT and not options.explicit & {"max_time", "num_steps"}:
+        return make_options(options, max_time=MAX_TIME)
+    return options
+
+
+def names_posterior(names: Iterable[str]) -> bool:
+    """Whether some of these options name a part of one posterior, or how it is sampled.
+
+    Args:
+        names: Options, or objects given in Python, by name.
+    """
+    return not (_OF_POSTERIOR | _OBJECTS_OF_POSTERIOR).isdisjoint(names)
+
+
+def _is_open(options: Options, objects: Mapping[str, Any], system: System, placed: bool) -> bool:
+    """Whether all that a run for prediction chooses is left to the run."""
+    named = names_posterior(options.explicit | {*objects})
+    return system.has_data and not (named or placed or options.tati or system.streamed)
