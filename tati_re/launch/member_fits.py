@@ -29,6 +29,11 @@ _HELD_OUT = 0x484F
 _FIRST_DECAY = 0.9
 _SECOND_DECAY = 0.999
 _OFFSET = 1e-7
+_MOST_AT_ONCE = 128
+"""Steps of one call, between which the clock is not looked at."""
+_PROBED = 16
+_SLOW_STEP = 0.02
+"""Steps that are timed before the first look, one if a step takes more than so many seconds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,9 +134,11 @@ class MemberFits:
             return self._run(np.array(start), num_steps, deadline)
 
     def _run(self, start: np.ndarray, num_steps: int, deadline: float) -> FittedMembers:
-        each = max(1, num_steps // LOOKS)
         moments = np.zeros_like(start)
         state = tuple(tf.constant(value) for value in (start, moments, moments))
+        pace = self._pace(state, max(1, num_steps // LOOKS), deadline)
+        affordable = (deadline - time.monotonic()) / max(pace, 1e-9)
+        each = max(1, int(min(num_steps, affordable)) // LOOKS)
         best = self._mean_loss(start).numpy()
         kept = np.array(start)
         steps = np.zeros(len(start), np.int64)
@@ -165,16 +172,36 @@ class MemberFits:
         losses = self._each(position).numpy()
         return -losses - log_deviation(self._system, self._potential)
 
+    def _pace(self, state: tuple, each: int, deadline: float) -> float:
+        """Seconds of a step, of steps whose result is not used; 0 if all steps fit easily."""
+        self._called(state, 0, 1, each)  # compiled
+        seconds = 0.0
+        for count in (1, min(each, _PROBED)):
+            began = time.monotonic()
+            self._called(state, 0, count, each)
+            seconds = (time.monotonic() - began) / count
+            if seconds > _SLOW_STEP:
+                break
+        left = deadline - time.monotonic()
+        return 0.0 if seconds * each * LOOKS < left else seconds
+
     def _chunk(self, state: tuple, first: int, count: int, planned: int) -> tuple:
         """The members after some more steps of the planned ones."""
+        for begin in range(first, first + count, _MOST_AT_ONCE):
+            state = self._called(state, begin, min(_MOST_AT_ONCE, first + count - begin), planned)
+        return state
+
+    def _called(self, state: tuple, first: int, count: int, planned: int) -> tuple:
+        """The members after one call of so many steps."""
         batches = self._potential.batches
-        numbers = np.arange(first, first + count)
+        # All calls have arrays of one shape, and so one program.
+        numbers = np.arange(first, first + _MOST_AT_ONCE)
         rates = self._rate * 0.5 * (1.0 + np.cos(math.pi * numbers / planned))
         if batches.full:
-            indices = np.zeros((count, 1, 1), np.int32)
-            sizes = np.ones(count, np.int32)
+            indices = np.zeros((_MOST_AT_ONCE, 1, 1), np.int32)
+            sizes = np.ones(_MOST_AT_ONCE, np.int32)
         else:
-            indices, sizes = batches.indices(first + 1, count)
+            indices, sizes = batches.indices(first + 1, _MOST_AT_ONCE)
         return tuple(
             self._steps(
                 *state,
@@ -182,6 +209,7 @@ class MemberFits:
                 rates,
                 np.asarray(indices, np.int32),
                 np.asarray(sizes, np.int32),
+                np.int32(count),
             )
         )
 
@@ -194,6 +222,7 @@ class MemberFits:
         rates: tf.Tensor,
         indices: tf.Tensor,
         sizes: tf.Tensor,
+        count: tf.Tensor,
     ) -> tuple:
         """Steps of Adam in one loop (Kingma and Ba, 2015)."""
         full = self._potential.batches.full
@@ -210,7 +239,6 @@ class MemberFits:
             position = position - rate * mean / (tf.sqrt(square) + tf.constant(_OFFSET, dtype))
             return i + 1, position, mean, square
 
-        count = tf.shape(numbers)[0]
         return tf.while_loop(
             lambda i, *_: i < count, step, (tf.constant(0), position, mean, square)
         )[1:]

@@ -47,8 +47,8 @@ class TimePlan:
 
     max_time: float | None
     began: float
-    _processor_began: float = field(default_factory=time.process_time)
-    _wall_began: float = field(default_factory=time.monotonic)
+    _processor_began: float = field(default_factory=lambda: time.process_time())
+    _wall_began: float = field(default_factory=lambda: time.monotonic())
 
     @property
     def seconds(self) -> float:

@@ -59,6 +59,26 @@ def test_what_computes_the_same_shares_a_program_and_keeps_its_own_data(found, j
     assert found == [False, True, True]
 
 
+def test_gradients_through_inner_functions_share_a_program(found):
+    """TensorFlow names the gradient of an inner function by a number that counts up."""
+
+    def gradient_of(data):
+        held = tf.constant(data)
+        inner = tf.function(lambda value: tf.exp(value) * held, autograph=False)
+
+        def function(value):
+            with tf.GradientTape() as tape:
+                tape.watch(value)
+                total = tf.reduce_sum(inner(value))
+            return tape.gradient(total, value)
+
+        return Direct(function)
+
+    for data in (np.ones(200), np.full(200, 2.0)):
+        np.testing.assert_array_equal(gradient_of(data)(tf.zeros(200, tf.float64)), data)
+    assert found == [False, True]
+
+
 def test_what_computes_something_else_does_not(found):
     """Another constant, shape or type, another order of arguments, data that stand in the graph,
     code of Python.

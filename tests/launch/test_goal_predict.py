@@ -195,11 +195,12 @@ def test_a_budget_that_is_too_small_predicts_with_the_fits():
 
     more = tati_re.Simulation.resume(run, num_steps=200, verbose=0)
     assert int(more.run_info["step"].max()) == 200 and not more.manifest.has_fits_alone
-    assert more.predict(np.zeros((1, 1))).num_draws > predicting.NUM_MEMBERS
 
 
 def test_a_time_limit_holds_with_fits_alone():
-    """Within a tenth, choice, fits and comparison included, on the clock of the processor."""
+    """Within a tenth, fits and comparison included, on the clock of the processor; more steps are
+    asked for than the time is enough for.
+    """
     sim = tati_re.Simulation(data=table(rows=400), goal="predict", max_time=8.0, verbose=0)
     began = time.process_time()
     run = sim.sample(fit_steps=10**6)
@@ -223,8 +224,8 @@ def test_time_is_divided_by_what_it_is_enough_for():
 def test_a_slow_machine_leaves_less_time_for_chains():
     plan = TimePlan(40.0, time.monotonic())
     assert plan.has_chains(fits=True)
-    plan._wall_began -= 6.0
-    plan._processor_began -= 2.0
+    plan._wall_began -= 60.0
+    plan._processor_began -= 20.0
     assert plan.slowness == pytest.approx(3.0, rel=0.1)
     assert not plan.has_chains(fits=True) and plan.reserve == pytest.approx(9.0, rel=0.1)
 
