@@ -27,8 +27,8 @@ TOLERANCE = 0.01
 """Nats a row that a compression may lose."""
 
 MOST_CANDIDATES = 1_000
-MOST_ROWS = 512
-_TARGETS = 4
+MOST_ROWS = 256
+_TARGETS = 16
 """Targets drawn for each row."""
 _SEED = 0x5417
 INSIDE, OUTSIDE, HELD_OUT = "inside", "outside", "held_out"
@@ -185,7 +185,7 @@ def greedy(ratios: np.ndarray, share: np.ndarray, members: int) -> tuple[np.ndar
     return np.asarray(chosen)[there], weights[there] / weights[there].sum()
 
 
-_EXCHANGES = 2
+_EXCHANGES = 1
 """Exchanges tried for each member."""
 
 

@@ -224,7 +224,8 @@ def _quantiles(
     Each round looks for the cell of a grid in which the distribution function passes the level;
     the last one interpolates.
     """
-    assert noise.cdf is not None
+    distribution = noise.cdf
+    assert distribution is not None
     points = _constant([noise.quantile(level) for level in levels], center.dtype)
     goal = _constant(levels, center.dtype)[..., None]
     each = center[..., None] + width[..., None] * points
@@ -235,7 +236,7 @@ def _quantiles(
     spread = width[..., None, None]
 
     def cdf(values: Any) -> Any:
-        return _average(predictor, noise.cdf((values[:, None] - middle) / spread))
+        return _average(predictor, distribution((values[:, None] - middle) / spread))
 
     for _ in range(_ROUNDS):
         size = (high - low) / _CELLS

@@ -192,7 +192,12 @@ class Predictor:
             return found
         if isinstance(found, results.ClassPrediction):
             return with_temperature(found, factor)
-        return with_scale(found, factor, lambda moved: average([source], inputs, moved, interval))
+        assert isinstance(found, results.RegressionPrediction)
+
+        def again(targets: np.ndarray | None) -> Any:
+            return average([source], inputs, targets, interval)
+
+        return with_scale(found, factor, again)
 
     def predict_proba(self, inputs: Any) -> np.ndarray:
         """Averaged probabilities of the classes, or of several labels at once.

@@ -138,6 +138,9 @@ _SETTLED = {
 class Posterior(BaseEstimator):
     """Base of both estimators: parameters, sampling, and files."""
 
+    run_: Run
+    predictor_: Predictor
+
     def __init__(
         self,
         model: Any = None,
@@ -235,7 +238,8 @@ class Posterior(BaseEstimator):
             f"The model does not fit {count} classes.",
             f"{last} outputs",
         )
-        vars(self).pop("predictor_", None)
+        if "predictor_" in vars(self):
+            del self.predictor_
         self.run_ = sim.sample()
         self.source_ = source_of(self.run_)
         self._warn_of_few_draws(x)
