@@ -394,12 +394,12 @@ _OF_NUMBERS = (
 
 
 def _size_and_time(path: Path) -> tuple[int, int]:
-    """Bytes of a file and when it changed, in nanoseconds; -1 if it is missing, or its folder is
-    a file.
+    """Bytes of a file and when it changed, in nanoseconds; -1 if there is none to be read: whoever
+    reads it says why.
     """
     try:
         status = path.stat()
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError:
         return -1, -1
     return status.st_size, status.st_mtime_ns
 

@@ -153,6 +153,21 @@ def test_a_link_to_a_device(tmp_path, device):
         tati_re.data.load_data(str(tmp_path / "a.csv"))
 
 
+@pytest.mark.parametrize("name", [files.MANIFEST, files.ROWS, "checkpoint/current.npz"])
+def test_a_link_to_itself(finished, tmp_path, name):
+    """OSError 40 before."""
+    folder = replaced(finished, tmp_path, name)
+    (folder / name).unlink()
+    (folder / name).symlink_to(os.path.basename(name))
+    for use in (
+        lambda: tati_re.load(folder),
+        lambda: tati_re.analyse(folder, ["averages"]),
+        lambda: tati_re.Simulation.resume(folder, 30, verbose=0),
+    ):
+        with pytest.raises(InputError, match="symbolic links that lead to each other"):
+            use()
+
+
 def test_a_file_that_is_regular_is_opened(tmp_path):
     (path := tmp_path / "a").write_bytes(b"abc")
     (tmp_path / "b").symlink_to(path)

@@ -2,11 +2,12 @@
 end.
 """
 
+import errno
 import os
 import stat
-from typing import BinaryIO
+from typing import BinaryIO, NoReturn
 
-from tati_re.core.errors import AnyPath, InputError, refuse_if
+from tati_re.core.errors import AnyPath, InputError
 
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -32,7 +33,9 @@ def check_regular(path: AnyPath, option: str = "") -> None:
     """
     try:
         mode = os.stat(path).st_mode
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        if getattr(error, "errno", None) == errno.ELOOP:
+            _refuse(path, "symbolic links that lead to each other", option)
         return  # whoever opens it says what is wrong
     _refuse_other(path, mode, option)
 
@@ -103,6 +106,10 @@ def _refuse_other(path: AnyPath, mode: int, option: str = "") -> None:
     if stat.S_ISREG(mode):
         return
     kind = next((words for is_kind, words in _KINDS if is_kind(mode)), "something else")
+    _refuse(path, kind, option)
+
+
+def _refuse(path: AnyPath, kind: str, option: str) -> NoReturn:
     start = f"{option}: the file" if option else "The file"
     what = f"{start} {os.fspath(path)} cannot be read: it is not a regular file."
-    refuse_if(True, what, kind, "a regular file")
+    raise InputError(what, kind, "a regular file")
