@@ -33,10 +33,12 @@ def check_regular(path: AnyPath, option: str = "") -> None:
     """
     try:
         mode = os.stat(path).st_mode
-    except (OSError, ValueError) as error:
-        if getattr(error, "errno", None) == errno.ELOOP:
-            _refuse(path, "symbolic links that lead to each other", option)
+    except ValueError:
         return  # whoever opens it says what is wrong
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            _refuse(path, "symbolic links that lead to each other", option)
+        return
     _refuse_other(path, mode, option)
 
 
