@@ -20,6 +20,7 @@ from tati_re.engine.limits import LIMITS, Limits
 from tati_re.engine.loop import Carry, Loop
 from tati_re.engine.pace import Pace
 from tati_re.engine.prediction_averages import PredictionAverages
+from tati_re.engine.progress import clock_text
 from tati_re.engine.recording import RunningMoments
 from tati_re.engine.run_tables import RunningAverages, RunTables
 from tati_re.engine.time_limit import TimeLimit
@@ -362,8 +363,10 @@ class Driver:
             line.trajectory_every = looks.trajectory_every
             self._manifest = {}
             self.planned = bound
-            self.progress.detail(
-                f"until not met at step {self.step:,}; continuing to step {bound:,}, where it is expected to be."
+            seconds = (bound - self.step) * self.seconds / max(1, self.step)
+            self.progress.message(
+                f"until not met at step {self.step:,}; continuing to step {bound:,}, where it is expected to be, "
+                f"in about {clock_text(seconds)}. Set max_time or num_steps to stop earlier."
             )
             self._begin_phase()
         return line.moves(bound)

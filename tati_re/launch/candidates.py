@@ -32,7 +32,7 @@ REGRESSION = (
 """Likelihoods and hidden layers that are compared in a regression, the default one first."""
 CLASSES = ((16, 16), (50,), (100,))
 """Hidden layers that are compared in a classification, the default ones first."""
-WIDTHS = (1.0, 0.5, 0.25)
+WIDTHS = (1.0, 0.5)
 """Prior widths that are compared, the default one first."""
 
 

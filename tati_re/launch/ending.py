@@ -56,7 +56,7 @@ _BAND = 4.5
 """Standard errors in half of a band of chance, with room for the error of the sample size."""
 _LINES = 64
 _FEWEST_LINES = 12
-_LONGER, _LONGER_UNTOLD = 20, 4
+LONGER, _LONGER_UNTOLD = 20, 4
 """How many times its first bound a run may have whose length nobody gave, told that it takes so
 many, and not.
 """
@@ -136,7 +136,7 @@ class Ending:
         drawn = step - burnin_of(RunFiles(self.folder), None)
         seen = drawn * request.options.num_walkers / (1 if method.dynamics.meters else RARELY)
         enough = seen >= _FEWEST_ERRORS and drawn <= min(
-            (1 if fixed else _LONGER) * most - step, left
+            (1 if fixed else LONGER) * most - step, left
         )
         biased = (look.eevpd or 0.0) > BAND * error_of_bias(request.options.target_bias)
         alone = temperatures_of(method).copies == 1
@@ -166,7 +166,7 @@ class Ending:
         if self.begins_anew:  # at the next look
             more = self.next_look(step, step - drawn) - step
         most = self._request.options.num_steps if until.most is None else until.most
-        is_near = step + more <= _LONGER * most
+        is_near = step + more <= LONGER * most
         unis_near = (
             step + drawn <= _LONGER_UNTOLD * most or self._request.options.max_time is not None
         )

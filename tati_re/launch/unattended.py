@@ -19,6 +19,7 @@ from tati_re.engine.limits import Limits
 from tati_re.engine.progress import make_progress
 from tati_re.launch.calls import Calls
 from tati_re.launch.checks import check_request, check_values
+from tati_re.launch.ending import LONGER
 from tati_re.launch.finite_starts import make_finite
 from tati_re.launch.goal import PREDICT
 from tati_re.launch.header import block
@@ -450,7 +451,7 @@ class _Choice:
         if given.max_time is not None and "num_steps" not in given.explicit:
             latest = f"at most {given.max_time:g} seconds"
         elif "num_steps" not in given.explicit:
-            latest += ", extended if needed"
+            latest += f", extended up to {LONGER * steps:,} if needed; max_time limits the seconds"
         ends = [_in_words(one) for one in conditions_of(self.options.until)]
         if not ends:
             return f"stops after {latest} (until, num_steps)"

@@ -614,7 +614,9 @@ def _worst_r_hat(facts: RunFacts) -> list[CheckResult]:
 def _r_hat_of_weights(facts: RunFacts) -> list[CheckResult]:
     """R-hat of weights, by which walkers are not compared; none if it was not measured."""
     drift = facts.numbers.rhat_of_weights
-    if drift is None:
+    # A run for prediction asks for predictions alone, whose R-hat is checked.
+    is_asked = not facts.predicts or facts.limit_is_given(WEIGHTS)
+    if drift is None or not is_asked:
         return []
 
     limit = facts.limits[WEIGHTS]
