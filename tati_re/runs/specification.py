@@ -48,18 +48,9 @@ def open_folder(
         remove_leftovers(folder)
     path = folder / filename
     if path.exists():
-        try:
-            with storing(path):
-                then = toml_of(regular_bytes(path, MOST_TOML).decode())
-        except InputError:
-            raise
-        except (ValueError, RecursionError) as error:
-            what = f"The file {path} of the {kind} cannot be read: {reason_of(error)}."
-            raise InputError(
-                what, expected="the file as it was written, or another folder"
-            ) from None
-        found = difference(then, now)
-        if found is None:
+        then = _specification(path, kind, overwrite)
+        found = "a damaged file" if then is None else difference(then, now)
+        if then is not None and found is None:
             return then
         refuse_if(
             not overwrite,
@@ -77,3 +68,20 @@ def open_folder(
                 old.unlink()
     write_whole(path, tomli_w.dumps(now).encode())
     return None
+
+
+def _specification(path: Path, kind: str, overwrite: bool) -> Mapping[str, Any] | None:
+    """What a folder says of its calculation; None if that is damaged and may be replaced."""
+    try:
+        with storing(path):
+            return toml_of(regular_bytes(path, MOST_TOML).decode())
+    except InputError:
+        if overwrite:
+            return None
+        raise
+    except (ValueError, RecursionError) as error:
+        if overwrite:
+            return None
+        what = f"The file {path} of the {kind} cannot be read: {reason_of(error)}."
+        expected = "the file as it was written, another folder, or overwrite"
+        raise InputError(what, expected=expected) from None

@@ -200,3 +200,15 @@ def test_a_landscape_without_names(tmp_path):
     np.savez(folder / ARRAYS, centre=np.zeros(1), directions=np.zeros((1, 1)))
     with pytest.raises(InputError, match="does not name the coordinates"):
         load_landscape(Path(folder))
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_overwrite_replaces_a_damaged_specification(tmp_path, name):
+    """It was refused, although it was to be replaced."""
+    folder = folder_of(tmp_path, "a.toml", BAD[name])
+    (folder / "old.csv").write_text("x\n")
+    now = {"schema_version": 1, "seed": 1}
+    options = {"outdated": ["*.csv"], "overwrite": True}
+    assert open_folder(folder, "a.toml", now, "evidence", **options) is None
+    assert not (folder / "old.csv").exists()
+    assert open_folder(folder, "a.toml", now, "evidence") == now
