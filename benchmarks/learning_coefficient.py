@@ -117,7 +117,7 @@ def targets() -> list[Target]:
     return [*found, product, regular]
 
 
-def measured(target: Target, groups: int, draws: int, seed: int) -> dict:
+def measured(target: Target, groups: int, draws: int, seed: int, sampler: str | None) -> dict:
     """Coverage of the groups' intervals, and how far estimates lie from the exact mean."""
     import tati_re
     from tati_re.analysis import chains_of, coefficient_estimates
@@ -137,13 +137,10 @@ def measured(target: Target, groups: int, draws: int, seed: int) -> dict:
     burnin = 1000
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", tati_re.CertificateWarning)
-        run = sim.sample(
-            sampler="HMC",
-            num_leapfrog_steps="auto",
-            num_steps=burnin + draws,
-            num_burnin_steps=burnin,
-            record_every=1,
-        )
+        chosen = {"target_bias": 0.005} if sampler is None else {"sampler": sampler}
+        chosen |= {"num_leapfrog_steps": "auto"} if sampler == "HMC" else {}
+        lengths = {"num_steps": burnin + draws, "num_burnin_steps": burnin, "record_every": 1}
+        run = sim.sample(**chosen, **lengths)
     seconds = time.process_time() - began
     reduced = chains_of(run.run_info, "loss", burnin)
     penalty = -chains_of(run.run_info, "log_prior", burnin)
@@ -163,6 +160,7 @@ def measured(target: Target, groups: int, draws: int, seed: int) -> dict:
         short += is_short(reduced[group])
     return {
         "target": target.name,
+        "sampler": run.manifest["options"]["sampler"],
         "exact": target.mean,
         "limit": target.limit,
         "draws": draws,
@@ -184,13 +182,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--groups", type=int, default=50, help="groups of four chains")
     parser.add_argument("--draws", type=int, nargs="+", default=[1000, 4000], help="of each chain")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--targets", nargs="+", help="some of them, by name")
+    parser.add_argument("--sampler", default="HMC", help="or auto: as sample() chooses it")
     parser.add_argument("--output", type=Path, default=Path("results/learning_coefficient"))
     given = parser.parse_args(argv)
     given.output.mkdir(parents=True, exist_ok=True)
     lines = []
+    sampler = None if given.sampler == "auto" else given.sampler
     for target in targets():
+        if given.targets and target.name not in given.targets:
+            continue
         for draws in given.draws:
-            line = measured(target, given.groups, draws, given.seed)
+            line = measured(target, given.groups, draws, given.seed, sampler)
             lines.append(line)
             print(", ".join(f"{name} {value}" for name, value in line.items()), flush=True)
             with (given.output / "coverage.csv").open("w", newline="") as file:

@@ -8,7 +8,7 @@ estimates λ from the mean of the loss, and again from its variance. One attenti
 layer norms (N. Nanda and others, Progress measures for grokking via mechanistic interpretability,
 ICLR 2023), the coefficient as in E. Lau and others (2308.12108).
 
-    python examples/grokking.py [--quick] [--modulus 23] [--num-steps 4000] [--output DIR]
+    python examples/grokking.py [--quick] [--modulus 29] [--num-steps 600] [--output DIR]
 
 Writes results.csv, one line a step, and figure.png. --quick trains for a moment only: it shows that
 everything runs. Seeds are fixed.
@@ -30,9 +30,6 @@ import tati_re
 
 WIDTH = 32
 HEADS = 4
-TETHER = 10.0
-"""Precision of the tether. A weaker one lets the chains leave, a stronger one holds flat
-directions."""
 
 
 def pairs(modulus: int, fraction: float, seed: int) -> tuple:
@@ -107,7 +104,7 @@ def estimated(sim, center: np.ndarray, given) -> dict:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", tati_re.CertificateWarning)
         run = sim.sample(
-            prior=tati_re.priors.Tether(center, TETHER),
+            prior=tati_re.priors.Tether(center, given.tether),
             sampler="MCLMC",
             target_bias=0.02,
             num_steps=given.num_draws + given.num_draws // 2,
@@ -150,13 +147,15 @@ def drawn(lines: Sequence[dict], path: Path) -> None:
 def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     """The arguments, checked."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--modulus", type=int, default=23, help="p; default 23")
-    parser.add_argument("--fraction", type=float, default=0.6, help="of pairs that train")
-    parser.add_argument("--num-steps", type=int, default=4000, help="of AdamW; default 4000")
-    parser.add_argument("--every", type=int, default=400, help="steps between estimates")
-    parser.add_argument("--num-draws", type=int, default=600, help="of each tethered run")
+    parser.add_argument("--modulus", type=int, default=29, help="p; default 29")
+    parser.add_argument("--fraction", type=float, default=0.75, help="of pairs that train")
+    parser.add_argument("--num-steps", type=int, default=600, help="of AdamW; default 600")
+    parser.add_argument("--every", type=int, default=75, help="steps between estimates")
+    parser.add_argument("--num-draws", type=int, default=400, help="of each tethered run")
+    text = "its precision: a weak tether lets chains leave, a strong one holds flat directions"
+    parser.add_argument("--tether", type=float, default=100.0, help=text)
     parser.add_argument("--learning-rate", type=float, default=2e-3)
-    parser.add_argument("--weight-decay", type=float, default=1.0)
+    parser.add_argument("--weight-decay", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="a moment of training, two estimates")
     parser.add_argument("--output", type=Path, default=Path("results/grokking"))
@@ -165,6 +164,8 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
         given.modulus, given.num_steps, given.every, given.num_draws = 7, 20, 20, 40
     if not 0 < given.fraction < 1:
         raise tati_re.InputError("--fraction is out of range.", given.fraction, "between 0 and 1")
+    if not 0 < given.tether < np.inf:
+        raise tati_re.InputError("--tether is out of range.", given.tether, "a number above 0")
     least = {"modulus": 3, "num_steps": 1, "every": 1, "num_draws": 20}
     for name, low in least.items():
         value = getattr(given, name)

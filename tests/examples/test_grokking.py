@@ -25,6 +25,7 @@ def test_pairs_are_all_there_once():
     ("words", "sentence"),
     [
         (["--fraction", "1"], "--fraction is out of range. Received: 1"),
+        (["--tether", "0"], "--tether is out of range. Received: 0"),
         (["--num-draws", "3"], "--num-draws is too small. Received: 3"),
         (["--modulus", "2"], "--modulus is too small. Received: 2"),
     ],

@@ -99,6 +99,30 @@ def bias_of_splitting(word: str, step_size: float) -> float:
     return stationary_mean(kernel, np.repeat(X**4 / 4, len(P))) - 0.25
 
 
+def biases_without_memory(step_size: float) -> tuple[float, float]:
+    """<x²> less its exact value for BAOAB at infinite friction, and that of <z²>, z = x - h ξ/2.
+
+    The momentum after O is fresh noise ξ, so that x is z and half a step with it, and z alone is a
+    Markov chain: a step without new noise goes from (z, ξ) to the next z.
+    """
+    line = np.linspace(-3.3, 3.3, 601)
+    nodes, weights = hermite(30)
+    z, noise = (values.ravel() for values in np.meshgrid(line, nodes, indexing="ij"))
+    x = z + step_size / 2 * noise
+    momentum = noise - step_size / 2 * x**3
+    sampler, evaluate = Splitting("BAOAB", friction=1e6), evaluate_for(len(x), step_size)
+    state = sampler.init(x[:, None], evaluate, Given(0 * x))._replace(momentum=momentum[:, None])
+    state, _ = sampler.step(state, evaluate, Given(0 * x))
+    first, shares = lagrange(line, state.position[:, 0])
+    shares = np.tile(weights, len(line))[:, None] * shares
+    rows = np.arange(len(line) + 1) * len(nodes) * ORDER
+    columns = (first[:, None] + np.arange(ORDER)).ravel()
+    kernel = sparse.csr_matrix((shares.ravel(), columns, rows), shape=2 * [len(line)])
+    squares = (line[:, None] + step_size / 2 * nodes) ** 2 @ weights
+    exact = 2 * math.gamma(0.75) / math.gamma(0.25)
+    return stationary_mean(kernel, squares) - exact, stationary_mean(kernel, line**2) - exact
+
+
 def bias_of_sgld(step_size: float) -> float:
     """<U> - 1/4; noise of a width below the grid's spacing leaves the interpolation exact to
     1e-10.
@@ -133,6 +157,16 @@ def test_the_bias_of_baoab_is_bounded(step_size, published, bound):
     print(f"BAOAB h {step_size}: {bias:.4e}")
     assert abs(bias) < bound
     assert bias == pytest.approx(published, rel=1e-3)
+
+
+def test_baoab_is_of_fourth_order_at_high_friction():
+    """Without the half step of the noise, which is the scheme's trick, the order is two."""
+    step_sizes = (0.2, 0.28, 0.4)
+    biases, without = zip(*map(biases_without_memory, step_sizes), strict=True)
+    found = slopes(step_sizes, biases)
+    print(f"BAOAB at infinite friction: {np.array(biases)}, slopes {np.round(found, 3)}")
+    np.testing.assert_allclose(found, (4.12, 4.30), atol=0.02)
+    np.testing.assert_allclose(slopes(step_sizes, without), 2.0, atol=0.15)
 
 
 @pytest.mark.parametrize(
