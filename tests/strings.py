@@ -6,6 +6,7 @@ Docstrings are left out. Parts of an f-string that are computed count as one wor
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from tests.words import PATTERNS, words
 PACKAGE = Path(__file__).parents[1] / "tati_re"
 FEWEST = 5
 """Words from which on a literal is a sentence for people."""
+_STYLE = re.compile(r"\{[^{}]*: [^{}]*;")
+"""A rule of a style sheet."""
 LONGEST = 25
 """Words that a sentence of a message has at most."""
 
@@ -39,10 +42,31 @@ def _text(node: ast.expr) -> str | None:
     return None
 
 
+def _lists_of_words(tree: ast.AST) -> set[int]:
+    """The ids of literals that the program splits at spaces: units, names of layers."""
+    split = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr == "split"
+    ]
+    names = {node.id for node in split if isinstance(node, ast.Name)}
+    named = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and node.targets[0].id in names
+    ]
+    return {id(node) for node in split + named}
+
+
 def strings(path: Path) -> list[str]:
-    """The sentences of a file: literals of at least five words, split at full stops."""
+    """The sentences of a file: literals of at least five words, split at full stops.
+
+    Docstrings, lists of words and style sheets are left out.
+    """
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    left_out = _docstrings(tree)
+    left_out = _docstrings(tree) | _lists_of_words(tree)
     inner = {
         id(part)
         for node in ast.walk(tree)
@@ -54,7 +78,7 @@ def strings(path: Path) -> list[str]:
         text
         for node in ast.walk(tree)
         if isinstance(node, ast.expr) and id(node) not in left_out | inner
-        if (text := _text(node)) is not None and words(text) >= FEWEST
+        if (text := _text(node)) is not None and words(text) >= FEWEST and not _STYLE.search(text)
     ]
     return [part for text in literals for part in text.replace("; ", ". ").split(". ") if part]
 

@@ -63,7 +63,7 @@ def averages(
 
     Reference: Vehtari and others, Bayesian Analysis 16 (2021) for all but the autocorrelation time.
     """
-    refuse_if(by not in ("all", "walker", "rung"), "by is not known.", by, "all, walker or rung")
+    refuse_if(by not in ("all", "walker", "rung"), "by: unknown value.", by, "all, walker or rung")
     rows = (
         select_rows(run, burnin, thin, rung=None)
         if by == "rung"
@@ -187,9 +187,9 @@ def time_or_note(chains: np.ndarray) -> tuple[float, str]:
     is too short.
     """
     if (np.ptp(chains, axis=1) == 0).any():
-        return float("nan"), "a chain never changes"
+        return float("nan"), "one chain never changes"
     time, needed = convergence.autocorrelation_estimate(chains)
-    return (float("nan"), f"too short: needs {needed:,} rows a chain") if needed else (time, "")
+    return (float("nan"), f"too short: needs {needed:,} rows per chain") if needed else (time, "")
 
 
 def parameter_averages(
@@ -220,7 +220,7 @@ def parameter_averages(
         positions = Positions(run, burnin, 1 if thin is None else thin, walker)
         if positions.projected:
             raise InputError(
-                "The run stored projections, not parameters.", expected="neither burnin nor thin"
+                "The run stored projections, not parameters.", expected="without burnin and thin"
             )
         mean, variance, _ = positions.moments()
     names = run.manifest.parameters.all_names()

@@ -271,8 +271,11 @@ def autocorrelation_time(chains: np.ndarray) -> float:
             changes.
     """
     tau, needed = autocorrelation_estimate(chains)
-    what = f"The chain is too short to tell its autocorrelation time, so far {tau:.3g} rows; take more steps."
-    expected = f"at least {needed:,} rows, {ENOUGH_TIMES:g} times its memory"
+    what = (
+        f"The chain is too short to estimate its autocorrelation time (so far {tau:.3g} "
+        "rows). Take more steps."
+    )
+    expected = f"at least {needed:,} rows, {ENOUGH_TIMES:g} autocorrelation times"
     refuse_if(needed, what, f"{np.atleast_2d(chains).shape[1]:,} rows", expected)
     return tau
 

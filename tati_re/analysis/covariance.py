@@ -102,7 +102,7 @@ def leading_eigenpairs(
     start = pass_over.first(np.random.default_rng(0).standard_normal((num_parameters, width)))
     wanted = min(num_eigenpairs, pass_over.num_rows - 1)
     scale = np.linalg.norm(start, axis=0).max()
-    refuse_if(scale == 0, "The positions never change: their covariance is zero.")
+    refuse_if(scale == 0, "The positions never change, so their covariance is zero.")
     basis = [_orthonormal(start, scale)]
     projected = np.zeros((0, 0))
     while True:
@@ -211,7 +211,7 @@ def _times_along(positions: Positions, eigenpairs: Eigenpairs) -> tuple[list[flo
     steps, walkers, along = map(np.concatenate, zip(*parts, strict=True))
     rows, there = rows_on_grid(steps, walkers)
     if there.sum(axis=1).max() < 8:
-        return [np.nan] * len(eigenpairs.values), ["fewer than 8 positions a walker"] * len(
+        return [np.nan] * len(eigenpairs.values), ["fewer than 8 positions per walker"] * len(
             eigenpairs.values
         )
     # What each adds to the error of the mean: nothing where a walker is at another temperature.
@@ -269,9 +269,9 @@ class _Passes:
             not (np.isfinite(squares) and np.isfinite(shift).all()),
             "Some positions are not finite.",
         )
-        found = f"{self.num_rows} positions, whose weights add up to {self.total:g}"
+        found = f"{self.num_rows} positions with a total weight of {self.total:g}"
         self.divisor = degrees_of_freedom(self.total, of_weights) if self.total > 0 else np.nan
-        refuse_if(np.isnan(self.divisor), "A covariance needs two positions or more.", found)
+        refuse_if(np.isnan(self.divisor), "A covariance needs at least two positions.", found)
         self.shift = shift / self.total
         self.trace = max(0.0, squares - self.total * float(self.shift @ self.shift)) / self.divisor
         return (product.T - self.total * np.outer(self.shift, self.shift @ matrix)) / self.divisor

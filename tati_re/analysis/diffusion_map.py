@@ -143,8 +143,8 @@ def diffusion_map(
     vectors = inner / np.sqrt(weight)[:, None]
     vectors /= np.sqrt(stationary @ vectors**2)
     pieces = int((values > 1 - 1e-10).sum())
-    what = f"The points fall apart into {pieces} or more pieces, which no kernel joins."
-    refuse_if(pieces > 1, what, f"bandwidth {epsilon:.3g}", "a larger bandwidth, or more neighbors")
+    what = f"The points split into {pieces} or more groups that no kernel connects."
+    refuse_if(pieces > 1, what, f"bandwidth {epsilon:.3g}", "a larger bandwidth or more neighbors")
     return DiffusionMap(
         (values[1:] - 1) / epsilon,
         signed(vectors.T).T[:, 1:],
@@ -247,9 +247,7 @@ def _bandwidth(entries: np.ndarray, count: int, rule) -> tuple[float, float]:
     if rule == "median":
         epsilon = float(np.median(positive)) / (4 * np.log(count))
     elif isinstance(rule, str):
-        raise InputError(
-            "bandwidth: the rule is not known.", rule, "bgh, median, or a number above 0"
-        )
+        raise InputError("bandwidth: unknown rule.", rule, "bgh, median, or a number above 0")
     else:
         epsilon = float(rule)
         refuse_if(

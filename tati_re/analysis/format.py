@@ -15,7 +15,7 @@ WIDTH = 110
 
 SHORT = "†"
 SHORT_NOTE = (
-    "from chains shorter than 50 autocorrelation times: the error is rough, and mostly too small."
+    "from chains shorter than 50 autocorrelation times: the error is rough, mostly too small"
 )
 FOOTNOTE = f"{SHORT} {SHORT_NOTE}"
 
@@ -84,7 +84,7 @@ def write_table(table: pd.DataFrame, path: AnyPath, to: str = "csv") -> Path:
         InputError: Another format, a file that cannot be written, or Parquet without the package
             pyarrow.
     """
-    refuse_if(to not in ("csv", "parquet"), "to is not known.", to, "csv or parquet")
+    refuse_if(to not in ("csv", "parquet"), "to: unknown format.", to, "csv or parquet")
     path = Path(path).with_name(f"{Path(path).name}.{to}")
     try:
         with replacing(path) as file:

@@ -119,7 +119,7 @@ def _along(
     pairs = covariance_eigenpairs(run, number, None, burnin, thin)
     refuse_if(
         number > len(pairs.values),
-        "The covariance has fewer eigenvectors.",
+        "The covariance has fewer eigenvectors than requested.",
         number,
         f"1 to {len(pairs.values)}",
     )
@@ -200,7 +200,7 @@ def free_energy(
         not inside,
         "limits: the interval contains no draws.",
         (low, high),
-        "the lower end, then the upper one",
+        "a lower end, then an upper one",
     )
     _check_bandwidth(bandwidth, method)
 
@@ -237,7 +237,7 @@ def _check_method(values: np.ndarray, method: str) -> None:
     )
     refuse_if(
         wrong,
-        "A free energy needs finite draws that differ.",
+        "A free energy needs finite draws that are not all equal.",
         f"shape {values.shape}",
         "(chains, draws)",
     )
@@ -273,7 +273,7 @@ def _check_bandwidth(bandwidth: float | None, method: str) -> None:
     """Refuses a bandwidth of bins, and one out of its range."""
     refuse_if(
         bandwidth is not None and method != "kernel",
-        "bandwidth is of kernels.",
+        "bandwidth applies only to method kernel.",
         method,
         "method kernel",
     )

@@ -114,7 +114,7 @@ def noise_covariance(
     push[:, :size] = step.push
 
     if (np.abs(np.linalg.eigvals(matrix)).max(-1) >= 1).any():
-        raise InputError("step_size: the steps are not stable in the stiffest direction.")
+        raise InputError("step_size: the steps are unstable in the stiffest direction.")
     if order == "replacement":
         found = np.stack(
             [_stationary(one, np.outer(kick, kick)) for one, kick in zip(matrix, push, strict=True)]
@@ -272,7 +272,7 @@ def _linear_step(
     mixed = np.einsum("j,wji->wi", tried[size + 1], after[:, : size + 1])
     bound = _TOLERANCE * np.abs(after).max(axis=(1, 2))
     linear = (np.abs(after[:, -2] - mixed).max(1) <= bound) & (np.abs(after[:, -1]).max(1) <= bound)
-    refuse_if(not (same and linear.all()), "its step adapts, or is not linear in the gradient.")
+    refuse_if(not (same and linear.all()), "its step adapts, or is nonlinear in the gradient.")
     momentum = names.index("momentum") if "momentum" in names else None
     return LinearStep(after[:, :size].swapaxes(1, 2), after[:, size], momentum)
 
@@ -318,6 +318,6 @@ class _Wells(Evaluate):
         return np.zeros(len(position))
 
     def part(self, *_: Any) -> Any:
-        raise InputError("its step asks for more than a gradient.")
+        raise InputError("its step uses more than the gradient.")
 
     validation = gradient_variance = examples = drawn_from_prior = part

@@ -233,16 +233,19 @@ def exact_rows(run: RunFiles, rows: pd.DataFrame, of: str = "reweighting") -> pd
     """Rows with energies on all data, for an analysis of this name; refuses a bias and the noise of
     mini-batches.
     """
-    what = f"{of} does not know the bias or the visits of this run."
-    refuse_if("weight" in rows.columns, what, "a column weight", "averages, which use it")
+    what = f"{of} does not account for the bias or the visits of this run."
+    refuse_if(
+        "weight" in rows.columns,
+        what,
+        "a column weight",
+        "averages, which use the column weight",
+    )
     if "full_potential" in rows.columns:
         rows = rows.dropna(subset=["full_potential"])
         return rows.assign(potential=rows["full_potential"], loss=rows["full_loss"])
-    what = (
-        f"{of} needs energies of all data: the noise of mini-batches enters weights exponentially."
-    )
+    what = f"{of} needs energies of all data: mini-batch noise enters the weights exponentially."
     batch = f"batch_size {run.manifest.options.batch_size}"
-    refuse_if(run.manifest.sees_batches, what, batch, "a run on all data, or with full_every")
+    refuse_if(run.manifest.sees_batches, what, batch, "a run on all data, or one with full_every")
     return rows
 
 

@@ -15,6 +15,7 @@ from tati_re.analysis.convergence import (
 )
 from tati_re.analysis.until import weighted
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.outcomes import FAILED, NOT_MEASURED, PASSED
 from tati_re.runs.manifest import Manifest
 from tati_re.runs.run import AnyRun
 from tati_re.runs.selection import as_run, at_target, select_rows
@@ -39,6 +40,11 @@ COLUMNS: dict[Kind, str] = {"kinetic": "kinetic_energy", "configurational": "vir
 
 _WIDEST = 0.5
 """Half of a band, of the target, beyond which nothing is concluded from it."""
+
+
+ABOVE, BELOW = "above", "below"
+TOO_SHORT, NEVER_CHANGES, NO_TARGET = "too short", "never changes", "no target"
+"""Reasons why a temperature has not passed."""
 
 
 class Temperature(NamedTuple):
@@ -78,12 +84,23 @@ class Temperature(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """`inside`, `above` or `below` its band, `too short` for one, or `never changes`."""
+        """`passed` if the mean lies in its band, `failed` if not; `not measured` without a band."""
         if not np.isfinite(self.lower):
-            return "never changes" if np.isnan(self.lower) else "too short"
+            return NOT_MEASURED
+        return FAILED if self.reason else PASSED
+
+    @property
+    def reason(self) -> str:
+        """Why the verdict is not `passed`; empty if it is.
+
+        `above` or `below` the band; without a band `too short` (the run) or `never changes` (the
+        energy).
+        """
+        if not np.isfinite(self.lower):
+            return NEVER_CHANGES if np.isnan(self.lower) else TOO_SHORT
         if self.mean > self.upper:
-            return "above"
-        return "below" if self.mean < self.lower else "inside"
+            return ABOVE
+        return BELOW if self.mean < self.lower else ""
 
 
 def measured_temperature(
@@ -320,14 +337,15 @@ def group_temperatures(
 
     Returns:
         Columns `group, parameters, temperature` (kinetic or configurational), `mean, target, lower,
-        upper, rows` (effective), `verdict` (inside, above, below, too short, or no target: nothing
-        confines the positions, or walls do), first the groups in the model's order, then `all`.
+        upper, rows` (effective), `verdict` (passed, failed or not measured), and `reason` (above,
+        below, too short, never changes, or no target: nothing confines the positions, or walls do;
+        empty if passed). First the groups in the model's order, then `all`.
 
     Raises:
         InputError: The run did not record groups, has rows of several temperatures, or too few.
     """
     refuse_if(
-        by not in ("tensor", "layer", "kind"), "by is not known.", by, "tensor, layer or kind"
+        by not in ("tensor", "layer", "kind"), "by: unknown value.", by, "tensor, layer or kind"
     )
     run = as_run(run)
     rows = at_target(select_rows(run, burnin, thin))
@@ -360,7 +378,8 @@ def group_temperatures(
             line |= {"target": found.target, "lower": found.lower, "upper": found.upper}
             line |= {
                 "rows": found.effective_sample_size,
-                "verdict": "no target" if aimless else found.verdict,
+                "verdict": found.verdict,
+                "reason": NO_TARGET if aimless else found.reason,
             }
             lines.append(line)
     return pd.DataFrame(lines)
@@ -382,14 +401,14 @@ def group_sentences(table: pd.DataFrame, mini_batches: bool) -> list[str]:
         ("configurational", "above"): heated,
         ("configurational", "below"): "not in equilibrium yet: more burn-in",
     }
-    off = table[(table["group"] != "all") & table["verdict"].isin(("above", "below"))]
-    for (kind, verdict), part in off.groupby(["temperature", "verdict"], sort=False):
+    off = table[(table["group"] != "all") & (table["verdict"] == FAILED)]
+    for (kind, side), part in off.groupby(["temperature", "reason"], sort=False):
         names = ", ".join(
             f"{row['group']} ({row['mean']:.3g})" for row in part.head(5).to_dict("records")
         )
         more = f" and {len(part) - 5} more" if len(part) > 5 else ""
-        said = slow if verdict == "above" and not mini_batches else advice[str(kind), str(verdict)]
-        sentences.append(f"The {kind} temperature is {verdict} its band in {names}{more}; {said}.")
+        remedy = slow if side == ABOVE and not mini_batches else advice[str(kind), str(side)]
+        sentences.append(f"The {kind} temperature is {side} its band in {names}{more}; {remedy}.")
     return sentences
 
 

@@ -21,8 +21,8 @@ from tati_re.core.errors import InputError
 from tati_re.core.rhat import mean_size
 
 FORM = (
-    "conditions joined by commas, each rhat<A or rhat(weights)<A with A above 1, ess>N, ess(NAME)>N of a named "
-    "parameter, gain<X, or mcse(NAME)<X of a column of run.csv"
+    "conditions joined by commas: rhat<A or rhat(weights)<A with A above 1, ess>N, ess(NAME)>N of a named "
+    "parameter, gain<X, or mcse(NAME)<X for a column of run.csv"
 )
 _CONDITION = re.compile(
     r"\s*(?:(rhat\(weights\)|rhat|ess(?!\()|gain)|(mcse|ess)\((.+?)\))\s*([<>])\s*(\d*\.?\d+(?:[eE][-+]?\d+)?|\d+\.)\s*(?:,(?=.)|$)"
@@ -90,13 +90,13 @@ def conditions_of(text: str | None) -> list[Condition]:
             if (sign == ">") == (one.quantity == "ess") and least < one.limit < math.inf:
                 if (one.quantity, one.name) in ((other.quantity, other.name) for other in found):
                     raise InputError(
-                        f"until: {str(one).rstrip('0123456789.<>')} stands there twice.", text, FORM
+                        f"until: {str(one).rstrip('0123456789.<>')} occurs twice.", text, FORM
                     )
                 found.append(one)
                 place = match.end()
                 continue
         at = place + len(text[place:]) - len(text[place:].lstrip()) + 1
-        raise InputError(f"until: there is no condition at character {at}.", text, FORM)
+        raise InputError(f"until: no valid condition at character {at}.", text, FORM)
     return found
 
 

@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from tati_re.report.modules import Choices, Result
 
 WHAT = {
-    "averages": "means with errors, sample sizes, R-hat, autocorrelation times",
-    "parameters": "mean and deviation of each parameter",
-    "covariance": "leading eigenpairs of the covariance, autocorrelation times along them",
-    "diffusion_map": "slowest motions of the cloud of stored positions, and landmarks",
+    "averages": "means with errors, effective sample sizes, R-hat, autocorrelation times",
+    "parameters": "mean and standard deviation of each parameter",
+    "covariance": "leading eigenpairs of the covariance, with autocorrelation times along them",
+    "diffusion_map": "slowest motions of the stored positions, and landmarks",
     "free_energy": "along a coordinate (--along), with error bars",
-    "alignment": "walkers with their hidden units matched to the first one's, R-hat of the weights before and after",
-    "learning_coefficient": "of a tethered run, corrected for the tether, and its curve along a ladder",
+    "alignment": "hidden units of each walker matched to the first walker; R-hat of the weights "
+    "before and after",
+    "learning_coefficient": "local learning coefficient of a tethered run, corrected for the tether, and its "
+    "curve along a ladder",
     "reweighting": "averages at other temperatures, by MBAR over all rungs",
     "temperatures": "kinetic and configurational temperature of each tensor, layer or kind, with their bands",
 }
@@ -34,23 +36,23 @@ WORDS = {
     "method": ("histogram", "kernel"),
 }
 NUMBERS = {
-    "burnin": (0, "steps to leave out; default: the run's own burn-in"),
-    "thin": (1, "every how many rows and positions are kept; default 1"),
-    "num_eigenpairs": (1, "covariance: how many; default 16"),
-    "num_eigenvectors": (1, "diffusion_map: how many; default 4"),
-    "num_points": (10, "diffusion_map: most positions that it takes, evenly; default 2000"),
-    "num_landmarks": (1, "diffusion_map: points far apart that are marked; default 5"),
-    "num_bins": (2, "free_energy: bins, or points of the kernel estimate; default 40"),
+    "burnin": (0, "steps to exclude; default: the run's own burn-in"),
+    "thin": (1, "keep every N-th row and position; default 1"),
+    "num_eigenpairs": (1, "covariance: number of eigenpairs; default 16"),
+    "num_eigenvectors": (1, "diffusion_map: number of eigenvectors; default 4"),
+    "num_points": (10, "diffusion_map: maximum number of positions, evenly spaced; default 2000"),
+    "num_landmarks": (1, "diffusion_map: number of landmarks, points far apart; default 5"),
+    "num_bins": (2, "free_energy: number of bins, or of points of the kernel estimate; default 40"),
 }
 OWN: dict[str, tuple[Any, str]] = {
     "what": (
         ("MODULE",),
-        "modules, see below; default: the figures of a first look for which the run has data",
+        "modules, listed below; default: the figures of a first look for which the run has data",
     ),
-    "by": ("WORD", "all walkers together, each walker, or each rung; default all"),
+    "by": ("WORD", "by all walkers together, by walker, or by rung; default all"),
     "observables": (("NAME",), "columns of run.csv; default those that vary"),
     **{name: ("N", text) for name, (_, text) in NUMBERS.items()},
-    "groups": ("WORD", "temperatures: of each tensor, layer or kind; default tensor"),
+    "groups": ("WORD", "temperatures: by tensor, layer or kind; default tensor"),
     "along": (
         "NAME",
         "free_energy: a column of run.csv, a parameter, covariance:1 or diffusion:1; default potential",
@@ -60,15 +62,15 @@ OWN: dict[str, tuple[Any, str]] = {
     "alpha": ("X", "diffusion_map: its normalization, 0 to 1; default 0.5"),
     "target_measure": (
         None,
-        "diffusion_map: points count for exp(-U/T) whatever their own density",
+        "diffusion_map: weight points by exp(-U/T), whatever their sampling density",
     ),
     "temperatures": (
         ("T",),
-        "reweighting: temperatures T of exp(-U/T); default the ladder's, and two between each",
+        "reweighting: temperatures T of exp(-U/T); default: the ladder's and two between neighbors",
     ),
     "lowest_loss": (
         "X",
-        "learning_coefficient: mean loss at the minimum; default that at the center of the tether",
+        "learning_coefficient: mean loss at the minimum; default: at the center of the tether",
     ),
     "to": ("FORMAT", "csv, parquet, or arviz (a NetCDF file); default csv"),
     "output": ("DIR", "folder for tables and figures; default RUN/analysis"),
@@ -81,13 +83,12 @@ def parser_of_command() -> Parser:
     parser = Parser(
         prog="tati-analyse",
         usage="tati-analyse RUN [RUN ...] [options]",
-        description="Say what runs found: tables on the screen and, with figures, in the folder analysis of each run.",
+        description="Analyse runs: print tables, and write them with figures to the folder analysis "
+        "of each run.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="modules:\n" + "\n".join(f"  {name:<20} {text}" for name, text in WHAT.items()),
     )
-    parser.add_argument(
-        "runs", nargs="*", metavar="RUN", help="run folders, also of runs that go on"
-    )
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders; runs in progress too")
     parser.add_table(OWN)
     return parser
 
@@ -225,9 +226,9 @@ def _body(argv: list[str]) -> None:
     names = [run.folder.resolve().name for run in runs]
     if "output" in typed and len(set(names)) < len(names):
         raise InputError(
-            "--output: two of the runs have the same name.",
+            "--output: two runs have the same name.",
             ", ".join(names),
-            "runs of different names",
+            "runs with different names",
         )
     results = {}
     for run, name, modules in zip(runs, names, asked, strict=True):

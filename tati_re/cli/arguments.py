@@ -54,7 +54,7 @@ MAIN = (
 """What a first call of a command needs, and what `--help` explains where there are many options."""
 
 
-SET = "set an option of a method of this run, such as decay=0.99 of pSGLD"
+SET = "set an option of a method of this run, such as decay=0.99 for pSGLD"
 HELP_METHOD = "explain the options of a method, such as pSGLD or annealing, and exit"
 
 
@@ -82,9 +82,7 @@ class Parser(argparse.ArgumentParser):
     `--help-all` explains all.
     """
 
-    def __init__(
-        self, *args: Any, quiet: str | None = "print nothing but errors", **kwargs: Any
-    ) -> None:
+    def __init__(self, *args: Any, quiet: str | None = "print errors only", **kwargs: Any) -> None:
         super().__init__(
             *args,
             **{
@@ -102,10 +100,8 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(
             "--help-all", action=_HelpAll, nargs=0, help="explain all options and exit"
         )
-        self.add_argument(
-            "--debug", action="store_true", help="show the traceback of an error, too"
-        )
-        text = "print what bash or zsh need to complete this command"
+        self.add_argument("--debug", action="store_true", help="show the traceback of errors")
+        text = "print the completion script for bash or zsh"
         self.add_argument("--print-completion", metavar="SHELL", action=PrintCompletion, help=text)
         if quiet is not None:
             self.add_argument("--quiet", action="store_true", help=quiet)
@@ -176,7 +172,8 @@ class Parser(argparse.ArgumentParser):
             name = left[0].split("=")[0]
             if not name.startswith("-"):
                 raise InputError(
-                    f"{name or repr(name)} stands alone.", expected="flags and their values"
+                    f"{name or repr(name)} is not a flag and has no flag before it.",
+                    expected="flags and their values",
                 )
             raise InputError(
                 f"{name} is not a known option of {self.prog}.{self._advice(name.replace('_', '-'))}"
@@ -190,7 +187,9 @@ class Parser(argparse.ArgumentParser):
         if self.of_file and "parameters_step" in known and "parameters" not in known:
             step = known.parameters_step
             raise InputError(
-                "--parameters-step belongs to a file.", step, "--parameters FILE beside it"
+                "--parameters-step needs --parameters.",
+                step,
+                "--parameters FILE with it",
             )
         return vars(known)
 
@@ -213,7 +212,7 @@ class Parser(argparse.ArgumentParser):
         another command.
         """
         if name in map(flag, OPTIONS) and name not in self._option_string_actions:
-            resume = " Any run, also a training, is resumed by tati-sample --resume RUN."
+            resume = " Any run, including a fit, is resumed by tati-sample --resume RUN."
             return resume if name == "--resume" else ""
         if said := ELSEWHERE.get(name.strip("-").replace("-", "_")):
             return f" {said}"
@@ -267,18 +266,18 @@ def make_parser(
     """Makes the parser of a command from groups of the table of options, but for some, and the
     flags common to all.
     """
-    quiet = "print nothing but errors, the same as --verbose 0"
+    quiet = "print errors only; the same as --verbose 0"
     parser = Parser(prog=prog, usage=f"{prog} [options]", description=description, quiet=quiet)
     parser.add_argument("-v", dest="v", action="count", help=argparse.SUPPRESS)
     parser.add_argument(
-        "--config", metavar="FILE", help="a TOML file of options; flags go before what it says"
+        "--config", metavar="FILE", help="a TOML file of options; flags override it"
     )
     parser.add_argument(
         "--print-config",
         action="store_true",
         help="print the options as TOML, as they would be used",
     )
-    text = "with --print-config: only what differs from the defaults"
+    text = "with --print-config: only options that differ from the defaults"
     parser.add_argument("--changed", action="store_true", help=text)
     parser.add_argument("--set", action="extend", nargs="+", metavar="NAME=VALUE", help=SET)
     parser.add_argument("--help-method", action=_HelpMethod, metavar="NAME", help=HELP_METHOD)
@@ -409,9 +408,7 @@ def entry_point(
     def main(argv: Sequence[str] | None = None) -> int:
         return command(prog, body, argv, writes_folder)
 
-    main.__doc__ = (
-        f"Runs `{prog}` with `argv`, by default that of the process, and returns the exit status."
-    )
+    main.__doc__ = f"Runs `{prog}` with `argv`, by default the arguments of the process, and returns the exit status."
     if module == "__main__":
         sys.exit(main())
     return main

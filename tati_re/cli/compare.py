@@ -17,24 +17,29 @@ UNKNOWN_STATUS = 3
 
 def parser_of_command() -> Parser:
     description = (
-        "Compare the averages of two run folders within their errors: U, predictions and parameters. Two CSV or HDF5 "
-        "files are compared column by column to a tolerance. The same holds for the tables of two run folders with "
-        "--tolerance, --column-tolerance, --drop or --ignore-sign. Exit status: 0 they agree, 1 they differ, 2 bad input, "
-        "3 the runs are too short to tell. With --verify: 0 all files are whole (and two folders hold the same "
-        "numbers), else 1."
+        "Compare the averages of two run folders within their errors: U, predictions and "
+        "parameters. Two CSV or HDF5 files are compared column by column within a "
+        "tolerance. So are the tables of two run folders with --tolerance, "
+        "--column-tolerance, --drop or --ignore-sign. Exit status: 0 if they agree, 1 if "
+        "they differ, 2 for bad input, 3 if the runs are too short to decide. With "
+        "--verify: 0 if all files are intact (and two folders hold the same numbers), "
+        "else 1."
     )
     usage = (
         "tati-compare A B [options] | tati-compare --elpd A B | tati-compare --verify RUN [RUN ...]"
     )
     parser = Parser(
-        "tati-compare", usage, description, quiet="print nothing; the exit status says it"
+        "tati-compare", usage, description, quiet="print nothing; report by the exit status only"
     )
     parser.add_argument("paths", nargs="*", metavar="A B", help="two run folders, or two files")
-    text = "how far numbers may be apart, absolute (the default kind) or relative to the larger; default 1e-8 absolute"
+    text = (
+        "largest difference of two numbers, absolute (the default kind) or relative to the "
+        "larger; default 1e-8 absolute"
+    )
     parser.add_argument(
         "--tolerance", "--general_threshold", nargs="+", metavar=("X", "KIND"), help=text
     )
-    text = "the same for single columns: name, number and kind of each"
+    text = "the same for single columns: name, number and kind for each"
     parser.add_argument(
         "--column-tolerance",
         "--column_threshold",
@@ -43,11 +48,11 @@ def parser_of_command() -> Parser:
         metavar="NAME X KIND",
         help=text,
     )
-    text = "columns that are not compared; a name that ends in * stands for all that begin so"
+    text = "columns to leave out; a name that ends in * stands for all columns that begin with it"
     parser.add_argument(
         "--drop", "--column_drop", dest="drop", nargs="+", metavar="NAME", help=text
     )
-    text = "columns whose sign does not matter, in the same form"
+    text = "columns whose sign does not matter, given in the same form"
     parser.add_argument(
         "--ignore-sign",
         "--column_ignore_sign",
@@ -62,11 +67,15 @@ def parser_of_command() -> Parser:
     )
     parser.add_argument("--resolution", metavar="X", help=text)
     text = (
-        "check the files of one or more run folders instead, one line a file: whether each is what the run wrote; "
-        "of two folders also whether their tables hold the same numbers, timing.csv left out"
+        "instead check the files of one or more run folders, one line per file: whether "
+        "each is as the run wrote it; for two folders also whether their tables hold the "
+        "same numbers, except timing.csv"
     )
     parser.add_argument("--verify", action="store_true", help=text)
-    text = "how well each run predicts examples it has not seen: elpd by PSIS-LOO, and the difference with its error"
+    text = (
+        "compare how well the runs predict unseen examples: elpd by PSIS-LOO, and the "
+        "difference with its error"
+    )
     parser.add_argument("--elpd", action="store_true", help=text)
     parser.add_argument("-v", dest="v", action="count", help=argparse.SUPPRESS)
     return parser
@@ -85,7 +94,7 @@ def _tolerance(name: str, words: Sequence[str]) -> Any:
         value = float(words[0])
     except ValueError:
         value = -1.0
-    refuse_if(not value >= 0, f"{name} is not a number of at least 0.", words[0], "such as 1e-8")
+    refuse_if(not value >= 0, f"{name} is not a number of 0 or more.", words[0], "such as 1e-8")
     kind = words[1] if len(words) == 2 else "absolute"
     refuse_if(
         kind not in KINDS,
@@ -107,9 +116,9 @@ def _verify(folders: list[str], quiet: bool) -> int:
             where = f"{folder}: " if len(folders) > 1 else ""
             print(f"{where}{'ok ' if file.whole else 'BAD'} {file.name}: {file.sentence}")
         print(
-            f"{len(bad)} of {len(found)} files are not what the run wrote."
+            f"{len(bad)} of {len(found)} files differ from what the run wrote."
             if bad
-            else "All files are whole."
+            else "All files are intact."
         )
     if bad or len(folders) != 2:
         return int(bool(bad))
@@ -170,7 +179,7 @@ def _elpd(paths: list[str], quiet: bool) -> int:
     same = prints[0] == prints[1]
     if not same and not np.array_equal(dataset_of(runs[0]).targets, dataset_of(runs[1]).targets):
         raise InputError(
-            "--elpd compares predictions of the same data.",
+            "--elpd compares predictions on the same data only.",
             "runs on different data",
             "the same data",
         )
@@ -179,7 +188,7 @@ def _elpd(paths: list[str], quiet: bool) -> int:
     if not quiet:
         for path, found in zip(paths, (first, second), strict=True):
             print(f"{path}: {found}")
-        print(f"{paths[1]} less {paths[0]}: elpd {difference:.1f} +- {error:.1f}")
+        print(f"{paths[1]} minus {paths[0]}: elpd {difference:.1f} +- {error:.1f}")
     return 0
 
 
@@ -192,7 +201,7 @@ def _body(argv: list[str]) -> int:
         beside = not paths or typed.keys() - {"paths", "verify", "quiet"}
         refuse_if(
             beside,
-            "--verify takes run folders alone.",
+            "--verify takes run folders and no other options.",
             " ".join(argv),
             "tati-compare --verify RUN [RUN ...]",
         )
@@ -202,7 +211,9 @@ def _body(argv: list[str]) -> int:
     if typed.get("elpd"):
         if typed.keys() - {"paths", "elpd", "quiet"}:
             raise InputError(
-                "--elpd takes two run folders alone.", " ".join(argv), "tati-compare --elpd A B"
+                "--elpd takes two run folders and no other options.",
+                " ".join(argv),
+                "tati-compare --elpd A B",
             )
         return _elpd(paths, typed.get("quiet", False))
     of_tables = typed.keys() & {"tolerance", "column_tolerance", "drop", "ignore_sign"}
@@ -211,7 +222,7 @@ def _body(argv: list[str]) -> int:
         return _averages(paths, typed)
     if "resolution" in typed:
         raise InputError(
-            "--resolution compares the averages of two run folders alone.",
+            "--resolution applies only to the averages of two run folders.",
             " ".join(argv),
             "tati-compare --resolution X A B",
         )

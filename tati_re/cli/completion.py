@@ -59,7 +59,7 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
     """
     refuse_if(
         shell not in SHELLS,
-        "--print-completion: there is none for this shell.",
+        "--print-completion: this shell is not supported.",
         shell,
         " or ".join(SHELLS),
     )

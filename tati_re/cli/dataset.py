@@ -23,21 +23,22 @@ READING += ["encoding", "num_classes", "shuffle", "seed"]
 NUMBERS = {
     "num_examples": (
         int,
-        "points of both classes together, those for testing not counted (default 500)",
+        "number of points of both classes together, without test points (default 500)",
     ),
     "noise": (
         float,
-        "displacement of the points, 0 to 1; two_clusters: the deviation is 0.5 + 7 noise (default 0)",
+        "displacement of the points, 0 to 1; two_clusters: the standard deviation is 0.5 "
+        "+ 7 noise (default 0)",
     ),
     "std": (float, "two_clusters: standard deviation around each center (default 1)"),
-    "a": (float, "harmonic: the square of the input (default 1)"),
-    "num_dimensions": (int, "gaussian: dimensions and examples (default 10)"),
-    "condition": (float, "gaussian: the largest eigenvalue, the smallest being 1 (default 100)"),
+    "a": (float, "harmonic: square of the input (default 1)"),
+    "num_dimensions": (int, "gaussian: number of dimensions and examples (default 10)"),
+    "condition": (float, "gaussian: largest eigenvalue; the smallest is 1 (default 100)"),
 }
 
 
 def parser_of_command() -> Parser:
-    description = "Make a data set, or look at one in files; what it holds is printed."
+    description = "Make a data set, or inspect one in files; print a description."
     parser = Parser("tati-dataset", "tati-dataset NAME or FILE [options]", description, quiet=None)
     parser.add_argument("name", nargs="?", metavar="NAME", help=", ".join(GENERATORS))
     text = "files to read instead, or mnist, cifar10, ..."
@@ -55,18 +56,18 @@ def parser_of_command() -> Parser:
     parser.add_argument(
         "--output",
         metavar="FILE",
-        help="write the data, .csv or .npz; the test part of a .csv apart",
+        help="write the data as .csv or .npz; the test part of a .csv goes to a second file",
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace the files that are there")
-    parser.add_argument("--plot", metavar="FILE", help="draw points of a plane, .png")
-    making = parser.add_argument_group("made from a seed")
+    parser.add_argument("--overwrite", action="store_true", help="replace existing files")
+    parser.add_argument("--plot", metavar="FILE", help="draw the points of a plane, .png")
+    making = parser.add_argument_group("seed of the data set")
     for name, (kind, text) in NUMBERS.items():
         making.add_argument(flag(name), dest=name, metavar="N" if kind is int else "X", help=text)
     making.add_argument(
-        "--covariance", metavar="FILE", help="gaussian: a .npy or .csv file of a covariance matrix"
+        "--covariance", metavar="FILE", help="gaussian: covariance matrix, a .npy or .csv file"
     )
     parser.add_options(
-        "reading; --test-fraction (default 0 here) and --seed also for sets that are made", READING
+        "reading; --test-fraction (default 0 here) and --seed also apply to generated sets", READING
     )
     return parser
 
@@ -95,16 +96,14 @@ def _matrix(text: str) -> Any:
 
 def _made(typed: dict[str, Any]) -> Dataset:
     name = typed["name"]
-    what = f"{name} is not a data set that can be made.{nearest(name, GENERATORS)}"
+    what = f"{name}: unknown data set.{nearest(name, GENERATORS)}"
     refuse_if(name not in GENERATORS, what, expected=", ".join(GENERATORS))
     generate = GENERATORS[name]
     known = inspect.signature(generate).parameters
     given = {n: typed[n] for n in (*NUMBERS, "covariance", *READING) if n in typed}
     for other in given:
         expected = ", ".join(map(flag, known)) if known else "no flags"
-        refuse_if(
-            other not in known, f"{flag(other)} does not belong to {name}.", expected=expected
-        )
+        refuse_if(other not in known, f"{flag(other)} does not apply to {name}.", expected=expected)
     options = options_from_flags({n: value for n, value in given.items() if n in READING})
     values = {n: number_typed(n, given[n], NUMBERS[n][0]) for n in NUMBERS if n in given}
     # Draws, points, their labels and the sets that are split from them; gaussian: three matrices.
@@ -126,7 +125,7 @@ def _read(typed: dict[str, Any]) -> Dataset:
     for name in (*NUMBERS, "covariance"):
         refuse_if(
             name in typed,
-            f"{flag(name)} does not belong to --inspect.",
+            f"{flag(name)} does not apply with --inspect.",
             expected=", ".join(map(flag, READING)),
         )
     flags = {name: typed[name] for name in READING if name in typed}
@@ -143,13 +142,13 @@ def _body(argv: list[str]) -> None:
         typed["inspect"] = [typed.pop("name")]
     if (typed.get("name") is None) == (typed.get("inspect") is None):
         both = f"{typed['name']} and --inspect" if typed.get("name") else "neither"
-        what = "tati-dataset makes a set or reads files."
+        what = "tati-dataset either makes a set or reads files."
         raise InputError(what, both, f"one of {', '.join(GENERATORS)}; or --inspect")
     dataset = _made(typed) if typed.get("name") else _read(typed)
     output = Path(typed["output"]) if "output" in typed else None
     taken = [path for path in files_of(dataset, output) if path.exists()] if output else []
     if taken and not typed.get("overwrite"):
-        raise InputError("--output is there already.", taken[0], "a new file, or --overwrite")
+        raise InputError("--output already exists.", taken[0], "a new file, or --overwrite")
     print(describe_dataset(dataset))
     if any(text.startswith("--batch_data_files") for text in argv):
         print_rows(dataset, typed.get("batch_size"))

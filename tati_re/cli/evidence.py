@@ -38,7 +38,7 @@ def _models(typed: dict[str, Any]) -> dict[str, Options]:
     names = stems if len(set(stems)) == len(stems) else [str(file) for file in files]
     refuse_if(
         len(set(names)) < len(names),
-        "--compare: a file is named twice.",
+        "--compare: a file appears twice.",
         " ".join(files),
         "different files",
     )
@@ -50,7 +50,7 @@ def _models(typed: dict[str, Any]) -> dict[str, Options]:
 
 def _of_folder(typed: dict[str, Any]) -> dict[str, Options]:
     for name in typed:
-        expected = "only --workers, --verbose or --quiet with it"
+        expected = "with it only --workers, --verbose or --quiet"
         refuse_if(
             name not in BESIDE_RESUME,
             f"{flag(name)} cannot be changed by --resume.",
@@ -63,12 +63,14 @@ def _of_folder(typed: dict[str, Any]) -> dict[str, Options]:
         said = read_json_object(path)
     except OSError:
         raise InputError(
-            "--resume: no evidence was begun there.", folder, "the --output of an earlier call"
+            "--resume: this folder holds no evidence estimate.",
+            folder,
+            "the --output of an earlier call",
         ) from None
     for name, one in said.items():
-        expected = "the file as it was written"
+        expected = "the file as originally written"
         refuse_if(
-            not isinstance(one, dict), f"{path} holds no options.", f"{name} = {one}", expected
+            not isinstance(one, dict), f"{path} contains no options.", f"{name} = {one}", expected
         )
     now = with_config(typed)
     changed = now.values_of(name for name in ("verbose", "workers") if name in now.explicit)
@@ -124,7 +126,7 @@ def _check(models: dict[str, Options]) -> None:
                 expected=OPTIONS["data"].description,
             )
     if len({str(options.data) for options in models.values()}) > 1:
-        what = "--compare: the models have different data, on which evidences do not compare."
+        what = "--compare: the models have different data, so their evidences cannot be compared."
         raise InputError(
             what, " and ".join(str(options.data) for options in models.values()), "one data set"
         )
@@ -134,7 +136,7 @@ def _check(models: dict[str, Options]) -> None:
         )
     jobs = len(_jobs(models, Path()))
     for options in models.values():
-        what = "--workers: there are more workers than independent estimates."
+        what = "--workers: more workers than independent estimates."
         refuse_if(
             (options.workers or 1) > jobs,
             what,
@@ -168,9 +170,11 @@ def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
         received = ", ".join(
             f"{sim.dataset.num_examples} examples of {name}" for name, sim in sims.items()
         )
-        expected = "the same: as test_fraction, seed, label_columns and standardize leave them"
+        expected = (
+            "the same examples: test_fraction, seed, label_columns and standardize must agree"
+        )
         raise InputError(
-            "--compare: the models have different targets to train on.", received, expected
+            "--compare: the models have different training targets.", received, expected
         )
     estimations = {name: prepared(sim) for name, sim in sims.items()}
     if not resumed:
@@ -214,15 +218,18 @@ def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
 
 def _stopped(folder: Path) -> str:
     if not (folder / KEPT / MODELS).exists():
-        return f"Interrupted before {folder} was begun."
+        return f"Interrupted before {folder} was created."
     parts = len([*(folder / KEPT).rglob("*.npz")])
-    return f"Interrupted: {parts} finished parts are kept in {folder}; tati-evidence --resume {pasted(folder)} goes on."
+    return (
+        f"Interrupted: {parts} finished parts are kept in {folder}. Continue with: "
+        f"tati-evidence --resume {pasted(folder)}"
+    )
 
 
 def parser_of_command() -> Parser:
     description = "Estimate log Z of a model, or compare models (--compare a.toml b.toml)."
     parser = make_parser("tati-evidence", description, EVIDENCE, NOT_OF_EVIDENCE)
-    text = "TOML files of options, a model each on the same data; flags go before all of them"
+    text = "TOML files of options, one model each, on the same data; flags override all of them"
     parser.add_argument("--compare", nargs="+", metavar="FILE", help=text)
     text = "folder of an earlier call to resume; only --workers, --verbose or --quiet may be added"
     parser.add_argument("--resume", metavar="DIR", help=text)

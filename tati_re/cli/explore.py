@@ -17,34 +17,38 @@ from tati_re.options.trust import TRUST
 GROUPS = ("data", "model", "posterior", "sampler")
 MORE = ("seed", "threads", "execution", "requeue_signal")
 INTEGERS = {
-    "leg_steps": ("N", "steps of a leg; default 2,000"),
-    "num_legs": ("N", "legs of a round; default 4"),
-    "num_candidates": ("N", "descents along a leg; default 5"),
-    "max_rounds": ("N", "rounds at most; default 10"),
-    "patience": ("N", "rounds without a new minimum after which it stops; default 3"),
+    "leg_steps": ("N", "steps per leg; default 2,000"),
+    "num_legs": ("N", "legs per round; default 4"),
+    "num_candidates": ("N", "descents per leg; default 5"),
+    "max_rounds": ("N", "maximum number of rounds; default 10"),
+    "patience": ("N", "stop after this many rounds without a new minimum; default 3"),
     "num_connected": (
         "N",
-        "minima, the lowest, between all of which barriers are looked for; default 8",
+        "number of lowest minima between all of which barriers are searched for; default 8",
     ),
-    "num_processes": ("N", "processes that run legs side by side; default 0: in this one"),
+    "num_processes": (
+        "N",
+        "number of processes that run legs in parallel; default 0: only this one",
+    ),
 }
 OWN: dict[str, tuple[Any, str]] = {
     **INTEGERS,
     "heats": ("X,X,...", "temperatures of the legs relative to the target's, in turn; default 1,4"),
     "directions": (
         "WORD",
-        "in which new starts are far from old ones: covariance (default), diffusion_map",
+        "space in which new starts are far from old ones: covariance (default), diffusion_map",
     ),
-    "centre": ("WORD", "where it starts in RUN: mean, last, best, or a stored step"),
-    "parameters": ("FILE", "where it starts: a file of parameters"),
-    "parameters_step": ("N", "its row with this step"),
+    "centre": ("WORD", "starting point in RUN: mean, last, best, or a stored step"),
+    "parameters": ("FILE", "starting point: a file of parameters"),
+    "parameters_step": ("N", "row with this step in that file"),
     "max_time": (
         "SECONDS",
-        "it stops after so many, with status 75; called again it goes on; default no limit",
+        "stop after this many seconds with status 75; called again it continues; default no limit",
     ),
     "output": (
         "DIR",
-        "folder; the same command continues from the stored parts; default the next of runs/explore-1, ...",
+        "output folder; the same command continues from stored parts; default the next "
+        "of runs/explore-1, ...",
     ),
     "no_figures": (None, "tables only"),
     "trust": (None, f"of the run: {TRUST}"),
@@ -52,12 +56,15 @@ OWN: dict[str, tuple[Any, str]] = {
 
 
 def parser_of_command() -> arguments.Parser:
-    description = "Find minima of U around a run, whose trajectory is the first leg, or around a model on --data."
+    description = (
+        "Find minima of U around a run, whose trajectory is the first leg, or around a model "
+        "given by --data."
+    )
     parser = arguments.Parser("tati-explore", "tati-explore [RUN] [options]", description)
     parser.add_argument("run", nargs="?", metavar="RUN", help="run folder")
     parser.add_table(OWN)
     for group in GROUPS:
-        title = f"{group}, in place of the run's; --dtype is float64 by default"
+        title = f"{group}, replacing the run's; --dtype is float64 by default"
         parser.add_options(title, [name for name in options_of([group]) if name not in OWN])
     parser.add_options("more", MORE)
     groups = ("data", "prior", "model", "sampler", "train")
@@ -177,7 +184,7 @@ def _explore(typed: dict[str, Any], folder: Path) -> int:
         print(
             table
             if len(found.minima)
-            else "No descent came to a minimum: take longer legs, or more of them."
+            else "No descent reached a minimum: use longer legs, or more of them."
         )
         if len(found.barriers):
             print(found.barriers.head(20).to_string(**style))
@@ -194,12 +201,12 @@ def _body(argv: list[str]) -> int:
     away = "run" not in typed or "parameters" in typed
     refuse_if(
         "centre" in typed and away,
-        "--centre is a place in RUN.",
+        "--centre needs RUN.",
         typed.get("centre"),
         "RUN, no --parameters",
     )
     arguments.loading(not typed.get("quiet"))
-    said = "Interrupted: {} legs are kept in {}, where the same command goes on."
+    said = "Interrupted: {} legs are kept in {}. The same command continues."
     with (
         arguments.flags_named({*OWN, "num_steps"}, {"num_steps": "leg_steps"}),
         arguments.output_folder(typed.get("output"), "explore") as folder,

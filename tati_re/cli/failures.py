@@ -28,7 +28,7 @@ from tati_re.core.process.exit_status import (
 from tati_re.core.process.standard_streams import has_no_reader
 from tati_re.runs.files import MANIFEST
 
-MADE: ContextVar[Path | None] = ContextVar("folder that this command made", default=None)
+MADE: ContextVar[Path | None] = ContextVar("folder created by this command", default=None)
 _VERSIONS = ("numpy", "tensorflow", "keras", "scipy", "pandas", "h5py", "pydantic")
 
 
@@ -83,7 +83,7 @@ def _in_words(error: Exception, arguments: Sequence[str]) -> tuple[int, str, boo
     if isinstance(error, MemoryError) or (
         foreign and isinstance(error, tensorflow.errors.ResourceExhaustedError)
     ):
-        what = f"There is not enough memory ({said(error)})."
+        what = f"Not enough memory ({said(error)})."
         return (
             BAD_INPUT,
             str(InputError(what, expected="fewer walkers, replicas or examples at a time")),
@@ -99,7 +99,7 @@ def _in_words(error: Exception, arguments: Sequence[str]) -> tuple[int, str, boo
         name = name if len(name) <= 160 else f"{name[:77]}...{name[-80:]}"
         return BAD_INPUT, f"{typed}{name} cannot be used: {error.strerror or said(error)}.", False
     if isinstance(error, OSError):
-        return BAD_INPUT, f"The system refuses this ({said(error)}).", False
+        return BAD_INPUT, f"The operating system refused this ({said(error)}).", False
     if foreign:
         return BAD_INPUT, f"TensorFlow cannot compute this ({said(error)}).", True
     own = {

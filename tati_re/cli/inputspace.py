@@ -24,31 +24,33 @@ SPECIFICATION = "inputspace.toml"
 OWN: dict[str, tuple[Any, str]] = {
     "range": (
         "LOW:HIGH:POINTS",
-        "of all inputs, or one for each, joined by a comma; default the data's, 15 %% wider",
+        "range of all inputs, or one for each, joined by commas; default the range of "
+        "the data, 15 %% wider",
     ),
     "along": (
         ("INPUT",),
-        "one to three inputs that vary, by name or number from 1; the others stay at their "
-        "training means; default all of up to three, the first two of more",
+        "one to three inputs that vary, by name or number from 1; the others stay at "
+        "their training means; default all if there are up to three, else the first two",
     ),
-    "inputs": ("FILE", "inputs of a .npy, .npz or .csv file in place of a grid"),
+    "inputs": ("FILE", "inputs from a .npy, .npz or .csv file instead of a grid"),
     "which": (
         ("WORD",),
         "parameters: all that were sampled (default), mean, last, or numbers of stored steps",
     ),
     "parameters": (
         "FILE",
-        "parameters of a file in place of the run's: a trajectory, .npz, .keras or run folder",
+        "file of parameters to use instead of the run's: a trajectory, .npz, .keras or run folder",
     ),
-    "parameters_step": ("N", "its row with this step; default the last"),
+    "parameters_step": ("N", "row with this step in that file; default the last"),
     "walker": ("N", "one walker of the run; default all"),
-    "thin": ("N", "each so many of the sampled positions; default 1"),
+    "thin": ("N", "use every N-th sampled position; default 1"),
     "output": (
         "DIR",
-        f"folder of {TABLE} and {FIGURE}, new or empty; default the next of runs/inputspace-1, ...",
+        f"folder for {TABLE} and {FIGURE}, new or empty; default the next of "
+        "runs/inputspace-1, ...",
     ),
-    "overwrite": (None, "replace the files there"),
-    "no_figures": (None, "the table only"),
+    "overwrite": (None, "replace existing files in it"),
+    "no_figures": (None, "write the table only"),
 }
 
 
@@ -146,7 +148,7 @@ def _body(argv: list[str]) -> None:
     for name in ("which", "walker", "thin") if "parameters" in typed else ():
         refuse_if(
             name in typed,
-            f"--{name} chooses among the run's parameters.",
+            f"--{name} selects from the run's parameters.",
             typed.get(name),
             "no --parameters",
         )

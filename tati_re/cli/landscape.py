@@ -23,33 +23,35 @@ HESSIAN = ("extremes", "trace", "density", "full")
 OWN: dict[str, tuple[Any, str]] = {
     "parameters": (
         "FILE",
-        "centre: a trajectory, .npz, .keras or run folder, ours or TATi's; no --centre",
+        "center: a trajectory, .npz, .keras or run folder, of tati_re or TATi; not with --centre",
     ),
-    "parameters_step": ("N", "its row with this step; default the last"),
+    "parameters_step": ("N", "row with this step in that file; default the last"),
     "centre": (
         "WORD",
-        "mean (default of a sampled run), last (of a fit), best, or a stored step of the run; or zero",
+        "center in the run: mean (default of a sampled run), last (of a fit), best, or a "
+        "stored step; or zero",
     ),
     "walker": (
         "N",
-        "walker of center and trajectory; default all, the first for a center that is one position",
+        "walker for center and trajectory; default all, or the first if the center is one position",
     ),
     "directions": (
         "WORDS",
         "random[:N] (default), trajectory[:N], covariance:1,64, hessian:1,-1, between, FILE",
     ),
-    "normalization": ("WORD", "of random directions: filter (default), tensor, none"),
+    "normalization": ("WORD", "normalization of random directions: filter (default), tensor, none"),
     "to": (
         ("FILE",),
-        "between: one or two further files of parameters; vtk: also landscape.vtk, for ParaView",
+        "between: one or two further files of parameters; vtk: also write landscape.vtk, "
+        "for ParaView",
     ),
     "range": (
         "LOW:HIGH:POINTS",
-        "of all axes, or one for each, joined by a comma; default -1:1:41",
+        "range of all axes, or one for each, joined by commas; default -1:1:41",
     ),
     "scales": (
         "N,N,...",
-        "powers of 10 that the range is multiplied with, one grid after the other, as 1,0,-1,-2",
+        "powers of 10 that multiply the range, one grid each, such as 1,0,-1,-2",
     ),
     "grid": (
         ("PATTERN=LOW:HIGH:POINTS",),
@@ -57,26 +59,27 @@ OWN: dict[str, tuple[Any, str]] = {
     ),
     "along": (None, "no plane: loss and accuracy at the stored positions, on all data"),
     "trajectory": ("RUN", "run whose positions are projected; default RUN; none: no trajectory"),
-    "trajectory_points": ("N", "positions of it, equally spaced; default 500"),
+    "trajectory_points": ("N", "number of its positions, equally spaced; default 500"),
     "exclude": (("PATTERN",), "parameters that stay at the center, such as */bias"),
-    "fix": (("PATTERN=VALUE",), "parameters that are set to a value and stay there"),
+    "fix": (("PATTERN=VALUE",), "parameters held fixed at a value"),
     "hessian": (
         "WORDS",
         "curvature at the center: extremes, trace, density, full, joined by commas; no plane",
     ),
-    "probes": ("N", "random vectors of trace (default 64) and density (default 8)"),
+    "probes": ("N", "number of random vectors for trace (default 64) and density (default 8)"),
     "no_test": (None, "without the test part"),
     "quantity": (
         "COLUMN",
-        "column that is drawn; default ln_excess_loss over a plane, the losses along a line",
+        "column to draw; default ln_excess_loss over a plane, the losses along a line",
     ),
-    "page": (None, "also an HTML page with a surface that turns; needs plotly"),
+    "page": (None, "also write an HTML page with a rotating surface; needs plotly"),
     "no_figures": (None, "tables only"),
     "output": (
         "DIR",
-        "folder; the same command continues from the stored parts; default the next of runs/landscape-1, ...",
+        "output folder; the same command continues from stored parts; default the next "
+        "of runs/landscape-1, ...",
     ),
-    "overwrite": (None, "replace another landscape there"),
+    "overwrite": (None, "replace another landscape in it"),
     "trust": (None, f"of the run: {TRUST}"),
 }
 DENSITY_STEPS = 60
@@ -84,14 +87,14 @@ DENSITY_STEPS = 60
 
 def parser_of_command() -> arguments.Parser:
     description = (
-        "Look at the loss around a point of a run, whose data, model and prior are known, or of --data and --model "
-        "with --parameters."
+        "Compute the loss around a point of a run, whose data, model and prior are "
+        "known, or of --data and --model with --parameters."
     )
     parser = arguments.Parser("tati-landscape", "tati-landscape [RUN] [options]", description)
     parser.add_argument("run", nargs="?", metavar="RUN", help="run folder")
     parser.add_table(OWN)
     for group in GROUPS:
-        parser.add_options(f"{group}, in place of the run's", options_of([group]))
+        parser.add_options(f"{group}, replacing the run's", options_of([group]))
     parser.add_options("more", MORE)
     return parser
 
@@ -133,13 +136,13 @@ def _flags_of_the_way(typed: dict[str, Any]) -> None:
     for name in (*of_directions, *unused[ways[0]]):
         only_vtk = name == "to" and ways == ["grid"] and not _other_points(typed)
         if name in typed and not only_vtk:
-            raise InputError(f"{flag(name)} does not belong to {flag(ways[0])}.")
+            raise InputError(f"{flag(name)} does not apply with {flag(ways[0])}.")
 
 
 def _normalization(typed: dict[str, Any]) -> None:
     if "normalization" in typed and not typed.get("directions", "random").startswith("random"):
         raise InputError(
-            "--normalization belongs to random directions.",
+            "--normalization applies only to random directions.",
             typed["directions"],
             "--directions random",
         )
@@ -149,7 +152,8 @@ def _trajectory_points(typed: dict[str, Any]) -> None:
     of_grid = _ways(typed) == ["grid"]
     if "trajectory_points" in typed and of_grid and "trajectory" not in typed:
         raise InputError(
-            "--trajectory-points belongs to a trajectory.", expected="--trajectory RUN with --grid"
+            "--trajectory-points applies only with a trajectory.",
+            expected="--trajectory RUN with --grid",
         )
 
 
@@ -157,14 +161,15 @@ def _quantity(typed: dict[str, Any]) -> None:
     is_drawn = "no_figures" not in typed or "page" in typed or VTK in typed.get("to", ())
     if "quantity" in typed and not is_drawn:
         raise InputError(
-            "--quantity is drawn, and --no-figures draws nothing.", expected="one of them"
+            "--quantity applies only to figures, but --no-figures draws none.",
+            expected="one of them",
         )
 
 
 def _probes(typed: dict[str, Any]) -> None:
     if "probes" in typed and not {"trace", "density"} & {*typed.get("hessian", "").split(",")}:
         raise InputError(
-            "--probes belongs to --hessian trace or density.",
+            "--probes applies only to --hessian trace or density.",
             expected="--hessian trace --probes 64",
         )
 
@@ -188,7 +193,7 @@ def _center_of_a_run(typed: dict[str, Any]) -> None:
     away = "parameters" in typed or ("run" not in typed and typed.get("centre") != "zero")
     refuse_if(
         "centre" in typed and away,
-        "--centre is a place in RUN.",
+        "--centre needs RUN.",
         typed.get("centre"),
         "RUN, no --parameters; or zero",
     )
@@ -208,7 +213,7 @@ def _points_between(typed: dict[str, Any]) -> None:
     others = _other_points(typed)
     if others and typed.get("directions") != "between":
         raise InputError(
-            "--to belongs to --directions between.",
+            "--to applies only with --directions between.",
             others[0],
             f"--to {VTK}, or --directions between",
         )
@@ -584,7 +589,7 @@ def _check_directions(view: _View, number: int) -> None:
     typed = view.typed
     refuse_if(
         "page" in typed and number != 2,
-        "--page draws a plane.",
+        "--page needs a plane.",
         f"{number} direction(s)",
         "two directions",
     )

@@ -20,7 +20,8 @@ def _fit(options: Options) -> Any:
             print(sim.step_size_advice())
         except (tf.errors.OpError, LookupError, NotImplementedError):
             print(
-                "The Hessian of U cannot be computed for this model, so that no step sizes are advised."
+                "The Hessian of U cannot be computed for this model, so no step sizes "
+                "are suggested."
             )
         print(run.summary())
     return run

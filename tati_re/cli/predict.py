@@ -14,54 +14,64 @@ NUMBERS = {"interval": float, "rung": int, "burnin": int, "thin": int, "seed": i
 
 def parser_of_command() -> Parser:
     description = (
-        "Predict with the average over a run's posterior draws; scores, uncertainties and figures."
+        "Predict with the average over a run's posterior draws; write scores, "
+        "uncertainties and figures."
     )
     parser = Parser("tati-predict", "tati-predict RUN... [options]", description)
-    text = "run folders of tati-sample, several are averaged; or a .tati file of tati-export, then a file of inputs"
+    text = "run folders of tati-sample, averaged if several; or a .tati file of tati-export, then a file of inputs"
     parser.add_argument("runs", nargs="*", metavar="RUN", help=text)
     text = "what to predict: .csv, .txt, .npy, .npz, ... or a built-in name (default: the test part of the run's data)"
     parser.add_argument("--data", metavar="FILE", help=text)
     text = "character encoding of --data, such as latin-1 (default: the encoding of the run's data)"
     parser.add_argument("--encoding", metavar="NAME", help=text)
-    parser.add_argument(
-        "--optimum", metavar="FOLDER", help="a run of tati-optimize to compare with"
-    )
-    text = "runs of tati-optimize whose walkers are the members of an ensemble to compare with"
+    parser.add_argument("--optimum", metavar="FOLDER", help="a tati-optimize run to compare with")
+    text = "tati-optimize runs whose walkers form an ensemble to compare with"
     parser.add_argument("--ensemble", nargs="+", metavar="FOLDER", help=text)
-    text = "inputs unlike the training inputs, which the uncertainty should detect: as --data, or noise"
+    text = (
+        "inputs unlike the training inputs, which the uncertainty should detect: given like "
+        "--data, or noise"
+    )
     parser.add_argument("--ood", metavar="FILE", help=text)
     parser.add_argument(
-        "--interval", metavar="X", help="probability inside of intervals (default 0.9)"
+        "--interval", metavar="X", help="probability of the intervals (default 0.9)"
     )
     parser.add_argument(
         "--rung", metavar="N", help="rung of a ladder that stored all rungs (default 0, the target)"
     )
     parser.add_argument(
-        "--burnin", metavar="N", help="steps to leave out (default: the run's own burn-in)"
+        "--burnin", metavar="N", help="steps to exclude (default: the run's own burn-in)"
     )
     parser.add_argument(
-        "--thin", metavar="N", help="take every N-th stored position (default: few for many inputs)"
+        "--thin",
+        metavar="N",
+        help="use every N-th stored position (default: fewer for many inputs)",
     )
-    text = "how chains count: equal, or stacking, by their leave-one-out density (default: the run's option)"
+    text = (
+        "weights of the chains: equal, or stacking, by their leave-one-out density (default: "
+        "the run's option)"
+    )
     parser.add_argument("--weights", metavar="NAME", help=text)
-    text = "loo: calibrate by training rows that are left out (default: the run's option)"
+    text = "loo: calibrate by leaving out training rows (default: the run's option)"
     parser.add_argument("--calibrate", metavar="NAME", help=text)
-    parser.add_argument("--seed", metavar="N", help="of --ood noise (default 0)")
-    text = "loss and accuracy against temperature, of all rungs of a ladder or of runs at several temperatures"
+    parser.add_argument("--seed", metavar="N", help="seed of --ood noise (default 0)")
+    text = (
+        "loss and accuracy against temperature, for all rungs of a ladder or for runs at "
+        "several temperatures"
+    )
     parser.add_argument("--by-temperature", action="store_true", help=text)
     parser.add_argument("--trust", action="store_true", help=f"of the runs: {TRUST}")
     parser.add_argument(
         "--output",
         metavar="FOLDER",
-        help="where the tables and figures go (default RUN/predictions)",
+        help="folder for tables and figures (default RUN/predictions)",
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace the files that are there")
+    parser.add_argument("--overwrite", action="store_true", help="replace existing files in it")
     return parser
 
 
 def _body(argv: list[str]) -> None:
     typed: dict[str, Any] = parser_of_command().parse(argv)
-    refuse_if(not typed.get("runs"), "No run folder is given.", expected="tati-predict RUN")
+    refuse_if(not typed.get("runs"), "No run folder was given.", expected="tati-predict RUN")
     if typed["runs"][0].endswith(SUFFIX):
         return _predicted_by_file(typed)
     for name, kind in NUMBERS.items():
@@ -69,7 +79,10 @@ def _body(argv: list[str]) -> None:
             typed[name] = number_typed(name, typed[name], kind, 0)
     ignored = "seed" in typed and typed.get("ood") != "noise"
     refuse_if(
-        ignored, "--seed belongs to --ood noise.", f"--seed {typed.get('seed')}", "both, or neither"
+        ignored,
+        "--seed applies only with --ood noise.",
+        f"--seed {typed.get('seed')}",
+        "both, or neither",
     )
     loading(not typed.get("quiet"))
     from tati_re.launch.run import load

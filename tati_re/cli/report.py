@@ -5,8 +5,8 @@ from tati_re.core.errors import refuse_if
 from tati_re.options.flags import flag
 
 NUMBERS = {
-    "burnin": (0, "steps to leave out; default: the run's own burn-in"),
-    "thin": (1, "every how many rows are kept; default 1"),
+    "burnin": (0, "steps to exclude; default: the run's own burn-in"),
+    "thin": (1, "keep every N-th row; default 1"),
 }
 
 
@@ -16,13 +16,13 @@ def parser_of_command() -> Parser:
         "temperatures, ladder and bias. Figures of other commands in the run folders are included."
     )
     parser = Parser("tati-report", "tati-report RUN [RUN ...] [options]", description)
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders; runs in progress too")
     parser.add_argument(
-        "runs", nargs="*", metavar="RUN", help="run folders, also of runs that go on"
+        "--output",
+        metavar="FILE",
+        help="the page to write, .html; default report.html in the run folder",
     )
-    parser.add_argument(
-        "--output", metavar="FILE", help="the page, .html; default report.html in the run folder"
-    )
-    text = "further folders whose figures are shown, such as a landscape folder"
+    text = "further folders whose figures are included, such as a landscape folder"
     parser.add_argument("--figures", nargs="+", metavar="DIR", help=text)
     for name, (_, text) in NUMBERS.items():
         parser.add_argument(flag(name), dest=name, metavar="N", help=text)

@@ -29,7 +29,7 @@ def with_config(typed: dict[str, Any]) -> Options:
         if name not in ("config", "print_config", "changed", "quiet")
     }
     if "changed" in typed and "print_config" not in typed:
-        raise InputError("--changed belongs to --print-config.", expected="both, or none")
+        raise InputError("--changed needs --print-config.", expected="both, or none")
     if typed.get("quiet"):
         if flags.get("verbose", "0") != "0":
             raise InputError(
@@ -46,7 +46,7 @@ def add_trust(parser: Parser) -> None:
 def refuse_trust(typed: dict[str, Any]) -> None:
     if "trust" in typed:
         raise InputError(
-            "--trust belongs to --resume.",
+            "--trust applies only with --resume.",
             expected="no --trust: code named on the command line is trusted",
         )
 

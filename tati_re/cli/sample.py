@@ -70,7 +70,7 @@ def _resume(typed: dict[str, Any]) -> int:
 
 
 def parser_of_command() -> Parser:
-    description = "Sample the posterior of a network, or go on with an earlier run (--resume)."
+    description = "Sample the posterior of a network, or resume an earlier run (--resume)."
     parser = make_parser("tati-sample", description, SAMPLE)
     add_trust(parser)
     return parser

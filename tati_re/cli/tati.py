@@ -11,17 +11,17 @@ from tati_re.cli.completion import script
 from tati_re.core.errors import InputError, nearest
 
 COMMANDS = {
-    "sample": "sample a posterior, or go on with a run",
+    "sample": "sample a posterior, or resume a run",
     "fit": "train a network and record the run (tati-optimize)",
     "predict": "predictions and scores, averaged over the draws of a run",
     "export": "a few draws as one small file, a Keras model or arrays",
     "analyse": "averages with errors, covariances, free energies: tables and figures",
-    "report": "one page of HTML on a run",
+    "report": "a one-page HTML report on a run",
     "evidence": "the evidence of a model, or of several",
     "landscape": "the loss along directions, planes and paths",
     "explore": "minima, and barriers between them",
     "inputspace": "predictions over a plane of inputs",
-    "dataset": "make a data set, or look at a file",
+    "dataset": "make a data set, or inspect a file",
     "compare": "compare two runs, or verify one",
     "quickstart": "train and sample a network on handwritten digits",
 }
@@ -55,7 +55,7 @@ def _body(argv: list[str]) -> int:
     name, rest = (argv[0], argv[1:]) if argv else ("--help", [])
     if name in ("-h", "--help"):
         rows = "\n".join(f"  {name:<12}{text}" for name, text in COMMANDS.items())
-        print(f"usage: tati COMMAND [options]\n\n{rows}\n\ntati COMMAND --help says more of each.")
+        print(f"usage: tati COMMAND [options]\n\n{rows}\n\ntati COMMAND --help explains a command.")
     elif name in ("-V", "--version"):
         print(f"tati {__version__}")
     elif name == "--print-completion":

@@ -74,7 +74,7 @@ tf.get_logger().addFilter(_keep_to_ourselves)
 
 if keras.backend.backend() != "tensorflow":
     raise InputError(
-        "tati_re computes with TensorFlow.",
+        "tati_re needs the TensorFlow back end.",
         received=f"Keras with the {keras.backend.backend()} back end",
         expected="KERAS_BACKEND=tensorflow, set before Keras is imported",
     )
@@ -103,7 +103,7 @@ def set_threads(number: int | None) -> None:
         tf.config.threading.set_inter_op_parallelism_threads(number)
         tf.config.threading.set_intra_op_parallelism_threads(number)
     except RuntimeError:
-        what = "threads can only be set before TensorFlow computes anything in this process."
+        what = "threads can only be set before TensorFlow runs anything in this process."
         expected = f"{threads()}, or the option in the first Simulation of a fresh process"
         raise InputError(what, number, expected) from None
 
@@ -247,7 +247,7 @@ def refilled(size: int) -> tuple[Any, Any]:
     memory = vector._numpy()
     memory[:] = 1.0
     if not vector.numpy().all():  # swaps would be decided by zeros
-        raise RuntimeError("Tensors of this TensorFlow do not show writes into their memory.")
+        raise RuntimeError("Writes into the memory of tensors are not visible in this TensorFlow.")
     return vector, memory
 
 

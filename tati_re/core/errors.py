@@ -76,7 +76,7 @@ def shown(value: object, most: int, write: Callable[[Any], str] = str) -> str:
         text = write(value)
         text = " ".join(text.split()) if "\n" in text else text
     except ValueError:
-        text = "an integer of thousands of digits"
+        text = "an integer with thousands of digits"
     return text if len(text) <= most else f"{text[:most]}..."
 
 
@@ -113,9 +113,9 @@ def check_utf8(path: AnyPath, option: str = "") -> None:
         text.encode() if isinstance(text, str) else text.decode()
     except UnicodeError:
         start = f"{option}: the" if option else "The"
-        what = f"{start} name of this file or folder is not in UTF-8."
+        what = f"{start} the name of this file or folder is not in UTF-8."
         received = pasted(os.fsdecode(text))
-        raise InputError(what, received, "a name in UTF-8, such as after mv") from None
+        raise InputError(what, received, "a name in UTF-8; rename it with mv") from None
 
 
 def _for_shell(character: str) -> str:

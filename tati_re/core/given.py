@@ -22,10 +22,10 @@ def as_array(values: Any, name: str, dtype: Any = None, numbers: bool = False) -
     """
     import numpy as np  # not with the help of a command
 
-    what = f"{name}: a masked array has no numbers where it is masked."
-    expected = "an array without a mask, such as the rows where nothing is masked, or filled(...)"
+    what = f"{name}: a masked array has missing numbers."
+    expected = "an array without a mask, such as the unmasked rows, or filled(...)"
     refuse_if(masked := _masked(values), what, f"{masked} masked entries", expected)
-    padded = "rows of one length, such as keras.utils.pad_sequences makes"
+    padded = "rows of equal length, for example by keras.utils.pad_sequences"
     try:
         array = np.asarray(values)
     except Exception as error:
@@ -36,7 +36,7 @@ def as_array(values: Any, name: str, dtype: Any = None, numbers: bool = False) -
             ) from None
         received = f"{type(values).__name__} ({said(error)})"
         raise InputError(
-            f"{name} cannot be made a NumPy array.", received, "an array of numbers"
+            f"{name} cannot be converted to a NumPy array.", received, "an array of numbers"
         ) from error
     if (numbers or dtype is not None) and array.dtype.kind not in "buif":
         raise InputError(

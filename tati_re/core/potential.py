@@ -57,7 +57,9 @@ class Prior(Protocol):
     def from_normal(self, normal) -> tf.Tensor:
         """Draws from the prior, from standard normal numbers of the same shape."""
         raise InputError(
-            "prior: nothing can be drawn from this one.", str(self), "a prior that has from_normal"
+            "prior: draws from this prior are not possible.",
+            str(self),
+            "a prior that has from_normal",
         )
 
     def get_config(self) -> dict:

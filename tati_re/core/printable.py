@@ -11,6 +11,8 @@ from typing import Any
 
 from tati_re.core.process.passing_stream import PassingStream
 
+SCREEN_WIDTH = 100
+"""Columns of the screen of a run."""
 _KINDS = ("Cc", "Cf", "Cs", "Zl", "Zp")
 _SUSPECT = re.compile(r"[^\n\t\x20-\x7e]")
 """What may be a control character; letters of other alphabets are looked up."""

@@ -38,7 +38,9 @@ def read_npz(
         what = f"{path} cannot be read as an NPZ file of numbers."
         if "allow_pickle" in str(error):
             received = "pickled Python objects, which could run code"
-            expected = "arrays of numbers, as np.savez writes them; names of classes as np.array(labels, str)"
+            expected = (
+                "arrays of numbers, as np.savez writes them; class names as np.array(labels, str)"
+            )
             raise InputError(what, received, expected) from None
         raise InputError(
             what, str(error).split("\n")[0].rstrip(".") or type(error).__name__
@@ -86,9 +88,9 @@ def _several(path: Path, file, parts: Sequence[Sequence[str]]) -> Contents:
     both = [packed(part, scales) for part in arrays]
     if len({layout for _, layout in both}) > 1:
         raise InputError(
-            f"{path.name}: the test part has other inputs.",
+            f"{path.name}: the inputs of the test part differ in shape or type.",
             "+".join(parts[2]),
-            "those of the training",
+            "inputs like the training part's",
         )
     test = (both[1][0], file[parts[3][0]]) if len(parts) == 4 else ()
     return Contents(
@@ -98,12 +100,12 @@ def _several(path: Path, file, parts: Sequence[Sequence[str]]) -> Contents:
 
 def check_keys(keys: Sequence[str], lengths: Sequence[int]) -> None:
     """Refuses `data_keys` of another number."""
-    four = ", or four, the last two of the test part" if 4 in lengths else ""
+    four = ", or four names, the last two for the test part" if 4 in lengths else ""
     refuse_if(
         len(keys) not in lengths,
-        "data_keys are not two names.",
+        "data_keys needs two names.",
         ", ".join(keys),
-        f"inputs and labels{four}",
+        f"names of inputs and labels{four}",
     )
 
 
@@ -128,7 +130,8 @@ def load_keras(name: str) -> Contents:
         what = f"{name} could not be downloaded by Keras."
         reason = " ".join(str(error).split())[:120].rstrip(".") or type(error).__name__
         expected = (
-            "a network, or the path of an NPZ file with the arrays x_train, y_train, x_test, y_test"
+            "a network connection, or the path of an NPZ file with the arrays x_train, "
+            "y_train, x_test, y_test"
         )
         raise InputError(what, reason, expected) from None
     return images(inputs, targets, test, name)

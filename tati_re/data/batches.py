@@ -94,7 +94,9 @@ class Batches:
         if not shuffle and sampling == "replacement":
             received = "batch_sampling = replacement"
             raise InputError(
-                "shuffle is off, but the examples are drawn.", received, "batch_sampling = epochs"
+                "shuffle is off, but batch_sampling draws the examples at random.",
+                received,
+                "batch_sampling = epochs",
             )
         symmetric = sampling == "symmetric"
         self.num_examples = int(num_examples)

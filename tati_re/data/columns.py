@@ -10,7 +10,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, nearest, refuse_if
 
-FORMS = "x1, x1^2, sin(x1) or cos(x1), with x1, x2, ... or the name of a column"
+FORMS = "x1, x1^2, sin(x1) or cos(x1), where x1, x2, ... may also be column names"
 
 _POWER = re.compile(r"(.+?)\s*\^\s*([0-9]+)")
 _CALL = re.compile(r"(sin|cos)\(\s*(.+?)\s*\)")
@@ -106,7 +106,7 @@ def _source(variable: str, text: str, names: Sequence[str]) -> int:
     if number and int(number[1]) <= len(names):
         return int(number[1]) - 1
     refuse_if(
-        re.search(r"[()^*+/]", variable), "input_columns: one is not understood.", text, FORMS
+        re.search(r"[()^*+/]", variable), "input_columns: one entry cannot be parsed.", text, FORMS
     )
     what = f"input_columns: there is no column '{variable}'.{nearest(variable, names)}"
     shown = ", ".join(names) if len(names) <= 10 else f"{', '.join(names[:9])}, ..., {names[-1]}"

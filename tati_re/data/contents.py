@@ -66,12 +66,12 @@ def joined(parts: Sequence[Contents]) -> Contents:
         if (other.weights is None) != (first.weights is None):
             raise InputError(
                 f"Only one of {first.name} and {other.name} has sample weights.",
-                expected="all or none",
+                expected="both or neither",
             )
         if bool(other.test) != bool(first.test):
             raise InputError(
                 f"Only one of {first.name} and {other.name} has a test part.",
-                expected="all or none",
+                expected="both or neither",
             )
     test = tuple(concatenated([part.test[i] for part in parts]) for i in range(len(first.test)))
     inputs = concatenated([part.inputs for part in parts])

@@ -92,7 +92,7 @@ class Dataset:
 
     def __post_init__(self) -> None:
         if (self.test_inputs is None) != (self.test_targets is None):
-            raise InputError("The test part of the data needs both inputs and targets.")
+            raise InputError("The test part needs both inputs and targets.")
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         for part in ("", "test_"):
             for name in (part + "inputs", part + "targets"):
@@ -116,7 +116,9 @@ class Dataset:
                     raise InputError(f"test_{kind} do not fit {kind}.", test.shape[1:], expected)
 
     def __repr__(self) -> str:
-        test = "no test part" if self.test_inputs is None else f"{len(self.test_inputs):,} to test"
+        test = (
+            "no test part" if self.test_inputs is None else f"{len(self.test_inputs):,} for testing"
+        )
         return f"{self.name}: {self.num_examples:,} examples, {test}, inputs {self.inputs.shape[1:]}, {self.task}"
 
     @classmethod
@@ -250,9 +252,9 @@ class Dataset:
         received = f"{test_fraction:g} of {self.num_examples:,} examples"
         refuse_if(
             count == 0,
-            "test_fraction: no example would be kept apart.",
+            "test_fraction: no example would be held out.",
             received,
-            "more of either, or 0",
+            "more examples, a larger fraction, or 0",
         )
         test = np.zeros(self.num_examples, bool)
         order = (
@@ -423,7 +425,7 @@ def _check_part(part: str, inputs: np.ndarray | None, targets: np.ndarray | None
     if len(inputs) != len(targets):
         received = f"{len(inputs)} {part}inputs and {len(targets)} {part}targets"
         raise InputError(
-            "Inputs and targets have unequal lengths.", received, "one target for each input"
+            "The numbers of inputs and targets differ.", received, "one target for each input"
         )
     if inputs.size == 0 or targets.size == 0:
         raise InputError(
@@ -437,7 +439,7 @@ def _check_part(part: str, inputs: np.ndarray | None, targets: np.ndarray | None
         ):
             index = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
             place = f"{part}{kind}[{', '.join(map(str, index))}]"
-            what = "The data hold a value that is not finite."
+            what = "The data contain a value that is not finite."
             raise InputError(what, f"{place} = {values[index]}", "finite numbers")
 
 
@@ -447,18 +449,18 @@ def checked_weights(weights: Any, count: int, what: str = "sample_weights") -> n
     values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
     if values.shape != (count,):
         raise InputError(
-            f"{what} do not fit the examples.",
+            f"{what} do not match the examples.",
             f"shape {values.shape}",
-            f"({count},), one an example",
+            f"({count},), one per example",
         )
     if not np.isfinite(values).all() or (values < 0).any():
         i = int(np.flatnonzero(~np.isfinite(values) | (values < 0))[0])
         raise InputError(
-            f"{what} hold a value that is not a weight.",
+            f"{what} contain an invalid weight.",
             f"{values[i]:g} of example {i}",
             "0 or more",
         )
-    refuse_if(not values.any(), f"{what} are all zero.", expected="some above 0")
+    refuse_if(not values.any(), f"{what} are all zero.", expected="at least one above 0")
     return values
 
 
@@ -488,7 +490,7 @@ def of_classes(
         class_weights = [*by_class.values()]
     if len(class_weights) != count:
         raise InputError(
-            "class_weights are not one a class.",
+            "class_weights: their number differs from the number of classes.",
             f"{len(class_weights)} of them",
             f"{count} numbers",
         )
@@ -496,7 +498,7 @@ def of_classes(
     if targets.ndim > 1:
         refuse_if(
             dataset.task != "one_hot",
-            "class_weights: an example has several classes.",
+            "class_weights cannot weight examples with several classes.",
             targets.shape,
             "one",
         )

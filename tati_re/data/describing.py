@@ -12,9 +12,9 @@ from tati_re.data.on_disk import on_disk
 MOST_COLUMNS = MOST_CLASSES = 20
 _WORDS = {
     "classification": "{} classes",
-    "signs": "{} classes by sign, for one output",
+    "signs": "{} classes by sign, with one output",
     "one_hot": "{} classes, one-hot",
-    "multi_label": "several labels of 0 and 1 at once",
+    "multi_label": "several labels of 0 or 1 for each example",
     "regression": "values of a regression",
 }
 
@@ -23,11 +23,13 @@ def describe_dataset(dataset: Dataset) -> str:
     """A data set in a few lines: name, sizes, shapes, types, counts of classes, or ranges, means
     and deviations.
     """
-    test = "no test part" if dataset.test_inputs is None else f"{len(dataset.test_inputs)} to test"
+    test = (
+        "no test part" if dataset.test_inputs is None else f"{len(dataset.test_inputs)} for testing"
+    )
     count = "1 example" if dataset.num_examples == 1 else f"{dataset.num_examples} examples"
-    lines = [f"{dataset.name}: {count} to train on, {test}"]
+    lines = [f"{dataset.name}: {count} for training, {test}"]
     shape = " x ".join(map(str, dataset.inputs.shape[1:]))
-    scale = "" if dataset.input_scale == 1.0 else f", taken times 1/{1 / dataset.input_scale:g}"
+    scale = "" if dataset.input_scale == 1.0 else f", multiplied by 1/{1 / dataset.input_scale:g}"
     lines.append(f"inputs: {shape}, {dataset.inputs.dtype}{scale}")
     lines += _ranges(dataset.inputs, dataset.feature_names)
     column = (
@@ -70,8 +72,9 @@ def cautions(dataset: Dataset) -> Iterator[str]:
         ):
             name = (dataset.feature_names or numbered(x.shape[1]))[place]
             yield (
-                f"The input {name} is the number of the row, {numbers[0]:g} to {numbers[-1]:g}: it tells whatever the "
-                "rows are sorted by. input_columns leaves it out."
+                f"The input {name} is the row number, {numbers[0]:g} to {numbers[-1]:g}. "
+                "It carries information if the rows are sorted. Exclude it with "
+                "input_columns."
             )
     if test_x is not None and test_y is not None:
         test = [(row.tobytes(), label.tobytes()) for row, label in zip(test_x, test_y, strict=True)]
@@ -92,7 +95,7 @@ def _ranges(values: np.ndarray, names: tuple[str, ...]) -> list[str]:
     width = max(map(len, names))
     rows = zip(names, values.min(0), values.max(0), values.mean(0), values.std(0), strict=True)
     return [
-        f"  {n:<{width}}  {a:>10.4g} to {b:<10.4g} mean {m:<10.4g} deviation {s:.4g}"
+        f"  {n:<{width}}  {a:>10.4g} to {b:<10.4g}, mean {m:<10.4g}, standard deviation {s:.4g}"
         for n, a, b, m, s in rows
     ]
 
@@ -113,9 +116,9 @@ def _counts(dataset: Dataset) -> list[str]:
     wide = max(3, *(len(str(name)) for name in dataset.class_names[:MOST_CLASSES]), 0)
     lines = [
         f"  class {named.get(c, c):<{wide}} {train[c]:>8d}"
-        + (f" and {test[c]} to test" if test else "")
+        + (f" and {test[c]} for testing" if test else "")
         for c in classes[:MOST_CLASSES]
     ]
     return lines + (
-        [f"  and {len(classes) - MOST_CLASSES} classes more"] if len(classes) > MOST_CLASSES else []
+        [f"  and {len(classes) - MOST_CLASSES} more classes"] if len(classes) > MOST_CLASSES else []
     )

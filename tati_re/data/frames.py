@@ -15,12 +15,16 @@ from tati_re.core.given import as_array
 from tati_re.data.columns import numbered
 from tati_re.data.numerals import DATES, MISSING, is_missing, numeral_of
 
-TEXT = "numbers: pandas.get_dummies, or OneHotEncoder of scikit-learn, makes columns of 0 and 1 of text"
-SENTENCES = (
-    f"{TEXT}; TextVectorization of Keras, before the model and not in it, numbers of sentences"
+TEXT = (
+    "numbers: convert text to columns of 0 and 1 with pandas.get_dummies or OneHotEncoder of "
+    "scikit-learn"
 )
-COLUMNS = f"{TEXT}; label_columns names the labels, input_columns leaves columns out"
-CLASSES = "a number, or in all rows the name of a class"
+SENTENCES = (
+    f"{TEXT}; convert sentences to numbers with TextVectorization of Keras before the "
+    "model, not inside it"
+)
+COLUMNS = f"{TEXT}; label_columns names the labels, input_columns selects the inputs"
+CLASSES = "a number, or a class name in all rows"
 _FRACTION = re.compile(r"\s*[-+]?\d*[.,]\d+(e[-+]?\d+)?\s*", re.I)
 
 
@@ -81,8 +85,8 @@ def rows_by_name(values: Any, names: Sequence[str], what: str) -> Any:
         try:
             return DataFrame({str(name): np.asarray(value) for name, value in rows[0].items()})
         except ValueError as error:
-            expected = "a number, or as many numbers as in the others, for each column"
-            raise InputError(f"{what}: the columns do not fit together.", error, expected) from None
+            expected = "one number per column, or equally many numbers as in the other columns"
+            raise InputError(f"{what}: the columns cannot be combined.", error, expected) from None
     return DataFrame([{str(name): value for name, value in row.items()} for row in rows])
 
 
@@ -108,7 +112,7 @@ def check_order(inputs: Any, values: Any, what: str) -> None:
         same = len(rows) == len(others) and {*rows} == {*others}
         refuse_if(
             same,
-            f"{what} have the index of the inputs in another order.",
+            f"{what} have the same index as the inputs, but in another order.",
             expected="y.loc[x.index]",
         )
 
@@ -149,9 +153,12 @@ def numbers_of(values: Any, name: str) -> np.ndarray:
     array = as_array(values, name)
     framed = loaded is not None and isinstance(values, (loaded.DataFrame, loaded.Series))
     if array.dtype.kind in "OMmUST" and array.ndim == 0:
-        expected = "an array, such as toarray() of a sparse matrix, or a pandas.DataFrame of a dict or a file"
+        expected = (
+            "an array, such as toarray() of a sparse matrix, or a pandas.DataFrame made from "
+            "a dict or a file"
+        )
         raise InputError(
-            f"{name} cannot be made an array of numbers.", type(values).__name__, expected
+            f"{name} cannot be converted to an array of numbers.", type(values).__name__, expected
         )
     if not framed and (array.dtype.kind not in "OMmUST" or array.ndim > 2):
         return array
@@ -179,14 +186,14 @@ def _check(column: Any, where: str) -> None:
     if len(column) and (not number or types.is_complex_dtype(column.dtype)):
         value = next((each for each in column if not isinstance(each, int | float)), column.iloc[0])
         text = value if isinstance(value, str) else "text"
-        what = f"{where} holds text."
+        what = f"{where} contains text."
         written = "," not in text and _FRACTION.fullmatch(text)
-        told = "numbers: x.astype(float) makes them of text" if written else advice(text)
+        told = "numbers: x.astype(float) converts text to numbers" if written else advice(text)
         told = {COLUMNS: SENTENCES if " " in text else TEXT}.get(told, told)
         refuse_if(isinstance(value, str | bytes), what, repr(value), told)
         kind = "dates" if isinstance(value, date) else type(value).__name__
         expected = DATES if isinstance(value, date | timedelta) else "integers or floats"
-        raise InputError(f"{where} holds {kind}.", repr(value), expected)
+        raise InputError(f"{where} contains {kind}.", repr(value), expected)
 
 
 def advice(cell: str) -> str:

@@ -30,7 +30,7 @@ that keep their size.
 FEW_ROWS = 5
 """Rows up to which names of classes need not repeat."""
 
-_WHOLE = "a name in all rows: dropna of pandas leaves out rows without one"
+_WHOLE = "a name in all rows; dropna of pandas removes rows without one"
 _FRACTION = re.compile(r"\s*[-+]?\d*[.,]\d*[1-9]\d*(e[-+]?\d+)?\s*", re.I)
 _DECIMAL = re.compile(r"\s*[-+]?\d*[.,]\d+(e[-+]?\d+)?\s*", re.I)
 
@@ -64,8 +64,8 @@ def names_of(labels: np.ndarray, num_classes: int | None) -> tuple[str, ...]:
         raise InputError(
             "The labels are text, and most of them occur only once.",
             f"{len(names)} texts in {len(texts)} rows, such as {names[0]!r}",
-            f"names of classes that repeat; num_classes = {len(names)} for {len(names)} classes; or "
-            "label_columns that names another column",
+            f"class names that repeat; num_classes = {len(names)} for {len(names)} "
+            "classes; or label_columns that names another column",
         )
     return names
 
@@ -92,7 +92,7 @@ def check_spellings(
     for name in names:
         if is_missing(name):
             place = f"{where(texts.index(name))} = {name!r}"
-            raise InputError("A label is not the name of a class, as others are.", place, _WHOLE)
+            raise InputError("A label is not a class name, although others are.", place, _WHOLE)
     if declared:
         return
     # More names than classes are refused anyway: some of them say how they look.
@@ -100,7 +100,7 @@ def check_spellings(
     one_mark = not any("," in name for name in names) or not any("." in name for name in names)
     if one_mark and all(map(_DECIMAL.fullmatch, names)) and any(map(_FRACTION.fullmatch, names)):
         raise _number_as_text(names[0])
-    otherwise = f"; num_classes = {len(names)} takes the {len(names)} texts as names of classes"
+    otherwise = f"; num_classes = {len(names)} treats the {len(names)} texts as class names"
     may_be_classes = 2 <= len(names) <= MAX_CLASSES and are_repeated(len(names), len(texts))
     otherwise = otherwise if may_be_classes else ""
     found = {name: numeral_of(name) for name in names if not is_number(name, fortran=False)}
@@ -108,7 +108,7 @@ def check_spellings(
         name, numeral = unlike
         place = f"{where(texts.index(name))} = {name!r}"
         raise InputError(
-            f"A label is not the name of a class: it looks like {numeral.looks}.",
+            f"A label is not a class name: it looks like {numeral.looks}.",
             place,
             f"{numeral.advice}{otherwise}",
         )
@@ -116,9 +116,9 @@ def check_spellings(
         number = next(name for name in names if name not in found)
         word = next(iter(found))
         raise InputError(
-            "Some labels are numbers and others are text.",
+            "Some labels are numbers, others are text.",
             f"{where(texts.index(number))} = {number!r} and {where(texts.index(word))} = {word!r}",
-            f"numbers in all rows, or names of classes in all rows{otherwise}",
+            f"numbers in all rows, or class names in all rows{otherwise}",
         )
     _check_case(names, otherwise)
 
@@ -146,20 +146,20 @@ def _check_case(names: Sequence[str], otherwise: str) -> None:
     for spellings in alike.values():
         if len(spellings) > 1:
             raise InputError(
-                "Labels differ only in upper and lower case or in spaces.",
+                "Some labels differ only in upper and lower case or in spaces.",
                 ", ".join(map(repr, sorted(spellings))),
-                f"one spelling for each class, as y.str.strip().str.lower() gives{otherwise}",
+                f"one spelling per class, for example with y.str.strip().str.lower(){otherwise}",
             )
 
 
 def _number_as_text(text: str) -> InputError:
-    expected = "y.astype(float), or names of classes"
+    expected = "y.astype(float), or class names"
     if "," in text:
         expected = (
             "y.str.replace(',', '.').astype(float) for decimal commas, or "
             "y.str.replace(',', '').astype(float) for thousands"
         )
-    return InputError("data: the labels are numbers written as text.", repr(text), expected)
+    return InputError("data: the labels are numbers stored as text.", repr(text), expected)
 
 
 def called(label: object) -> str:
@@ -195,7 +195,7 @@ def numbers_of_names(labels: object, names: Names, what: str) -> np.ndarray:
         if names:
             expected = ", ".join(map(called, names[:10]))
         raise InputError(
-            f"{what}: no class is called so.{nearest(unknown[0], number)}", unknown[0], expected
+            f"{what}: unknown class.{nearest(unknown[0], number)}", unknown[0], expected
         )
     return np.array([number[text] for text in texts], np.int32)
 
@@ -249,19 +249,19 @@ def kind_of(
             num_classes < 2,
             "num_classes is out of range.",
             num_classes,
-            "at least 2, or 0 for a regression",
+            "at least 2, or 0 for regression",
         )
         return _declared(targets, test_targets, num_classes, places), num_classes
     values = _values(targets, test_targets)
     if values.dtype.kind == "b":
         values = values.astype(np.int32)
     if targets.ndim == 2 and targets.shape[1:] != places and set(values.tolist()) <= {0, 1}:
-        otherwise = "num_classes = 0 for the values of a regression"
+        otherwise = "num_classes = 0 for regression"
         for name, part in _named(targets, test_targets):
             _check_one_hot(
                 name,
                 part,
-                f", loss = 'binary_crossentropy' for several labels at once, or {otherwise}",
+                f", loss = 'binary_crossentropy' for several labels per example, or {otherwise}",
             )
         return "one_hot", targets.shape[1]
     whole = values.dtype.kind in "ui" or bool((values == np.floor(values)).all())
@@ -304,14 +304,18 @@ def doubts(
         return
     values = np.unique(labels)
     if len(values) == 1:
-        yield f"All labels are {values[0]:g}: there is nothing to tell apart."
+        yield f"All labels are {values[0]:g}: there is only one class."
     elif num_classes is not None and len(values) < num_classes:
         yield (
-            f"Labels up to {values[-1]:g} are {num_classes} classes, of which {len(values)} occur: numbers from 0 to "
-            f"{len(values) - 1} make a smaller model, num_classes = 0 a regression."
+            f"Labels up to {values[-1]:g} are {num_classes} classes, of which "
+            f"{len(values)} occur. Numbering them 0 to {len(values) - 1} makes a smaller "
+            "model; num_classes = 0 makes a regression."
         )
     elif num_classes is not None and num_classes > MANY_CLASSES and built:
-        yield f"Labels {values[0]:g} to {values[-1]:g} are classes: of counts num_classes = 0 makes a regression."
+        yield (
+            f"Labels {values[0]:g} to {values[-1]:g} are treated as classes. If they are "
+            "counts, set num_classes = 0 for a regression."
+        )
     elif num_classes is None and (
         2 * len(values) <= len(labels) or 0 <= values[0] <= values[-1] < MAX_CLASSES
     ):
@@ -380,7 +384,7 @@ def _declared(
         if bad:
             expected = "-1 or 1, as in the training part" if signs else classes
             raise InputError(
-                "A label is outside the classes.",
+                "A label is not one of the classes.",
                 f"{name}{bad[0]} = {part[tuple(bad[0])]}",
                 expected,
             )

@@ -121,7 +121,7 @@ def load_data(
         data, columns = _read(source, test_data, reading, multi_label, places, rule)
 
     if data.layout and (columns is not None or standardize != "none"):
-        what = "standardize and input_columns belong to data with one input."
+        what = "standardize and input_columns need data with one input."
         raise InputError(what, f"{len(data.layout)} inputs", "neither")
     check_order(
         source[0] if isinstance(source, (tuple, list)) else source, sample_weights, "sample_weights"
@@ -141,16 +141,16 @@ def _check_reading(source: object, reading: ReadOptions) -> None:
     of_columns = by_name(source) or is_frame(source)
     if reading.weights is not None and (generated or not of_columns):
         raise InputError(
-            "sample_weights: only columns of files have names.",
+            "sample_weights: only files have named columns.",
             reading.weights,
-            "numbers, one an example",
+            "numbers, one per example",
         )
     if reading.encoding is not None and (generated or not by_name(source)):
         expected = "a .csv, .tsv, .txt, .dat or .data file"
-        raise InputError("encoding belongs to tables of text.", shown(source), expected)
+        raise InputError("encoding applies only to text tables.", shown(source), expected)
     if reading.label_columns is not None and not (is_table(source) or is_frame(source)):
         raise InputError(
-            "label_columns: columns can only be named for a table.",
+            "label_columns: only tables have named columns.",
             shown(source),
             "a .csv or .parquet file",
         )
@@ -174,7 +174,7 @@ def _of_dataset(
     source = source.with_classes(num_classes, rule)
     if num_classes is not None and num_classes != (source.num_classes or 0):
         raise InputError(
-            "num_classes differs from the data set's.", num_classes, source.num_classes or 0
+            "num_classes contradicts the data set.", num_classes, source.num_classes or 0
         )
 
     data = _with_test(source, test_data)
@@ -186,7 +186,7 @@ def _of_dataset(
         data = replace(data, multi_label=True)
     if data.multi_label and not are_labels(data.targets, data.test_targets, 0):
         raise InputError(
-            "Several labels at once are 0 or 1.", "other numbers in test_data", "0 and 1"
+            "Several labels per example must be 0 or 1.", "other numbers in test_data", "0 and 1"
         )
     return data, columns
 

@@ -9,18 +9,18 @@ from datetime import datetime
 UNKNOWN = ("", "na", "n/a", "nan", "nat", "null", "none", "?")
 """Cells without a value, in lower case."""
 
-MISSING = "numbers in all rows: dropna and fillna of pandas, or SimpleImputer of scikit-learn"
-DATES = "numbers, such as the days since a first date: (x - x.min()) / pandas.Timedelta(days=1)"
+MISSING = "numbers in all rows: use dropna or fillna of pandas, or SimpleImputer of scikit-learn"
+DATES = "numbers, such as days since a first date: (x - x.min()) / pandas.Timedelta(days=1)"
 PLAIN = (
-    "plain numbers such as -1234.5: no units, percent or currency signs, no separators of "
-    "thousands, and a decimal comma only in a file with semicolons"
+    "plain numbers such as -1234.5: no units, percent or currency signs, no thousands "
+    "separators, and a decimal comma only in a file with semicolons"
 )
 TIMES = "numbers, such as the minutes since midnight"
 FRACTIONS = "decimal numbers, such as 0.1 for 1/10"
 LIMITS = "numbers: replace a value such as <9.5 by a number, or leave its row out"
 RANGES = "numbers: the middle of each range, or its ends in two columns"
 UNCERTAIN = "plain numbers, with uncertainties in a separate column"
-FORTRAN = "numbers: x.str.replace('D', 'E').astype(float) reads exponents of Fortran"
+FORTRAN = "numbers: x.str.replace('D', 'E').astype(float) converts Fortran exponents"
 
 _LONGEST = 64
 """Letters of a cell that may be a number; a longer one is a text."""
@@ -79,16 +79,16 @@ _MARKED = Numeral("a percentage", PLAIN)
 _MONEY = Numeral("an amount of money", PLAIN)
 _NEGATIVE = Numeral("a negative number in parentheses", PLAIN)
 _TYPESET = Numeral("a number with a typographic minus sign", PLAIN)
-_GROUPED = Numeral("a number with separators of thousands", PLAIN)
+_GROUPED = Numeral("a number with thousands separators", PLAIN)
 _COMMA = Numeral("a number with a decimal comma", PLAIN)
-_SPACED = Numeral("a number with a space in it", PLAIN)
+_SPACED = Numeral("a number that contains a space", PLAIN)
 _UNIT = Numeral("a number with a unit", PLAIN)
 _SUFFIX = Numeral("a number with a suffix", PLAIN, may_name=True)
 _LIMIT = Numeral("a limit", LIMITS, may_name=True)
 _RANGE = Numeral("a range", RANGES, may_name=True)
 _UNCERTAIN = Numeral("a number with its uncertainty", UNCERTAIN)
 _POWER = Numeral("a number with a power of ten", PLAIN)
-_EXPONENT = Numeral("a number with an exponent of Fortran", FORTRAN)
+_EXPONENT = Numeral("a number with a Fortran exponent", FORTRAN)
 
 _PATTERNS = tuple(
     (re.compile(pattern, re.I), numeral)

@@ -126,7 +126,9 @@ def _mapped(file: Any, dtype: np.dtype, shape: tuple[int, ...]) -> np.memmap:
 
 
 def _full(error: OSError) -> InputError:
-    what = f"memory_limit: larger data cannot be kept in {tempfile.gettempdir()}: {error.strerror}."
+    what = (
+        f"memory_limit: larger data cannot be stored in {tempfile.gettempdir()}: {error.strerror}."
+    )
     return InputError(
         what, expected="a larger memory_limit, or another folder in the environment variable TMPDIR"
     )

@@ -43,7 +43,7 @@ def packed(
         not values,
         "data has no inputs.",
         "an empty mapping",
-        "arrays by the names of the model's inputs",
+        "arrays, one for each name of the model's inputs",
     )
     arrays = [
         numbers_of(value, f"data: input {name}".rstrip())
@@ -61,7 +61,7 @@ def packed(
             and max(abs(int(array.max())), abs(int(array.min()))) > _MOST
         ):
             raise InputError(
-                f"data: input{called} has whole numbers that are too large.",
+                f"data: input{called} contains integers that are too large.",
                 expected=f"up to {_MOST:,}",
             )
     counts = [len(array) for array in arrays]
@@ -69,7 +69,7 @@ def packed(
         raise InputError(
             "data: the inputs have unequal lengths.",
             ", ".join(map(str, counts)),
-            "one row an example",
+            "one row per example",
         )
     kind = np.float64 if any(array.dtype == np.float64 for array in arrays) else np.float32
     factors = scales or [1.0] * len(arrays)
@@ -119,7 +119,7 @@ def as_packed(
     if [math.prod(shape) for _, shape in found] != [math.prod(shape) for _, shape in layout]:
         shapes = ", ".join(str(shape) for _, shape in found)
         raise InputError(
-            "inputs do not fit the data.", shapes, ", ".join(str(shape) for _, shape in layout)
+            "inputs do not match the data.", shapes, ", ".join(str(shape) for _, shape in layout)
         )
     return values
 
@@ -129,7 +129,7 @@ def refuse_scaled(values: np.ndarray, scale: float) -> None:
     already.
     """
     done = scale < 1.0 and values.dtype.kind == "f" and values.size and values.max() <= 1.0
-    what = f"inputs: they are multiplied by 1/{1 / scale:g} here, and look as if they were already."
+    what = f"inputs: they are multiplied by 1/{1 / scale:g} here, but seem to be scaled already."
     refuse_if(done, what, f"{values.dtype} up to 1", f"numbers as in the data, up to {1 / scale:g}")
 
 

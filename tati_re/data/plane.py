@@ -140,7 +140,7 @@ def _two_classes(
 ) -> Dataset:
     refuse_if(
         num_examples < 2,
-        f"num_examples: {name} needs a point of each class.",
+        f"num_examples: {name} needs at least one point of each class.",
         num_examples,
         "at least 2",
     )

@@ -103,8 +103,8 @@ class Preparation:
             return values
         shape = standard.mean.shape
         if values.shape[values.ndim - len(shape) :] != shape:
-            what = "The inputs do not fit those that were standardized."
-            raise InputError(what, values.shape, f"(n, ..., {shape[0]}), one row an example")
+            what = "The inputs differ in shape from those that were standardized."
+            raise InputError(what, values.shape, f"(n, ..., {shape[0]}), one row per example")
         return standard(values)
 
     def targets(self, targets: np.ndarray) -> np.ndarray:

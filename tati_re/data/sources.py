@@ -29,7 +29,7 @@ from tati_re.data.tf_datasets import is_tf_dataset, read_tf_dataset
 FORMS = "(x, y), (x, y, weights), ((x, y), (x_test, y_test)), a pandas.DataFrame, Dataset, tf.data.Dataset, name or file"
 
 
-_ENCODING = "encoding belongs to tables of text."
+_ENCODING = "encoding applies only to text tables."
 _TEXT_FILES = "a .csv, .tsv, .txt, .dat or .data file"
 
 
@@ -60,7 +60,10 @@ def read_source(source: object, reading: ReadOptions) -> tuple[Contents, Columns
     elif is_frame(source):
         return _from_frame(source, reading)
     else:
-        what = "data_keys belong to NPZ and TFRecord files; arrays are told apart by their places."
+        what = (
+            "data_keys applies only to NPZ and TFRecord files; arrays are identified by "
+            "their positions."
+        )
         refuse_if(
             reading.data_keys is not None, what, ", ".join(reading.data_keys or ()), "no data_keys"
         )
@@ -95,7 +98,7 @@ def derived(contents: Contents, reading: ReadOptions) -> Columns | None:
     if contents.inputs.ndim > 2:
         received = f"examples of shape {contents.inputs.shape[1:]}"
         raise InputError(
-            "input_columns need inputs in columns.", received, "a table, or arrays (N, columns)"
+            "input_columns needs inputs in columns.", received, "a table, or arrays (N, columns)"
         )
     return parse_columns(
         reading.input_columns, contents.names or numbered(math.prod(contents.inputs.shape[1:]))
@@ -104,7 +107,7 @@ def derived(contents: Contents, reading: ReadOptions) -> Columns | None:
 
 def _from_files(source: object, reading: ReadOptions) -> tuple[Contents, Columns | None]:
     paths = [_existing(path) for path in _listed(source)]
-    refuse_if(not paths, "data names no files.", expected=kinds_of_files())
+    refuse_if(not paths, "data contains no file names.", expected=kinds_of_files())
     reader = _one_reader(paths)
     _check_options(reader, paths[0], reading)
     if isinstance(reader, TableReader):
@@ -139,13 +142,13 @@ def _check_options(reader: Reader, path: Path, reading: ReadOptions) -> None:
     if reading.encoding is not None and not reader.takes_encoding:
         raise InputError(_ENCODING, path.name, _TEXT_FILES)
     if reading.data_keys is not None and not reader.takes_keys:
-        what = f"data_keys belong to NPZ and TFRecord files; {_content_of(reader, path)}."
+        what = f"data_keys applies only to NPZ and TFRecord files; {_content_of(reader, path)}."
         received = ", ".join(reading.data_keys)
         expected = "label_columns" if isinstance(reader, TableReader) else "no data_keys"
         raise InputError(what, received, expected)
     if reading.weights is not None and not reader.takes_weights:
         raise InputError(
-            f"sample_weights are not read from {reader.name} files.",
+            f"sample_weights cannot be read from {reader.name} files.",
             reading.weights,
             "a .csv or .npz file",
         )
@@ -168,7 +171,7 @@ def _from_tables(
     for path in paths[1:]:
         others = _column_names(reader, path, reading.encoding)
         if others != names:
-            what = f"{path.name} has another header than {paths[0].name}."
+            what = f"{path.name} has a different header from {paths[0].name}."
             raise InputError(what, ", ".join(others), ", ".join(names))
     choice = choose_columns(
         names, reading.label_columns, reading.input_columns, paths[0].name, reading.weights
@@ -196,7 +199,7 @@ def read_test_part(
             if known and (other := _names_of(source, reading.encoding)):
                 refuse_if(
                     known != other,
-                    "the test file has another header.",
+                    "the test file has a different header.",
                     ", ".join(other),
                     ", ".join(known),
                 )
@@ -221,9 +224,9 @@ def read_test_part(
             f"test_{text}" if text.startswith(("data ", "data: ")) else f"test_data: {text}"
         ) from None
     if test.input_scale != contents.input_scale:
-        received = f"{test.inputs.dtype} beside {contents.inputs.dtype}"
+        received = f"{test.inputs.dtype} and {contents.inputs.dtype}"
         raise InputError(
-            "test_data: the inputs are not of the type of the training inputs.",
+            "test_data: the inputs differ in type from the training inputs.",
             received,
             "one type",
         )
@@ -312,7 +315,7 @@ def _existing(source: str | Path) -> Path:
     if sheets:
         call = {".ods": "data=pandas.read_excel(..., engine='odf')"}.get(suffix_of(path))
         raise InputError(
-            "data: a spreadsheet is not read as it is.",
+            "data: spreadsheets cannot be read directly.",
             source,
             f"{call or f'data=pandas.read_excel({str(source)!r})'} in Python, or the sheet saved as a .csv file",
         )
@@ -324,7 +327,7 @@ def _existing(source: str | Path) -> Path:
         )
     refuse_if(path.is_dir(), "data is a folder.", source, files)
     if path.exists():
-        expected = f"{files}: data are read more than once, and a pipe only once"
+        expected = f"{files}: data are read more than once, which a pipe does not allow"
         raise InputError("data is not a regular file, but a pipe or device.", source, expected)
     folder = path.parent
     names = (*GENERATORS, *KERAS)
@@ -336,9 +339,7 @@ def _existing(source: str | Path) -> Path:
         raise InputError(
             f"data is not known.{nearest(str(source), (*names, *others))}", source, expected
         )
-    expected = (
-        files if path.is_absolute() else f"{files} in {Path.cwd()}, or its folder before its name"
-    )
+    expected = files if path.is_absolute() else f"{files} in {Path.cwd()}, or with its folder"
     raise InputError(
         f"data is a file that does not exist.{nearest(path.name, others)}", source, expected
     )
@@ -357,7 +358,12 @@ def _from_pair(source: object, first: Contents | None = None) -> Contents:
         test = _pair(source[1], train)
         other = test.layout or "one"
         layout = train.layout or "one"
-        refuse_if(layout != other, "data: the test part has other inputs.", other, layout)
+        refuse_if(
+            layout != other,
+            "data: the inputs of the test part differ in shape or type.",
+            other,
+            layout,
+        )
         return replace(train, test=(test.inputs, test.targets), test_weights=test.weights)
     return _pair(source, first)
 

@@ -33,7 +33,7 @@ def prepare(dataset: Dataset, columns: Columns | None, standardize: str) -> Prep
         columns = None
     if columns is None and standardize == "none":
         return None
-    what = "standardize, input_columns: data larger than memory_limit are read as they are."
+    what = "standardize, input_columns: data larger than memory_limit cannot be transformed."
     expected = "a larger memory_limit, or inputs prepared beforehand"
     refuse_if(
         on_disk(dataset.inputs),
@@ -114,7 +114,7 @@ def automatic(
     if _is_scaled(dataset):
         return "none", None
     if on_disk(inputs):
-        return "none", f"{_LEFT} they are on the disk." if inputs.dtype.kind == "f" else None
+        return "none", f"{_LEFT} they are on disk." if inputs.dtype.kind == "f" else None
 
     # What the network would see.
     prepared = dataset.preparation
@@ -136,7 +136,7 @@ def automatic(
     return _standardized(far, kept, pixels, largest)
 
 
-_LEFT = "standardize auto leaves the data as they are, for"
+_LEFT = "standardize auto does not change the data, because"
 
 
 def _is_scaled(dataset: Dataset) -> bool:
@@ -151,8 +151,8 @@ def _why_not(dataset: Dataset, memory_limit: float | None) -> str:
     """Why inputs cannot be standardized; empty if they can."""
     inputs = dataset.inputs
     if inputs.size * 4 > (memory_limit or math.inf) and inputs.dtype == np.uint8:
-        return "as numbers they are larger than memory_limit"
-    return "they are several" if dataset.layout else ""
+        return "as numbers they exceed memory_limit"
+    return "there are several inputs" if dataset.layout else ""
 
 
 def _are_scaled_pixels(seen: np.ndarray, largest: float) -> bool:
@@ -189,11 +189,11 @@ def _left_alone(dataset: Dataset, far: list[str], why: str, given: bool, pixels:
     cure = "scale them before"
     if not (dataset.layout or whole):
         modes = "pixels, inputs" if pixels else "inputs"
-        cure = f"standardize {modes}, or all, does it"
+        cure = f"standardize {modes}, or all, scales them"
 
     if given:
-        why = "the model is given, which may expect them so or scale them itself"
-        cure = f"; for one that does neither, {cure}"
+        why = "the given model may expect them unscaled or scale them itself"
+        cure = f"; if it does neither, {cure}"
     else:
         cure = f": {cure}"
     return f"{_LEFT} {why}; the {' and '.join(far)} are far from order 1{cure}."
@@ -207,29 +207,34 @@ def _standardized(
     stay = ""
     if kept and "targets" in parts:
         parts.remove("targets")
-        stay = f"; the targets stay in the units of {kept}"
+        stay = f"; the targets keep their units under {kept}"
     if not parts:
-        return "none", f"The targets, far from order 1, stay in the units of {kept}."
+        return "none", f"The targets, far from order 1, keep their units under {kept}."
 
     if parts == ["inputs"] and pixels:
         return (
             "pixels",
-            f"The inputs, pixels, are divided by {largest:g}{stay}; standardize none leaves them.",
+            f"The inputs are pixels and are divided by {largest:g}{stay}; standardize "
+            "none turns this off.",
         )
     mode, words = ("all", "inputs and targets") if "targets" in parts else ("inputs", "inputs")
     return mode, (
-        f"The {words} are standardized (mean 0, deviation 1 on the training set): the {' and '.join(parts)} are far "
-        f"from order 1{stay}. Predictions are in the units of the data; standardize none leaves them."
+        f"The {words} are standardized (mean 0, standard deviation 1 on the training "
+        f"set), since the {' and '.join(parts)} are far from order 1{stay}. Predictions "
+        "are in the units of the data; standardize none turns this off."
     )
 
 
 def _of_given_model(parts: list[str]) -> str:
     """Says that the targets of a given model are standardized, and its inputs are not."""
     said = (
-        "The targets are standardized (mean 0, deviation 1 on the training set), because the model does "
-        "not scale its outputs. Predictions are in the units of the data; standardize='none' turns it off."
+        "The targets are standardized (mean 0, standard deviation 1 on the training "
+        "set), because the model does not scale its outputs. Predictions are in the "
+        "units of the data; standardize='none' turns this off."
     )
-    inputs = " The inputs, far from order 1 too, stay as they are; standardize all scales both."
+    inputs = (
+        " The inputs are also far from order 1 but are not changed; standardize all scales both."
+    )
     return said + inputs if "inputs" in parts else said
 
 
@@ -242,8 +247,9 @@ def said_of_skewed(targets: np.ndarray) -> tuple[str, ...]:
         of_log = abs(_skewness(np.log(np.where(column > 0, column, np.nan))))
         if 2 * of_log < plain > _SKEWED:
             return (
-                f"The targets have a skewness of {plain:.1f}, their logarithms of {of_log:.1f}: under Gaussian noise "
-                "of one width a few large ones rule the fit; log(y) as the target may describe them better.",
+                f"The targets have a skewness of {plain:.1f}, their logarithms of "
+                f"{of_log:.1f}. With Gaussian noise of constant width, a few large "
+                "targets dominate the fit; log(y) may be a better target.",
             )
     return ()
 

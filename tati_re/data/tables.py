@@ -89,7 +89,10 @@ def _check_names(names: Sequence[str], file: str, inputs_are_named: bool) -> Non
     """Refuses columns of one name, and columns without a name unless the inputs are named."""
     doubled = sorted({name for name in names if name and names.count(name) > 1})
     refuse_if(
-        doubled, f"{file} has several columns of one name.", ", ".join(doubled), "different names"
+        doubled,
+        f"{file} has several columns with the same name.",
+        ", ".join(doubled),
+        "different names",
     )
 
     nameless = [
@@ -98,7 +101,10 @@ def _check_names(names: Sequence[str], file: str, inputs_are_named: bool) -> Non
         if re.fullmatch(r"|Unnamed: \d+|__index_level_\d+__", name)
     ]
     if nameless and not inputs_are_named:
-        expected = "a name each, or input_columns; pandas leaves out its index by index=False"
+        expected = (
+            "a name for each column, or input_columns; index=False keeps pandas from writing "
+            "its index"
+        )
         raise InputError(
             f"{file} has a column without a name.",
             ", ".join(names)[:80],
@@ -140,7 +146,7 @@ def read_header(path: Path, encoding: str | None = None) -> list[str]:
     counted = len(names) > 2 and names == [str(i) for i in range(len(names))]
     line = next((text for _, text in file.lines()), "").strip()[:80]
     if not counted and names and all(map(is_number, names)):
-        expected = "names of columns, separated by commas"
+        expected = "column names separated by commas"
         raise InputError(f"{path.name} has no header line.", line, expected)
     if len(names) < 2:
         by = "white space" if file.separator is None else "commas, semicolons or tabs"
@@ -212,7 +218,7 @@ def _texts(file: TextTable, names: list[str], label: str, named: bool) -> np.nda
             raise InputError(
                 f"{path.name}, line {number}, column '{label}' is not a finite number.",
                 cells[place],
-                f"{advice(first)}; num_classes takes texts of any form as names of classes",
+                f"{advice(first)}; with num_classes, texts of any form are class names",
             )
         found.append(cells[place])
         lines.append(number)
@@ -224,7 +230,7 @@ def _texts(file: TextTable, names: list[str], label: str, named: bool) -> np.nda
         no_header,
         f"{path.name} has no header line.",
         ", ".join(names)[:80],
-        "names of columns, then examples",
+        "column names, then examples",
     )
     check_spellings(found, named, lambda i: f"{path.name}, line {lines[i]}, column '{label}'")
     if not found:
@@ -273,7 +279,7 @@ def _numbers(
             break
     if table is not None and table.size == 0:
         raise InputError(
-            f"{path.name} has no examples.", path, "one line an example below the header"
+            f"{path.name} has no examples.", path, "one line per example below the header"
         )
     if table is not None and table.shape[1] == len(columns) and np.isfinite(table).all():
         return table[:, columns] if everything else table
@@ -311,7 +317,7 @@ def _reader(path: Path, separator: str | None) -> Callable[[str], float]:
             marks.update({",", "."} & {*cell})
             refuse_if(
                 len(marks) > 1,
-                f"{path.name} has numbers with commas and with points.",
+                f"{path.name} has numbers with commas and numbers with points.",
                 cell,
                 "decimal commas",
             )

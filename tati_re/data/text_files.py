@@ -21,7 +21,7 @@ TEXTS = (".csv", ".tsv", *WHITE_SPACE)
 """The suffixes of tables of text, which may be followed by `.gz`."""
 
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?', re.I)
-_HOW_TO_READ = "encoding = 'latin-1' or another one, or the file saved as UTF-8"
+_HOW_TO_READ = "encoding = 'latin-1' or another encoding, or the file saved as UTF-8"
 _NO_TEXT = {
     b"PK\x03\x04": "an Excel workbook or another zip archive",
     b"\xd0\xcf\x11\xe0": "an Excel workbook of an old format",
@@ -130,7 +130,7 @@ class TextTable:
             row = next(csv.reader([line], delimiter=self.separator, skipinitialspace=True))
         except csv.Error as error:
             raise InputError(
-                f"{self.path.name} has a line that is not a row of a table: {error}.",
+                f"{self.path.name} has a line that is not a table row: {error}.",
                 f"{line[:40]}...",
             ) from None
         return [cell.strip() for cell in row]
@@ -194,7 +194,7 @@ class TextTable:
                 marked = ['"' + cell.replace('"', '""') + '"' for cell in cells]
                 return (self.separator or " ").join(marked)
         dropped = self.width - len(self.places)
-        named = f"{self.width}, of which {dropped} have no name" if dropped else self.width
+        named = f"{self.width}, {dropped} of them without a name" if dropped else self.width
         what = f"{self.path.name}, line {number} has the wrong number of cells."
         raise InputError(what, count, named)
 
@@ -202,7 +202,7 @@ class TextTable:
     def _all_names(self) -> list[str]:
         line = next((line for _, line in self.lines()), None)
         if line is None:
-            expected = "a header line and one line an example"
+            expected = "a header line, then one line per example"
             raise InputError(f"{self.path.name} is empty.", self.path, expected)
         cells = self.cells(line)
         if not self._has_header:
@@ -235,7 +235,7 @@ class TextTable:
             "".encode(name)
         except (LookupError, ValueError, TypeError):
             expected = "a name that Python knows, such as utf-8, latin-1, cp1252 or utf-16"
-            raise InputError("encoding is not known.", self.encoding, expected) from None
+            raise InputError("encoding: unknown name.", self.encoding, expected) from None
         return "utf-8-sig" if name == "utf-8" else name
 
     def _head(self) -> bytes:
@@ -277,10 +277,10 @@ class TextTable:
             expected = "encoding = 'utf-16-le' or 'utf-16-be', or the file saved as UTF-8"
         elif byte is not None and 0x80 <= byte < 0xA0 and self.encoding is None:
             # Control characters in Latin-1; letters, quotes and the euro sign in Windows' encoding.
-            expected = "encoding = 'cp1252' or another one, or the file saved as UTF-8"
-        received = "bytes of another encoding" if byte is None else f"the byte 0x{byte:02x}"
+            expected = "encoding = 'cp1252' or another encoding, or the file saved as UTF-8"
+        received = "bytes in another encoding" if byte is None else f"the byte 0x{byte:02x}"
         return InputError(
-            f"{self.path.name}, line {number} is not text in {name}.", received, expected
+            f"{self.path.name}, line {number} is not {name} text.", received, expected
         )
 
 

@@ -15,7 +15,10 @@ from tati_re.data.archives import images
 from tati_re.data.contents import Contents
 from tati_re.data.on_disk import Store
 
-FORM = "pairs (inputs, labels), or triples with sample weights, of arrays in batches as Keras takes them"
+FORM = (
+    "pairs (inputs, labels), or triples with sample weights, of arrays in batches, as Keras "
+    "accepts them"
+)
 
 
 def is_tf_dataset(source: object) -> bool:
@@ -50,9 +53,9 @@ def read_tf_dataset(source: Any, limit: float | None = None) -> Contents:
         )
     if int(source.cardinality()) == -1:
         raise InputError(
-            "data: the tf.data.Dataset has no end.",
+            "data: the tf.data.Dataset is infinite.",
             "an infinite one",
-            "one without repeat(), or take(n)",
+            "a data set without repeat(), or with take(n)",
         )
     single = _single(spec)
     endless = int(source.cardinality()) == -2
@@ -67,7 +70,10 @@ def read_tf_dataset(source: Any, limit: float | None = None) -> Contents:
                 and max(stores[0].rows / 1e6, sum(store.size for store in stores) / 1e9) > told
             ):
                 told *= 2
-                what = f"data: the tf.data.Dataset does not say where it ends; {stores[0].rows:,} examples are read"
+                what = (
+                    f"data: the tf.data.Dataset does not state its length; {stores[0].rows:,} "
+                    "examples are read"
+                )
                 held = min(stores[0].size, limit or math.inf) + sum(
                     store.size for store in stores[1:]
                 )
@@ -75,14 +81,14 @@ def read_tf_dataset(source: Any, limit: float | None = None) -> Contents:
                 refuse_if(
                     full,
                     f"{what}, and fill the memory.",
-                    expected="one without repeat(), or take(n)",
+                    expected="a data set without repeat(), or with take(n)",
                 )
-                warnings.warn(f"{what} so far, and take(n) would end it.", stacklevel=2)
+                warnings.warn(f"{what} so far; take(n) would limit it.", stacklevel=2)
     except InputError:
         raise
     except ValueError:
         raise InputError(
-            "data: the tf.data.Dataset holds arrays of unequal shapes.", expected=FORM
+            "data: the tf.data.Dataset contains arrays of unequal shapes.", expected=FORM
         ) from None
     except Exception as error:
         raise InputError(
@@ -103,7 +109,7 @@ def _single(spec: tuple) -> bool:
         return False
     if None in (inputs[0], labels[0]) or inputs[0] != labels[0]:
         return None not in (inputs[0], labels[0])
-    what = "data: elements of the tf.data.Dataset may be examples, or batches of numbers."
+    what = "data: the elements of the tf.data.Dataset could be examples or batches of numbers."
     refuse_if(
         inputs.rank == labels.rank == 1,
         what,

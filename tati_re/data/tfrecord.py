@@ -72,7 +72,10 @@ def read_tfrecord(
         for batch in records.batch(_AT_ONCE):
             parsed = tf.io.parse_example(batch, spec)
             for key, side in sides.items():
-                what = f"{path.name}: the records have a different '{key}', and hold no images of one shape."
+                what = (
+                    f"{path.name}: the records differ in '{key}' and do not contain images of "
+                    "one shape."
+                )
                 refuse_if(
                     (parsed[key] != side).numpy().any(),
                     what,
@@ -90,7 +93,7 @@ def read_tfrecord(
                         all(map(str.isprintable, texts)),
                         what,
                         texts[0],
-                        "the number of the class, an integer",
+                        "the class number, an integer",
                     )
                 stores[i].append(_decoded(path, key, values, start, lengths[i]))
             start += len(batch)
@@ -127,9 +130,9 @@ def _check_sizes(path: Path, limit: float | None) -> None:
                 if packed:
                     check_size(total, size, limit)
                 elif total > size:
-                    raise ValueError(f"its records claim {total:,} bytes, and it has {size:,}")
+                    raise ValueError(f"its records claim {total:,} bytes, but it has {size:,}")
             except ValueError as error:
-                expected = "a larger memory_limit, if the file is right" if packed else None
+                expected = "a larger memory_limit, if the file is correct" if packed else None
                 raise InputError(
                     f"{path} cannot be read as a TFRecord file: {error}.", expected=expected
                 ) from None
@@ -191,7 +194,7 @@ def _decoded(path: Path, key: str, values: np.ndarray, first: int, length: int) 
     )
     texts = values[:, 0]
     for start, name in _ENCODED.items():
-        expected = "the bytes of the pixels, as numpy's tobytes gives them"
+        expected = "the bytes of the pixels, as from numpy's tobytes"
         refuse_if(
             texts[0].startswith(start),
             f"{path.name}: feature '{key}' holds encoded images.",
@@ -201,7 +204,7 @@ def _decoded(path: Path, key: str, values: np.ndarray, first: int, length: int) 
     lengths = np.array([len(text) for text in texts])
     odd = np.flatnonzero(lengths != length)
     if len(odd):
-        what = f"{path.name}: the records have a different number of bytes in feature '{key}'."
+        what = f"{path.name}: the records differ in the number of bytes of feature '{key}'."
         raise InputError(
             what, f"{lengths[odd[0]]} in record {first + odd[0]}", f"{length}, as in the first"
         )
@@ -216,7 +219,7 @@ def _shaped(path: Path, inputs: np.ndarray, features: Any) -> np.ndarray:
     if np.prod(shape) != inputs.shape[1]:
         received = f"{inputs.shape[1]} bytes and height, width, depth {shape}"
         raise InputError(
-            f"{path.name}: the shape of the images does not fit their bytes.",
+            f"{path.name}: the shape of the images does not match their bytes.",
             received,
             "their product",
         )
@@ -228,5 +231,5 @@ def _broken(path: Path, error: Any) -> InputError:
     return InputError(
         f"{path} cannot be read as a TFRecord file.",
         reason,
-        "a file as tf.io.TFRecordWriter writes it",
+        "a file written by tf.io.TFRecordWriter",
     )

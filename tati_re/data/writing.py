@@ -18,7 +18,7 @@ def files_of(dataset: Dataset, path: Path) -> list[Path]:
     """The paths that `write_dataset` writes; `-test` marks the CSV file of the test part."""
     if path.suffix.lower() not in ENDINGS:
         raise InputError(
-            "output: the data are written as .csv or .npz.",
+            "output: the data can only be written as .csv or .npz.",
             path,
             "a file with one of these endings",
         )

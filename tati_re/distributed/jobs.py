@@ -72,7 +72,7 @@ class SideBySide:
                     deaths[its] += 1
                     if deaths[its] == _DEATHS:
                         raise WorkersLost(
-                            f"A worker died {_DEATHS} times at one job ({lost}).", 0, slot
+                            f"A worker died {_DEATHS} times in one job ({lost}).", 0, slot
                         ) from None
                     if its is not None:
                         left.append((its, jobs[its]))

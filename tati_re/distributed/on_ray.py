@@ -36,15 +36,15 @@ def check_cluster(address: str) -> None:
         mode != "token",
         what,
         f"RAY_AUTH_MODE={mode or ''}",
-        f"{right} here and where Ray is started",
+        f"{right} here and on the machine that starts Ray",
     )
     if os.environ.get("RAY_AUTH_TOKEN"):
         return
     file = Path(path).expanduser()
-    how = "the file that `(umask 077; ray get-auth-token --generate)` writes"
+    how = "the file written by `(umask 077; ray get-auth-token --generate)`"
     refuse_if(not file.is_file(), "cluster: Ray has no token.", file, how)
     if file.stat().st_mode & 0o077:
-        what = "cluster: others can read Ray's token, and with it run anything as you."
+        what = "cluster: other users can read Ray's token, and can use it to run any code as you."
         raise InputError(
             what,
             f"{file}, mode {stat.S_IMODE(file.stat().st_mode):o}",
@@ -119,19 +119,22 @@ class _Station:
         errors = self.ray.exceptions
         try:
             if not self.alive:
-                raise Lost(f"its machine {self.address} is gone")
+                raise Lost(f"its machine {self.address} was lost")
             if self._ready is not None:
                 self.ray.get(self._ready, timeout=_PATIENCE)
                 self._ready = None
             answer = self.asked.pop(number)()[number]
         except errors.GetTimeoutError:
             self.end()
-            words = f"{self.address} has begun none in {_PATIENCE:g} seconds: other work holds its cores"
+            words = (
+                f"{self.address} did not start one within {_PATIENCE:g} seconds: other work "
+                "occupies its cores"
+            )
             raise Lost(words) from None
         except (errors.RayActorError, errors.ObjectLostError) as error:
             self.end()
             words = str(error).strip().splitlines()[-1].strip()
-            raise Lost(f"its machine {self.address} is gone: {words}") from None
+            raise Lost(f"its machine {self.address} was lost: {words}") from None
         if isinstance(answer, str):
             raise Lost(answer)
         return answer
@@ -186,9 +189,9 @@ class Cluster:
         places = self._places()
         if sum(places.values()) < number:
             each = f"{threads} thread(s)" + (f" and {gpus:g} GPU(s)" if gpus else "")
-            found = f"{sum(places.values())} place(s) on {len(places)} machine(s)"
+            found = f"{sum(places.values())} slot(s) on {len(places)} machine(s)"
             raise InputError(
-                f"cluster: there is no place for {number} workers of {each} each.",
+                f"cluster: there are no slots for {number} workers of {each} each.",
                 found,
                 "fewer workers",
             )
@@ -210,7 +213,7 @@ class Cluster:
         if not self._plan:
             places = self._places()
             if not places:
-                raise WorkersLost("The cluster has no machine left.", 0, 0)
+                raise WorkersLost("The cluster has no machines left.", 0, 0)
             self._plan.append(max(places, key=lambda node: places[node] - self._losses[node]))
         node = self._plan[0]
         station = self._stations.get(node)
@@ -260,7 +263,10 @@ def _connected(address: str) -> Any:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:
         said = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
-        expected = "the address of a Ray cluster that runs, with this token; `ray symmetric-run` starts one in a job"
+        expected = (
+            "the address of a running Ray cluster that uses this token; `ray symmetric-run` "
+            "starts one in a job"
+        )
         raise InputError(
             f"cluster: no Ray cluster answers at {address!r}.", said, expected
         ) from None

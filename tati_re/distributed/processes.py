@@ -27,7 +27,7 @@ class Failed(WorkersLost):
     def __init__(self, kind: str, words: str) -> None:
         self.kind = kind
         self.words = shown(" ".join(words.split()).rstrip("."), 300)
-        super().__init__(f"A worker could not go on ({kind}: {self.words}).", 0, 0)
+        super().__init__(f"A worker could not continue ({kind}: {self.words}).", 0, 0)
 
 
 def packed(message: Any) -> bytes:

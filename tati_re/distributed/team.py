@@ -76,7 +76,7 @@ class Team:
                 raise InputError(
                     "workers: the model, sampler or a function of this run cannot be recreated in another process.",
                     received=failed.words,
-                    expected="a model and functions that are saved and read again, or no workers",
+                    expected="a model and functions that can be saved and loaded, or no workers",
                 ) from None
             except Lost as lost:
                 self._replace(number, str(lost))
@@ -84,14 +84,14 @@ class Team:
     def _compare(self, number: int, told: dict[str, Any], first: dict[str, Any]) -> None:
         differ = [name for name in first if told.get(name) != first[name]]
         if "device" in differ:
-            what = "workers: all workers of a run compute on CPUs, or all on GPUs."
+            what = "workers: all workers of a run must compute on CPUs, or all on GPUs."
             raise InputError(
-                what, f"{told.get('device')} beside {first['device']}", "machines of one kind"
+                what, f"{told.get('device')} and {first['device']}", "machines of one kind"
             )
         if differ:
             self._say(
-                f"Worker {number} differs from the first in {', '.join(differ)}: the law is the same, bytes repeat "
-                "only on equal machines."
+                f"Worker {number} differs from the first in {', '.join(differ)}: the "
+                "distribution is the same, but bytes repeat only on equal machines."
             )
 
     def load(self, states: dict[int, Any]) -> dict[int, Any]:
@@ -146,9 +146,7 @@ class Team:
                 0,
                 self._held[number][0],
             )
-        self._say(
-            f"Worker {number} of {len(self._held)} died ({words}); another one takes its place."
-        )
+        self._say(f"Worker {number} of {len(self._held)} died ({words}); a new worker replaces it.")
         self.workers[number].close()
         self.workers[number] = self._start(number)
 
@@ -169,7 +167,10 @@ class Team:
         for past, energies in self._log:
             for block, answer in _told(worker, _part(past, held)).items():
                 if answer.potential.tobytes() != energies[block]:
-                    what = "A worker that took the place of a dead one came to other energies: the machines differ."
+                    what = (
+                        "A worker that replaced a dead one computed different energies: the "
+                        "machines differ."
+                    )
                     raise WorkersLost(what, 0, block)
         return _told(worker, message)
 

@@ -51,6 +51,6 @@ def sentence(walker: int, potential: float, energy: float, highest: float, step:
         return f"The potential of walker {walker} is {potential} after step {step}."
     what, value = ("potential", potential) if potential > highest else ("energy U + p·p/2", energy)
     return (
-        f"The {what} of walker {walker} is {value:.3g} after step {step}, more than a run from this start can come to "
-        f"({highest:.3g}): it diverges."
+        f"The {what} of walker {walker} is {value:.3g} after step {step}, above the limit "
+        f"for a run from this start ({highest:.3g}): the run diverges."
     )

@@ -420,8 +420,8 @@ class Driver:
         of_positions = "increase trajectory_every or set directions"
         advice = "increase record_every" if rows > positions else of_positions
         self.progress.message(
-            f"The files of this run will take about {size / _GIGABYTE:.1f} GB if it reaches step "
-            f"{self.plan.num_steps:,}. To reduce this, {advice}."
+            f"The files of this run will need about {size / _GIGABYTE:.1f} GB when it "
+            f"reaches step {self.plan.num_steps:,}. To reduce this, {advice}."
         )
 
     def flush(self, carry: Carry) -> None:

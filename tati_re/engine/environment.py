@@ -17,7 +17,7 @@ class TemporaryFolder:
     """A folder that goes when nothing needs it any more, at the latest when Python ends."""
 
     def __init__(self) -> None:
-        with storing("a temporary folder, where there is no output"):
+        with storing("a temporary folder, as there is no output"):
             self.folder = Path(tempfile.mkdtemp(prefix="tati_re-"))
         weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 

@@ -159,7 +159,7 @@ class Loop:
         lacking = needed - {*dir(state)}
         refuse_if(
             lacking,
-            f"{self.title}: the state of init lacks {', '.join(sorted(lacking))}.",
+            f"{self.title}: the state from init lacks {', '.join(sorted(lacking))}.",
             type(state).__name__,
         )
         numbers = [
@@ -266,7 +266,7 @@ class Loop:
         pair = isinstance(stepped, tuple) and len(stepped) == 2
         refuse_if(
             not pair,
-            f"{self.title}: a step gives no pair of state and Info.",
+            f"{self.title}: a step does not return a pair of state and Info.",
             type(stepped).__name__,
         )
         needed = {
@@ -282,7 +282,10 @@ class Loop:
                 for each in (found.get(name), value)
             )
             refuse_if(
-                now != wanted, f"{self.title}: a step gives {name} of another form.", now, wanted
+                now != wanted,
+                f"{self.title}: a step returns {name} with another type or shape.",
+                now,
+                wanted,
             )
         self.draws = noise.draws
         if self.timeline.event_every:

@@ -64,9 +64,9 @@ class Observables:
         odd = [name for name in extra if not name.isprintable()]
         refuse_if(
             odd,
-            "observables: a name cannot head a column.",
+            "observables: a name cannot be a column header.",
             repr(odd[:1]),
-            "a name without line ends and tabs",
+            "a name without line breaks and tabs",
         )
         self.extra = dict(extra)
         self.groups = dict(groups or {})
@@ -79,7 +79,7 @@ class Observables:
         self.columns = [*ALWAYS, *conditional, *self.extra, *of_groups, *method.label_names]
         self.averaged = [*AVERAGED, *(["acceptance"] if method.metropolis else [])]
         clash = set(self.extra) & {*ALWAYS, *conditional, *of_groups, *method.label_names, *_READ}
-        what = "observables: a name is taken by a column of run.csv."
+        what = "observables: a column of run.csv already has this name."
         refuse_if(clash, what, ", ".join(sorted(clash)), "other names")
 
     def __call__(self, state, evaluate, acceptance, labels: Sequence = ()) -> tf.Tensor:
@@ -170,7 +170,7 @@ class Observables:
             value = tf.convert_to_tensor(function(position))
         real = value.dtype.is_floating or value.dtype.is_integer or value.dtype.is_bool
         if not real or value.shape.rank is None or value.shape != position.shape[:1]:
-            what = f"observables: {name!r} must give one number a walker."
+            what = f"observables: {name!r} must return one number per walker."
             raise InputError(
                 what,
                 f"shape {value.shape}" if real else value.dtype.name,

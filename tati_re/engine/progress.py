@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
 
 import numpy as np
 
-from tati_re.core.printable import inner_stream, printable
+from tati_re.core.printable import SCREEN_WIDTH, inner_stream, printable
 from tati_re.core.process.standard_streams import LenientStream
 
 if TYPE_CHECKING:
@@ -26,6 +28,38 @@ _TITLE = 10
 """Columns of the name of a phase: fitting, burn-in, sampling."""
 _BAR = 12
 """Columns of a bar."""
+
+
+_SENTENCE_END = re.compile(r"(?<=[.!?]) (?=[A-Z])")
+
+
+def wrapped(text: str) -> str:
+    """A message in lines of at most 100 columns, broken between sentences where that suffices.
+
+    Args:
+        text: The message. Lines that begin with a space are laid out already and stay as they are:
+            tables, and commands that can be pasted.
+
+    Returns:
+        The same words; the later lines of a paragraph are indented by two columns.
+    """
+    fill = textwrap.TextWrapper(
+        SCREEN_WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+    lines: list[str] = []
+    for line in text.split("\n"):
+        if line.startswith(" ") or len(line) <= SCREEN_WIDTH:
+            lines.append(line)
+            continue
+        current, *sentences = _SENTENCE_END.split(line)
+        for sentence in sentences:
+            if len(current) + 1 + len(sentence) <= SCREEN_WIDTH:
+                current = f"{current} {sentence}"
+            else:
+                lines += fill.wrap(current)
+                current = f"  {sentence}"
+        lines += fill.wrap(current)
+    return "\n".join(lines)
 
 
 class Progress(Protocol):
@@ -212,7 +246,7 @@ class PlainProgress:
         self.stop()
 
     def message(self, text: str) -> None:
-        print(printable(text), file=self.stream, flush=True)
+        print(wrapped(printable(text)), file=self.stream, flush=True)
 
     def detail(self, text: str) -> None:
         if self._details:
@@ -380,7 +414,7 @@ class RichProgress:
         return {"count": self._state.count(step), "elapsed": self._state.elapsed, "state": state}
 
     def message(self, text: str) -> None:
-        self.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+        self.console.print(wrapped(printable(text)), markup=False, highlight=False, soft_wrap=True)
 
     def detail(self, text: str) -> None:
         """Details are shown as plain lines, with `verbose=2`."""

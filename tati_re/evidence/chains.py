@@ -90,7 +90,7 @@ class Chains:
         if not np.isfinite(energies).all():
             walker = int(np.flatnonzero(~np.isfinite(energies).all(axis=1))[0])
             raise SamplingError(
-                "The energy is not finite on the way from the reference.", num_steps, walker
+                "The energy is not finite on the path from the reference.", num_steps, walker
             )
         self.gradients += num_steps * self.sampler.gradients_per_step * self.walkers
         return Segment(

@@ -147,7 +147,8 @@ def energies_along(
             position=np.array(places),
         )
     say(
-        f"All {len(path)} points at once from here on, {plan.walkers} walkers at each, with swaps after every step."
+        f"From here on all {len(path)} points at once, {plan.walkers} walkers at each, "
+        "with swaps after every step."
     )
     ladder = Ladder(np.ones(len(path)), path[::-1].copy(), step_sizes[::-1].copy())
     schedule = make_swap_schedule("even_odd", len(path))

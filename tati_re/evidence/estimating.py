@@ -61,7 +61,10 @@ def estimated(energies: Energies, method: str, grid: Quadrature | None = None) -
         away = other.log_z - found.log_z
         reliable = other.curve["effective_fraction"].min() > _FEWEST
         if reliable and abs(away) > 3 * np.hypot(found.error, other.error):
-            said = f"Stepping stones of the same draws are {away:+.2g} away: more points, stepping_stone, or mbar."
+            said = (
+                f"Stepping stones from the same draws differ by {away:+.2g}: use more points, "
+                "stepping_stone, or mbar."
+            )
             notes += (said,)
     return Evidence(
         log_z=found.log_z,
@@ -79,23 +82,22 @@ def _notes(found: estimators.Estimate, energies: Energies) -> tuple[str, ...]:
     said = []
     if abs(found.bias) > found.error:
         said.append(
-            f"The trapezoid is off by about {found.bias:+.2g} between its points, more than its error: evidence_grid "
-            "corrected_trapezoid or gauss_legendre."
+            f"The trapezoidal rule is off by about {found.bias:+.2g} between its points, "
+            "more than its error. Use evidence_grid corrected_trapezoid or "
+            "gauss_legendre."
         )
     if (
         "effective_fraction" in found.curve
         and (least := found.curve["effective_fraction"].min()) < _FEWEST
     ):
         said.append(
-            f"One step of the path uses {least:.1%} of its draws: take more evidence_nodes."
+            f"One step of the path uses only {least:.1%} of its draws: increase evidence_nodes."
         )
     if "overlap" in found.curve and (least := np.nanmin(found.curve["overlap"])) < 0.03:
-        said.append(
-            f"Two neighboring points overlap by {least:.3f} only: take more evidence_nodes."
-        )
+        said.append(f"Two neighboring points overlap by only {least:.3f}: increase evidence_nodes.")
     if (poor := energies.acceptance[1:].min()) < 0.3:
         said.append(
-            f"The acceptance at one point is {poor:.2f}: a smaller step_size or more burn-in."
+            f"The acceptance at one point is {poor:.2f}: reduce step_size or use more burn-in."
         )
     half = found.influence.shape[1] // 2
     early = found.influence[:, :half]
@@ -104,22 +106,27 @@ def _notes(found: estimators.Estimate, energies: Energies) -> tuple[str, ...]:
     # Errors of the halves: that of the whole has grown with the drift.
     if abs(drift) > 3.5 * np.hypot(estimators.series_error(early), estimators.series_error(late)):
         said.append(
-            f"The second half of the draws says {drift:+.2g} more than the first: more num_burnin_steps."
+            f"The second half of the draws gives {drift:+.2g} more than the first: "
+            "increase num_burnin_steps."
         )
     deviation = (
         found.repeats.std(ddof=1) / np.sqrt(len(found.repeats)) if len(found.repeats) > 3 else 0.0
     )
     if deviation > 3 * found.error:
         said.append(
-            f"The walkers differ more than their draws explain (error {deviation:.2g} from their spread)."
+            f"The walkers differ by more than their draws explain (error {deviation:.2g} "
+            "from their spread)."
         )
     middle = np.median(found.repeats)
     away = np.abs(found.repeats - middle)
     if far := int(np.sum(away > 30 * np.median(away) + 1)) if len(away) > 3 else 0:
         where = (
-            f"far from the median, {middle:.6g}, and may never have left where the prior put them"
+            f"far from the median, {middle:.6g}, and may never have left their starting "
+            "region in the prior"
         )
-        said.append(f"{far} of {len(away)} walkers are {where}: fewer walkers and more num_steps.")
+        said.append(
+            f"{far} of {len(away)} walkers are {where}. Use fewer walkers and more num_steps."
+        )
     return tuple(said)
 
 
@@ -153,9 +160,9 @@ def energies_of_run(run: Run) -> Energies:
         )
     if (options.potential or "posterior") != "posterior" or not manifest.prior_proper:
         raise InputError(
-            "The run's potential has no normalization.",
+            "The run's potential is not normalized.",
             run.folder,
-            "potential posterior, a proper prior",
+            "potential posterior with a proper prior",
         )
     kind = named_loss(loss.loss)
     normalized = loss.likelihood is not None or loss.loss == "potential"
@@ -168,7 +175,9 @@ def energies_of_run(run: Run) -> Energies:
     words = manifest.meaning
     ladder = run.ladder
     rows = run.run_info
-    what = "The run's potential has weights of examples or weight regularizers, which have no normalization."
+    what = (
+        "The run's potential has example weights or weight regularizers, which are not normalized."
+    )
     refuse_if("its weight" in words or "regularis" in words, what, run.folder, "a run without them")
     rows = rows[rows["step"] > (options.num_burnin_steps or 0)].sort_values(
         ["rung", "walker", "step"]
@@ -176,11 +185,11 @@ def energies_of_run(run: Run) -> Energies:
     count = manifest.dataset.num_examples or 1
     if options.batch_size not in (None, count) or (np.abs(rows["temperature"] - 1.0) > 1e-9).any():
         raise InputError(
-            "The run's energies do not refer to all data at T = 1.",
+            "The run's energies are not for all data at T = 1.",
             run.folder,
             "no batch_size, T = 1",
         )
-    what = "The run's energies have statistics that changed from step to step."
+    what = "The run's energies use batch statistics that changed from step to step."
     refuse_if(options.batch_norm == "batch", what, "batch_norm batch", "batch_norm frozen")
     energies = count * rows["loss"].to_numpy(np.float64).reshape(
         len(ladder), rows["walker"].nunique(), -1

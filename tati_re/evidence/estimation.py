@@ -57,7 +57,7 @@ def check(sim, options: Options, potential) -> None:
     advice = "loss gaussian" if "error" in loss.name else "a cross-entropy, or gaussian"
     what = f"loss: {loss.name} is not a likelihood with its constant."
     refuse_if(not loss.likelihood, what, loss.name, f"{advice} with noise_std")
-    what = "sample_weights: a loss with weights is not a log likelihood."
+    what = "sample_weights: a weighted loss is not a log likelihood."
     refuse_if(sim.dataset.weights is not None, what, "weights of examples or classes", "none")
     if not prior.proper:
         raise InputError(
@@ -65,7 +65,7 @@ def check(sim, options: Options, potential) -> None:
             f"{prior}",
             "gaussian, laplace, student_t or box",
         )
-    what = "model: its weight regularizers are priors without a normalization."
+    what = "model: its weight regularizers are priors that are not normalized."
     refuse_if(sim.system.flat.regularizer is not None, what, expected="prior and prior_std instead")
     if options.batch_norm == "batch":
         raise InputError(
@@ -81,7 +81,7 @@ def check(sim, options: Options, potential) -> None:
         )
     if options.kT != 1.0:
         raise InputError(
-            "temperature: the evidence refers to the posterior at temperature 1.",
+            "temperature: the evidence is defined for the posterior at temperature 1.",
             options.kT,
             "no temperature, or 1",
         )
@@ -176,8 +176,8 @@ class Estimation:
             data.test_inputs is not None
             and not {"test_fraction", "test_data"} & self.options.explicit
         ):
-            tests = f"{len(data.test_inputs):,} are kept for testing (test_fraction)"
-            notes = (f"log Z is that of {data.num_examples:,} examples; {tests}.",)
+            tests = f"{len(data.test_inputs):,} are held out for testing (test_fraction)"
+            notes = (f"log Z is for {data.num_examples:,} examples; {tests}.",)
         return Evidences([replace(one, notes=one.notes + notes) for one in found])
 
     def _specification(self) -> dict[str, str]:
@@ -226,7 +226,7 @@ class Estimation:
         check_walls(request)
         check_control_variate(request)
         if turns_of(sampler).groups > 1 or sampler.adapts or sampler.of_rung or sampler.label_names:
-            what = "sampler: the points of a path need a sampler whose distribution is fixed."
+            what = "sampler: the points of a path need a sampler with a known fixed distribution."
             raise InputError(
                 what, sampler.name, "HMC, MALA, GHMC or a splitting word such as BAOAB"
             )
@@ -329,7 +329,8 @@ class Estimation:
         if found.repeats.std() > 1.0:
             spread = f"{found.repeats.std():.2g}"
             notes.append(
-                f"The populations' log Z spread by {spread}: take more num_particles or num_moves."
+                f"log Z of the populations spreads by {spread}: increase num_particles or "
+                "num_moves."
             )
         curve = pd.DataFrame(found.curve)
         return Evidence(
@@ -366,8 +367,9 @@ class Estimation:
         notes = list(found.notes)
         if (height := spike_at_reference(grid, found.curve["mean"].to_numpy())) is not None:
             notes.append(
-                f"The integrand has a spike of {height:,.4g} at the springs, which the even grid takes for a slope: "
-                "evidence_grid gauss_legendre has no point there."
+                f"The integrand has a spike of {height:,.4g} at the springs, which the "
+                "even grid mistakes for a slope. Use evidence_grid gauss_legendre, which "
+                "has no point there."
             )
         return replace(found, notes=tuple(notes))
 
@@ -378,7 +380,7 @@ def springs_at_minimum(estimation, parts: PartFiles) -> tuple[Springs, float]:
     prior = estimation.potential(1).prior
     if prior.walled and not isinstance(prior, Box):
         raise InputError(
-            "method: frenkel_ladd knows the walls of a box only.",
+            "method: frenkel_ladd supports only the walls of a box.",
             f"{prior}",
             "prior box, or no walls",
         )

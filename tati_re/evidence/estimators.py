@@ -88,7 +88,7 @@ def checked_energies(path, energies) -> np.ndarray:
     if not np.isfinite(energies).all():
         raise InputError(
             "energies: not all are finite numbers.",
-            f"{(~np.isfinite(energies)).sum()} that are not",
+            f"{(~np.isfinite(energies)).sum()} that are not finite",
         )
     return energies
 

@@ -87,7 +87,9 @@ def simpson(num_nodes: int = 21) -> Quadrature:
     _check(num_nodes, 1.0)
     if num_nodes % 2 == 0:
         raise InputError(
-            "evidence_nodes: Simpson's rule has an odd number of points.", num_nodes, num_nodes + 1
+            "evidence_nodes: Simpson's rule needs an odd number of points.",
+            num_nodes,
+            num_nodes + 1,
         )
     weights = np.ones(num_nodes)
     weights[1:-1:2], weights[2:-1:2] = 4.0, 2.0

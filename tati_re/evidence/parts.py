@@ -43,7 +43,7 @@ class PartFiles:
             counts = values.pop("chains")
         except (OSError, ValueError, KeyError, TypeError, *DAMAGED):
             raise InputError(
-                f"output: {path} is damaged.", expected="to remove this file, or overwrite"
+                f"output: {path} is damaged.", expected="remove this file, or set overwrite"
             ) from None
         for each, (calls, gradients) in zip(chains, counts, strict=True):
             each.calls = int(calls)
@@ -94,9 +94,10 @@ def opened(folder: AnyPath, specification: Mapping[str, Any], overwrite: bool) -
     if then is None:
         return []
     parts = len(list(Path(folder).glob("*.npz")))
-    messages = [f"{parts} parts are kept in {folder}: continuing behind them."] if parts else []
+    messages = [f"{folder} has {parts} finished parts; continuing after them."] if parts else []
     if first_difference(then, now):
         messages.append(
-            "The versions differ from the versions of the parts: results differ in their last digits."
+            "The stored parts were computed with other package versions: results may "
+            "differ in their last digits."
         )
     return messages

@@ -135,9 +135,10 @@ class Evidences(Sequence):
                     f"{apart / error:.1f} standard errors" if error > 0 else "and no error is known"
                 )
                 found.append(
-                    f"{NAMES[one.method]} and {NAMES[other.method]} disagree: {one.log_z:.6g} and {other.log_z:.6g} "
-                    f"are {apart:.3g} apart, {times}. At least one of them is not in equilibrium, or its points "
-                    "are too far apart."
+                    f"{NAMES[one.method]} and {NAMES[other.method]} disagree: "
+                    f"{one.log_z:.6g} and {other.log_z:.6g} differ by {apart:.3g}, "
+                    f"{times}. At least one of them has not reached equilibrium, or its "
+                    "points are too far apart."
                 )
         return found
 

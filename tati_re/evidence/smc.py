@@ -195,10 +195,8 @@ def cooled(
         parts.save("populations", state, chains, start)
     log_z = state["log_z"]
     if weight < 1.0:
-        said = (
-            f"The populations came no further than {weight:.3g} of the way in {_MOST_STAGES} stages"
-        )
-        raise SamplingError(f"{said}: a smaller particle_fraction.", _MOST_STAGES, 0)
+        said = f"The populations reached only {weight:.3g} of the path in {_MOST_STAGES} stages"
+        raise SamplingError(f"{said}: reduce particle_fraction.", _MOST_STAGES, 0)
     curve = dict(zip(_COLUMNS, state["rows"].T, strict=True))
     return Cooling(*combined(log_z), log_z, curve, chains.gradients + start.gradients)
 

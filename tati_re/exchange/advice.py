@@ -184,7 +184,9 @@ def ladder_advice(
         not 0 < acceptance < 1, "acceptance is out of range.", acceptance, "above 0 and below 1"
     )
     refuse_if(
-        ladder.num_rungs < 2, "A ladder of one rung has no neighbors.", expected="at least 2 rungs"
+        ladder.num_rungs < 2,
+        "A ladder with one rung has no neighbors.",
+        expected="at least 2 rungs",
     )
     tempers_posterior = ladder.tempering == "posterior"
     if energy_sd is None and not tempers_posterior:
@@ -244,9 +246,13 @@ def _sentences(ladder: Ladder, advice: Advice, apart, sd, acceptance: float) -> 
             return (first,)
         return (
             first,
-            f"{_ladder_in_words(advice, posterior)} would make it {acceptance:.2g} or more throughout.",
+            f"{_ladder_in_words(advice, posterior)} would raise it to {acceptance:.2g} or "
+            "more for all pairs.",
         )
-    first = f"Neighboring rungs {pair} would exchange with probability {chance}: replicas would not travel this ladder."
+    first = (
+        f"Neighboring rungs {pair} would exchange with probability {chance}: replicas would "
+        "not cross this ladder."
+    )
     ways = [f"{_ladder_in_words(advice, posterior)} up to {symbol} = {shown[-1]:.4g}"]
     coordinate = ladder.inverse_temperature * ladder.likelihood_weight
     reached = _places(coordinate, sd, np.array([(rungs - 1) * spacing(acceptance)]))[0]
@@ -264,15 +270,15 @@ def _sentences(ladder: Ladder, advice: Advice, apart, sd, acceptance: float) -> 
         step = np.log(shown[worst + 1] / shown[worst])
         fewer = 2 * (spacing(acceptance) / step) ** 2
         ways.append(
-            f"{fewer:,.0f} stiff directions in place of some {2 * (apart[worst] / step) ** 2:,.0f}"
+            f"{fewer:,.0f} stiff directions instead of about {2 * (apart[worst] / step) ** 2:,.0f}"
         )
-    return first, f"For {acceptance:.2g} it takes one of: {'; '.join(ways)}."
+    return first, f"For a probability of {acceptance:.2g}, use one of: {'; '.join(ways)}."
 
 
 def _ladder_in_words(advice: Advice, posterior: bool) -> str:
     words = f"num_replicas {advice.num_replicas}"
     if not posterior:
-        return f"{words}, their weights adapted,"
+        return f"{words}, with adapted weights,"
     ratios = advice.coordinate[:-1] / advice.coordinate[1:]
     low = _ratio(ratios.min())
     high = _ratio(ratios.max())
@@ -339,7 +345,7 @@ def exchange_advice(chains, ladder: Ladder | None = None, energy_sd=None) -> Exc
         raise InputError(
             "Advice needs chains.",
             f"shape {values.shape}",
-            "finite, 4 walkers and 20 rows at least",
+            "finite numbers, at least 4 walkers and 20 rows",
         )
     if (ladder is None) != (energy_sd is None):
         raise InputError(
@@ -353,7 +359,7 @@ def exchange_advice(chains, ladder: Ladder | None = None, energy_sd=None) -> Exc
     size = np.sqrt((first @ first) * (second @ second))
     found = float(r_hats[worst])
     kept = float(first @ second / size) if size else 0.0
-    left = f"; {max(kept, 0):.0%} of what they differ in is kept from one half to the other"
+    left = f"; {max(kept, 0):.0%} of their differences remain from one half to the other"
 
     pays: bool | None
     if found > 1.4 and kept > 0.8:
@@ -367,7 +373,7 @@ def exchange_advice(chains, ladder: Ladder | None = None, energy_sd=None) -> Exc
         left = ""
     else:
         pays = None
-        verdict = "may pay or not, the run is too short"
+        verdict = "may or may not pay (the run is too short)"
         how = "do not agree yet"
 
     sentence = f"Exchange {verdict}: {len(values)} walkers {how} (R-hat {found:.3g}{left})."
@@ -376,5 +382,8 @@ def exchange_advice(chains, ladder: Ladder | None = None, energy_sd=None) -> Exc
         coordinate = ladder.inverse_temperature * ladder.likelihood_weight
         spread = np.broadcast_to(np.asarray(energy_sd, np.float64), coordinate.shape)
         size_of = float(distances(coordinate, spread).sum() / np.sqrt(np.pi))
-        sentence += f" The ladder's barrier is {size_of:.1f}, which some {2 * size_of + 1:.0f} rungs cross best."
+        sentence += (
+            f" The ladder's barrier is {size_of:.1f}; about {2 * size_of + 1:.0f} rungs cross "
+            "it best."
+        )
     return ExchangeAdvice(r_hat=found, kept=kept, pays=pays, barrier=size_of, sentence=sentence)

@@ -41,7 +41,7 @@ _OF_SWAPS = (
 
 def ladder_of(options: Options) -> Ladder | None:
     rise = ((options.num_replicas or 2) - 1) * math.log10(options.temperature_ratio or 1.0)
-    what = "temperature_ratio: no number holds the highest temperature."
+    what = "temperature_ratio: the highest temperature exceeds the largest number."
     received = f"10^{rise:.4g} times the lowest"
     refuse_if(
         rise > math.log10(LARGEST[options.dtype]),
@@ -58,7 +58,7 @@ def ladder_of(options: Options) -> Ladder | None:
     )
     refuse_if(
         ladder.num_rungs < 2,
-        "num_replicas: a ladder needs rungs.",
+        "num_replicas: a ladder needs at least two rungs.",
         ladder.num_rungs,
         "2 or more temperatures",
     )
@@ -98,7 +98,7 @@ def with_replicas(
     if options.tempering == "likelihood":
         _check_likelihood_ladder(options, ladder, prior)
     if options.adapt_ladder:
-        _check_burnin(options, "adapt_ladder: the ladder moves during the burn-in only.")
+        _check_burnin(options, "adapt_ladder: the ladder adapts during the burn-in only.")
 
     if options.exchange == "tempering":
         return _simulated_tempering(sampler, options, ladder)
@@ -135,7 +135,7 @@ def _check_bias(options: Options) -> None:
 
     refuse_if(
         moves,
-        "bias: well_tempered is a bias on U at fixed temperatures.",
+        "bias: well_tempered acts on U at fixed temperatures.",
         moves,
         "tempering posterior, exchange pairs, infinite or none",
     )
@@ -148,11 +148,11 @@ def _check_likelihood_ladder(options: Options, ladder: Ladder, prior: Prior) -> 
         not prior.proper and ladder.draws_prior,
         "tempering: the hottest rung is the prior, which must be proper.",
         f"prior {prior}",
-        "one that is, such as gaussian",
+        "a proper prior, such as gaussian",
     )
     refuse_if(
         options.control_variate,
-        "control_variate: its center belongs to one likelihood weight.",
+        "control_variate: its center is defined for one likelihood weight only.",
         "tempering likelihood",
         "tempering posterior",
     )
@@ -191,7 +191,7 @@ def _replica_exchange(
 
     batch_size = None
     if rule is not None and not rule.exact and not exact and not exact_energies:
-        assert options.batch_size is not None, "a sampler that does not see all data has batches"
+        assert options.batch_size is not None, "a mini-batch sampler needs batches"
         batch_size = options.exchange_batch_size or max(2, options.batch_size)
 
     schedule = None
@@ -262,7 +262,7 @@ def _check_burnin(options: Options, what: str) -> None:
         not options.burnin,
         what,
         received,
-        "num_burnin_steps, some thousand and fewer than num_steps",
+        "num_burnin_steps of some thousand, and fewer than num_steps",
     )
 
 

@@ -209,9 +209,9 @@ def best_cut(noise_variance: float) -> Cut:
 def _check(noise_variance: float) -> None:
     if not 0 < noise_variance <= LARGEST_NOISE_VARIANCE:
         raise InputError(
-            f"No compensation for this variance: above {LARGEST_NOISE_VARIANCE} the density that Barker's test needs "
-            "would be negative in places, and there the swaps would be biased; use the penalty rule, or lower "
-            "the variance of the energies.",
+            f"This variance cannot be compensated. Above {LARGEST_NOISE_VARIANCE} the "
+            "density that Barker's test needs is negative in places, and swaps are "
+            "biased. Use the penalty rule, or reduce the variance of the energies.",
             received=noise_variance,
             expected=f"above 0, up to {LARGEST_NOISE_VARIANCE}",
         )
@@ -266,7 +266,10 @@ def compensation_table(
     raw = _half_density(ratio, largest, points)
     tail = _tail_ratio(ratio)
     clipped = -2 * float(np.trapezoid(np.minimum(raw, 0.0), z))
-    what = "The series is not a density: large parts of it are negative. It has too many terms for its filter."
+    what = (
+        "The series is not a density: it is negative over wide ranges. It has too many terms "
+        "for its filter."
+    )
     refuse_if(
         not (tail > 0 and clipped < 0.1),
         what,

@@ -59,7 +59,7 @@ def difference_p_values(
     _check_batches(num_batches)
     if not np.ptp(differences) > 0:
         raise InputError(
-            "The energy differences are all the same: there is no noise to test.", differences[0]
+            "All energy differences are equal: there is no noise to test.", differences[0]
         )
     noise = np.random.default_rng(seed)
     means = np.empty((num_tests, num_batches))
@@ -79,7 +79,7 @@ def gradient_p_values(gradients: np.ndarray, num_vectors: int = 1000, seed: int 
     noise = gradients - gradients.mean(0)
     refuse_if(
         not np.ptp(noise) > 0,
-        "The mini-batch gradients are all the same: there is no noise to test.",
+        "All mini-batch gradients are equal: there is no noise to test.",
     )
     vectors = np.random.default_rng(seed).standard_normal((gradients.shape[1], num_vectors))
     projections = noise @ (vectors / np.linalg.norm(vectors, axis=0))
@@ -102,8 +102,9 @@ def gaussianity_report(
     sentence = None
     if fraction > high:
         sentence = (
-            f"{what} is not Gaussian: {fraction:.0%} of {tests} Shapiro-Wilk tests have a p-value below 0.05, at most "
-            f"{high:.0%} should; take larger mini-batches, or 'metropolis' on all data."
+            f"{what} is not Gaussian: {fraction:.0%} of {tests} Shapiro-Wilk tests have a "
+            f"p-value below 0.05 (at most {high:.0%} expected). Use larger mini-batches, "
+            "or 'metropolis' on all data."
         )
     return GaussianityReport(p_values, fraction, (low, high), sentence)
 

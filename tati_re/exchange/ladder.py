@@ -83,16 +83,16 @@ def geometric(
         InputError: Both or neither of ratio and maximum, or values out of range.
     """
     _check_count(num_replicas)
-    what = "temperature_ratio and max_temperature both say how the ladder is spaced."
+    what = "temperature_ratio and max_temperature both define the spacing of the ladder."
     received = f"temperature_ratio={temperature_ratio}, max_temperature={max_temperature}"
     refuse_if(
         temperature_ratio is not None and max_temperature is not None, what, received, "one of them"
     )
     if temperature_ratio is None and max_temperature is None:
-        what = "num_replicas alone does not say how hot the ladder is."
+        what = "num_replicas alone does not define the temperatures of the ladder."
         received = f"num_replicas={num_replicas}"
         raise InputError(
-            what, received, "temperature_ratio, max_temperature or temperatures with it"
+            what, received, "temperature_ratio, max_temperature or temperatures in addition"
         )
     _check_above("temperature", temperature, 0.0)
     if max_temperature is not None:
@@ -133,11 +133,11 @@ def explicit(
         and (np.diff(values) > 0).all()
     )
     if not rising or target is None or not np.isclose(values[0], target, rtol=1e-9, atol=0):
-        begin = "the target's" if target is None else f"that of the target, {target:g},"
+        begin = "the target's" if target is None else f"the target's, {target:g},"
         raise InputError(
             "temperatures is not a ladder.",
             list(temperatures),
-            f"at least 2, rising from {begin} on",
+            f"at least 2 temperatures, ascending from {begin}",
         )
     return _posterior(values, step_size)
 
@@ -201,7 +201,7 @@ def make_ladder(
             repr(tempering),
             " or ".join(f'"{name}"' for name in TEMPERINGS),
         )
-    what = "step_size and step_sizes both give the step size."
+    what = "step_size and step_sizes both set the step size."
     refuse_if(
         step_size is not None and step_sizes is not None,
         what,
@@ -222,7 +222,7 @@ def make_ladder(
         return _of_likelihood(num_replicas, target, step, given)
     refuse_if(
         len(given) > 1,
-        f"{' and '.join(given)} each say how the ladder is spaced.",
+        f"{' and '.join(given)} each define the spacing of the ladder.",
         expected="one of them",
     )
     if temperatures is not None:
@@ -238,7 +238,9 @@ def _of_likelihood(
 ) -> Ladder:
     """The ladder of likelihood weights; `given` are options of temperatures, which it has not."""
     if given:
-        raise InputError(f'tempering="likelihood" has one temperature and takes no {given[0]}.')
+        raise InputError(
+            f'tempering="likelihood" uses one temperature and does not accept {given[0]}.'
+        )
     if num_replicas is None:
         raise InputError(
             'tempering="likelihood" needs the number of rungs.',
@@ -326,7 +328,7 @@ def _step_sizes(step_size, rungs: int) -> np.ndarray:
     values = _numbers("step_sizes", step_size)
     if len(values) != rungs or not (np.isfinite(values) & (values > 0)).all():
         raise InputError(
-            "step_sizes does not fit the ladder.", list(step_size), f"{rungs} numbers above 0"
+            "step_sizes does not match the ladder.", list(step_size), f"{rungs} numbers above 0"
         )
     return values
 
@@ -352,7 +354,7 @@ def _check_count(num_replicas: int) -> None:
         or num_replicas < 2
     ):
         raise InputError(
-            "num_replicas makes no ladder.", num_replicas, "a whole number, at least 2"
+            "num_replicas does not define a ladder.", num_replicas, "a whole number, at least 2"
         )
 
 

@@ -199,7 +199,7 @@ def all_assignments(rungs: int) -> np.ndarray:
     """Every assignment, `(R!, R)`: the replica on each rung; the first leaves all in place."""
     if rungs > MOST_GIBBS_RUNGS:
         raise InputError(
-            "gibbs weighs all assignments of replicas.",
+            "gibbs evaluates all assignments of replicas.",
             f"{rungs} rungs",
             f"at most {MOST_GIBBS_RUNGS}",
         )

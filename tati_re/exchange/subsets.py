@@ -45,13 +45,13 @@ def permuted(places, keys, count: int):
     """
     if not 1 <= count <= LARGEST_COUNT:
         raise InputError(
-            "A permutation of so many numbers is out of range.", count, f"1 to {LARGEST_COUNT}"
+            "The length of the permutation is out of range.", count, f"1 to {LARGEST_COUNT}"
         )
     refuse_if(
         keys.shape[-1] < 4,
         "A permutation needs more keys.",
         keys.shape[-1],
-        f"at least 4, better {NUM_KEYS}",
+        f"at least 4, preferably {NUM_KEYS}",
     )
     rows = math.isqrt(count - 1) + 1
     columns = -(-count // rows)

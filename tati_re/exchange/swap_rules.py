@@ -216,8 +216,10 @@ class BarkerCompensated(SwapRule):
     ) -> None:
         if not 0 < target_variance <= LARGEST_NOISE_VARIANCE:
             raise InputError(
-                "swap_variance is out of range for 'barker_compensated': the density that makes up for the noise turns "
-                f"negative above {LARGEST_NOISE_VARIANCE}, and swaps would be biased; 'penalty' takes any variance.",
+                "swap_variance is out of range for 'barker_compensated'. Above "
+                f"{LARGEST_NOISE_VARIANCE} the density that compensates the noise is "
+                "negative in places, and swaps are biased. 'penalty' accepts any "
+                "variance.",
                 received=target_variance,
                 expected=f"above 0, up to {LARGEST_NOISE_VARIANCE}",
             )
@@ -227,8 +229,9 @@ class BarkerCompensated(SwapRule):
         if series_terms is not None:
             self.table  # noqa: B018 - a series that is no density is refused before work starts
             self.biased = (
-                "The published series for the compensation density is cut off. At variance 0.2, filter 10 and 3 terms "
-                "acceptances are wrong by up to 0.001."
+                "The published series for the compensation density is truncated. At "
+                "variance 0.2, filter 10 and 3 terms, acceptances are wrong by up to "
+                "0.001."
             )
 
     @property
@@ -295,14 +298,16 @@ class Corrected(SwapRule):
         self.correction = correction or Correction()
         if self.correction.varies:
             self.biased = (
-                f"correction_decay {self.correction.decay:g} and correction_growth {self.correction.growth:g} change "
-                f"correction_factor {self.factor:g} by what happened before, and swaps are exact at 1 only."
+                f"correction_decay {self.correction.decay:g} and correction_growth "
+                f"{self.correction.growth:g} change correction_factor {self.factor:g} "
+                "according to past swaps; swaps are exact only at 1."
             )
         elif self.factor != 1:
             part = "too small" if self.factor > 1 else "too large"
             self.biased = (
-                f"correction_factor {self.factor:g} makes the correction for noisy energies {part}: cold replicas "
-                f"sample {'too high' if self.factor > 1 else 'too low'} energies; 1 is exact."
+                f"correction_factor {self.factor:g} makes the correction for noisy "
+                f"energies {part}: cold replicas sample energies that are "
+                f"{'too high' if self.factor > 1 else 'too low'}; 1 is exact."
             )
 
     def accept(self, log_ratio, variance, count, uniform, normal):
@@ -333,8 +338,8 @@ class Naive(SwapRule):
 
     name = "naive"
     biased = (
-        "swap_rule 'naive' takes noisy energies for exact ones: cold replicas sample too high energies; "
-        "use 'penalty', or 'metropolis' on all data."
+        "swap_rule 'naive' treats noisy energies as exact: cold replicas sample energies "
+        "that are too high. Use 'penalty', or 'metropolis' on all data."
     )
 
     def __init__(self, target_variance: float | None = None) -> None:
@@ -388,14 +393,16 @@ def make_swap_rule(
     maker = SWAP_RULES[name]
     given = dict[str, Any]()
     if swap_variance is not None:
-        what = f"swap_variance: '{name}' sees all data, and no noise."
-        refuse_if(maker.exact, what, swap_variance, "a rule on noisy energies")
+        what = f"swap_variance: '{name}' uses all data, without noise."
+        refuse_if(maker.exact, what, swap_variance, "a rule for noisy energies")
         given["target_variance"] = swap_variance
     if name == "corrected":
         given |= {"factor": correction_factor, "correction": correction}
     elif correction_factor != 1:
         raise InputError(
-            f"correction_factor: '{name}' has none.", correction_factor, "swap_rule 'corrected'"
+            f"correction_factor: '{name}' has no such factor.",
+            correction_factor,
+            "swap_rule 'corrected'",
         )
     return maker(**given)
 

@@ -151,7 +151,7 @@ class WellTempered:
     ) -> None:
         if not (math.isfinite(bias_factor) and bias_factor > 1):
             raise InputError(
-                "bias_factor is out of range.", bias_factor, "above 1, which is no bias"
+                "bias_factor is out of range.", bias_factor, "above 1; at 1 there is no bias"
             )
         positive = {"height": height, "decay_after": decay_after, "kernel_width": kernel_width}
         for name, given in (positive | {"max_jump": max_jump, "memory": memory}).items():
@@ -394,12 +394,13 @@ class Biased(Delegating):
 
     def at(self, rung: Rung):
         raise InputError(
-            "bias: this sampler changes temperatures on its own.", expected="such as BAOAB or HMC"
+            "bias: this sampler changes temperatures itself.", expected="such as BAOAB or HMC"
         )
 
     def part(self, first, count: int):
         raise InputError(
-            "bias: this sampler moves a part of the walkers.", expected="such as BAOAB or HMC"
+            "bias: this sampler moves only some of the walkers at a time.",
+            expected="such as BAOAB or HMC",
         )
 
 

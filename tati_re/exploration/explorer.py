@@ -121,7 +121,7 @@ def explore(
     surface = system.surface
     if start is None:
         start = system.trajectories.start
-    refuse_if(start is None, "start is missing.", expected="parameters to start at")
+    refuse_if(start is None, "start is missing.", expected="parameters to start from")
     start = np.asarray(start, np.float64)
     folder = None if output is None else File(output)
     if seed is None:
@@ -193,12 +193,12 @@ def explore(
             fresh = len(minima.found) - before
             say(f"round {turn}: {len(jobs)} legs, {fresh} new, {len(minima.found)} in all")
             if time.monotonic() - began > 0.8 * limit:
-                reason = f"the {max_time:g} seconds were used up"
+                reason = f"the {max_time:g} seconds are used up"
                 out_of_time = True
                 break
             quiet = 0 if fresh else quiet + 1
             if quiet >= patience:
-                reason = f"{patience} rounds brought nothing new"
+                reason = f"{patience} rounds without a new minimum"
                 break
             starts = _next_starts(minima, legs, [*starts], num_legs, directions)
     finally:
@@ -206,7 +206,7 @@ def explore(
     order = np.argsort([one.potential for one in minima.found], kind="stable")
     paths = _connect(surface, [minima.found[i] for i in order[:num_connected]], began + limit, say)
     if len(minima.found) > 10 and max(minima.times) == 1 and num_candidates > 1:
-        reason += "; no bottom was found twice: there are many more than these"
+        reason += "; no minimum was found twice: there are many more than these"
     out_of_time = out_of_time or time.monotonic() > began + limit
     result = _tables(minima, order, paths, legs, rounds, reason)._replace(out_of_time=out_of_time)
     if folder is not None:
@@ -368,7 +368,7 @@ def _connect(surface, points: list[StationaryPoint], until: float, say: Callable
     due = began + FIRST_SECONDS
     for number, (i, j) in enumerate(pairs):
         if time.monotonic() > until:
-            say(f"barriers: time ran out after {number} of {len(pairs)} pairs")
+            say(f"barriers: out of time after {number} of {len(pairs)} pairs")
             break
         # The curvature of a descent that was cut short is unknown: nan.
         curvature = float(np.nanmax([points[i].largest, points[j].largest, 1e-300]))

@@ -182,7 +182,7 @@ class Pool:
         self._team: SideBySide | None = None
         self._number = num_processes
         if num_processes > 1:
-            what = "num_processes: other processes cannot see objects of this one."
+            what = "num_processes: objects of this process are not available in others."
             if made is None:
                 raise InputError(
                     what, num_processes, "a run folder, options in words or a function potential"

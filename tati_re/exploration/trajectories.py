@@ -71,9 +71,7 @@ class FunctionTrajectories:
             gradient = self.surface.gradient(position)[1]
             momentum = momentum - 0.5 * h * gradient
             if not np.isfinite(gradient).all():
-                raise InputError(
-                    "step_size is too large: a leg left all bounds.", h, "a smaller one"
-                )
+                raise InputError("step_size is too large: a leg diverged.", h, "a smaller one")
             if step % every == 0:
                 rows.append(position)
             if time.monotonic() > until:

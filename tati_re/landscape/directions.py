@@ -60,7 +60,10 @@ def random_directions(
             parts = values[piece].reshape(-1, columns)
             row[piece] = (parts / np.linalg.norm(parts, axis=0) * here).reshape(-1)
         start += size
-    what = "directions have no length at a center of zeros, whose norms they take."
+    what = (
+        "directions: random directions have no length at a center of zeros, as they are "
+        "scaled by its norms."
+    )
     refuse_if(not result.any(axis=1).all(), what, normalization, "normalization none")
     return result
 
@@ -126,7 +129,7 @@ def covariance_directions(
     """
     refuse_if(
         not numbers or min(numbers) < 1,
-        "Eigenvectors of the covariance count from 1.",
+        "Eigenvectors of the covariance are numbered from 1.",
         list(numbers),
     )
     if isinstance(source, np.ndarray):
@@ -154,7 +157,7 @@ def between(*sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         The first vector as the center, and the directions to the others.
     """
     refuse_if(
-        len(sets) not in (2, 3), "A line or plane goes through two or three points.", len(sets)
+        len(sets) not in (2, 3), "A line or plane passes through two or three points.", len(sets)
     )
     points = [np.asarray(one, np.float64) for one in sets]
     if any(point.shape != points[0].shape for point in points):
@@ -194,7 +197,7 @@ def held(names: Sequence[str], patterns: Sequence[str]) -> np.ndarray:
             known = list(dict.fromkeys(tensors))
             shown = ", ".join(known[:6]) + (", ..." if len(known) > 6 else "")
             raise InputError(
-                f"{pattern} fits no parameter.{nearest(pattern, known)}",
+                f"{pattern} matches no parameter.{nearest(pattern, known)}",
                 expected=f"such as {shown}",
             )
         mask |= found
@@ -217,6 +220,6 @@ def project_out(directions: np.ndarray, mask: np.ndarray) -> np.ndarray:
     left = np.where(mask, 0.0, directions)
     refuse_if(
         not np.linalg.norm(left, axis=1).all(),
-        "A direction moves nothing but parameters that are held fixed.",
+        "A direction changes only parameters that are held fixed.",
     )
     return left

@@ -158,9 +158,7 @@ def gaussian_approximation(
     if kind == "swag":
         return _swag(sim, 20 if rank is None else rank, fit)
     for name in (*fit, *(["rank"] if rank is not None else [])):
-        raise InputError(
-            f"{name} belongs to kind swag, whose fit it is about.", kind, "no such option"
-        )
+        raise InputError(f"{name} applies only to kind swag.", kind, "no such option")
     return _laplace(sim, kind == "laplace")
 
 
@@ -195,10 +193,8 @@ def _laplace(sim: Any, full: bool) -> GaussianApproximation:
             curvatures = widths**2 * (hessian if hessian.ndim == 1 else np.diag(hessian))
         kept = np.maximum(curvatures, least)
         if not kept.min() > flat * kept.max():
-            what = f"kind: U is not curved upwards where walker {walker} is."
-            expected = (
-                "walkers at a minimum, as fit leaves them, or a prior that confines all parameters"
-            )
+            what = f"kind: U is not convex at the position of walker {walker}."
+            expected = "walkers at a minimum, as after fit, or a prior that confines all parameters"
             raise InputError(
                 what, f"curvatures from {curvatures.min():.3g} to {curvatures.max():.3g}", expected
             )
@@ -217,8 +213,9 @@ def _laplace(sim: Any, full: bool) -> GaussianApproximation:
     )
     if above.max() > 1:
         warnings.warn(
-            f"A walker is {above.max():.3g} T above the bottom of its parabola: a Gaussian around it does not describe a "
-            "minimum. Descend on all data first, as by sim.fit(optimizer='fire', batch_size=None).",
+            f"A walker is {above.max():.3g} T above the minimum of its parabola, so a "
+            "Gaussian around it does not describe a minimum. Descend on all data first: "
+            "sim.fit(optimizer='fire', batch_size=None).",
             stacklevel=3,
         )
     kind = "laplace" if full else "laplace_diagonal"

@@ -83,7 +83,7 @@ def axes_of(ranges: Sequence[Axis | str] | Axis | str, what: str, count: int | N
     axes = axes * (count or 1) if len(axes) == 1 else axes
     if count is not None and len(axes) != count:
         raise InputError(
-            f"range: not one for each {what}.",
+            f"range: one for each {what} is needed.",
             f"{len(axes)}",
             "1" if count == 1 else f"1, or {count}",
         )
@@ -141,7 +141,7 @@ class Grid:
         if self.directions.shape != (len(self.axes), len(self.centre)):
             expected = f"({len(self.axes)}, {len(self.centre)})"
             raise InputError(
-                "Directions do not fit ranges and parameters.", self.directions.shape, expected
+                "Directions do not match ranges and parameters.", self.directions.shape, expected
             )
         self.shape = tuple(axis.num_points for axis in self.axes)
         total = float(np.prod([float(count) for count in self.shape])) * len(self.scales)
@@ -194,6 +194,6 @@ def project(
     gram = directions @ directions.T
     lengths = np.sqrt(np.diag(gram))
     if np.linalg.cond(gram / np.outer(lengths, lengths)) > 1e12:
-        raise InputError("The directions depend on each other: there is no plane to project on.")
+        raise InputError("The directions are linearly dependent: they span no plane.")
     coordinates = np.linalg.solve(gram, directions @ away.T).T
     return coordinates, np.linalg.norm(away - coordinates @ directions, axis=1)

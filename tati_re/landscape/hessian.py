@@ -147,7 +147,7 @@ def hessian_eigenpairs(
     """
     if num_largest < 0 or num_smallest < 0 or num_largest + num_smallest < 1:
         raise InputError(
-            "num_largest and num_smallest ask for nothing.", f"{num_largest} and {num_smallest}"
+            "num_largest and num_smallest are both 0.", f"{num_largest} and {num_smallest}"
         )
     chosen = np.arange(surface.num_parameters) if free is None else np.flatnonzero(free)
     count = len(chosen)
@@ -232,7 +232,7 @@ def hessian_directions(
     """
     refuse_if(
         0 in numbers or not numbers,
-        "Eigenvectors of the Hessian count from 1, or from -1.",
+        "Eigenvectors of the Hessian are numbered from 1, or from -1.",
         list(numbers),
     )
     count = surface.num_parameters if free is None else int(np.sum(free))
@@ -265,7 +265,9 @@ def hessian_trace(
         free: A mask of the parameters that count, `(parameters,)`. Default: all.
         seed: Of the random signs. Default: 0.
     """
-    refuse_if(num_probes < 2, "num_probes is too small for an error.", num_probes, "at least 2")
+    refuse_if(
+        num_probes < 2, "num_probes is too small to estimate an error.", num_probes, "at least 2"
+    )
     probes = _probes(surface, num_probes, free, seed)
     found = np.concatenate(
         [np.sum(signs * surface.hessian_product(position, signs), axis=1) for signs in probes]

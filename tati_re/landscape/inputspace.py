@@ -135,7 +135,7 @@ def input_space(
             )
     elif ranges is not None or along is not None:
         option = "range" if ranges is not None else "along"
-        raise InputError(f"{option}: inputs are given already.", expected="one of the two")
+        raise InputError(f"{option}: inputs were already given.", expected="one of the two")
     inputs = np.asarray(inputs)
     flat = inputs.reshape(len(inputs), -1)
     if len(names) != flat.shape[1]:
@@ -147,9 +147,9 @@ def input_space(
     else:
         vectors = _chosen(run, which, walker)
         source = (Network(run, model), Members(vectors, np.full(len(vectors), walker or 0)))
-    what = "Classes at several places have no picture over the inputs."
+    what = "Sequences of classes cannot be drawn over the inputs."
     rows = source[0].predictive.rows
-    refuse_if(rows > 1, what, f"{rows} places", "one class an input, or run.predict")
+    refuse_if(rows > 1, what, f"{rows} places", "one class per input, or run.predict")
     prediction = average([source], inputs)
     return InputSpace(flat, prediction, names, axes, examples, varied, others)
 
@@ -216,7 +216,7 @@ def _column(asked: str | int, names: Sequence[str]) -> int:
     if text.isascii() and text.isdigit() and 1 <= int(text) <= len(names):
         return int(text) - 1
     raise InputError(
-        f"along: there is no such input.{nearest(text, names)}",
+        f"along: unknown input.{nearest(text, names)}",
         text,
         f"a name among {', '.join(names[:20])}, or a number from 1 to {len(names)}",
     )

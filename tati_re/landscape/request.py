@@ -175,11 +175,12 @@ def directions_of(
     if kind == "random":
         count = _count(words, rest)
         rows = random_directions(centre, surface.shapes, count, seed, normalization)
-        return rows, [f"random, {normalization} normalisation, seed {seed}"] * count
+        return rows, [f"random, {normalization} normalization, seed {seed}"] * count
     if kind == "trajectory":
         if positions is None:
             raise InputError(
-                "directions: trajectory needs one.", expected="a run with a trajectory"
+                "directions: trajectory needs a run with a trajectory.",
+                expected="a run with a trajectory",
             )
         rows, parts = trajectory_directions(positions, centre, _count(words, rest))
         return rows, [
@@ -191,7 +192,7 @@ def directions_of(
     try:
         numbers = [int(part) for part in rest.split(",")]
     except ValueError:
-        raise InputError("directions: no numbers of eigenvectors.", words, f"{kind}:1,2") from None
+        raise InputError("directions: eigenvectors need numbers.", words, f"{kind}:1,2") from None
     if kind == "covariance":
         refuse_if(
             run is None,
@@ -213,6 +214,8 @@ def _count(words: str, rest: str) -> int:
         return 2
     if not rest.isdigit() or not 1 <= int(rest) <= 6:
         raise InputError(
-            "directions: no number of directions.", words, f"{words.split(':')[0]}:COUNT, 1 to 6"
+            "directions: this is not a count of directions.",
+            words,
+            f"{words.split(':')[0]}:COUNT, 1 to 6",
         )
     return int(rest)

@@ -202,7 +202,7 @@ def load(folder: AnyPath) -> Landscape:
     table = tables.finished(folder / "landscape.csv")
     if table is None:
         raise InputError(
-            f"The landscape in {folder} is not finished.", expected="the same command or call again"
+            f"The landscape in {folder} is incomplete.", expected="repeat the same command or call"
         )
     try:
         with load_arrays(folder / ARRAYS) as file:
@@ -211,7 +211,7 @@ def load(folder: AnyPath) -> Landscape:
         raise InputError(f"{folder / ARRAYS} cannot be read: {error}.") from None
     names = said.get("names")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise InputError(f"{path} does not name the coordinates.", names, "names = [...]")
+        raise InputError(f"{path} does not name its coordinates.", names, "names = [...]")
     trajectory = tables.finished(folder / "trajectory.csv")
     lowest = float(min(frame["loss"].min() for frame in (table, trajectory) if frame is not None))
     return Landscape(table, trajectory, lowest, centre, directions, tuple(names))

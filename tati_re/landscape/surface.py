@@ -63,9 +63,7 @@ class Surface:
             system = system.system.potential(system.options, system.objects, copies=1)
         if isinstance(system, FunctionPotential):
             if batch_size is not None or test:
-                raise InputError(
-                    "A function has no examples: neither batch_size nor test belong to it."
-                )
+                raise InputError("A function has no examples: batch_size and test do not apply.")
             self._part = _OfFunction(system)
             self.tensor_names = list(system.parameter_names)
             self.shapes = [()] * system.num_parameters
@@ -145,7 +143,7 @@ class Surface:
         if positions.ndim != 2 or positions.shape[1] != self.num_parameters or not len(positions):
             received = f"shape {positions.shape}"
             raise InputError(
-                "Points do not fit the model.",
+                "Points do not match the model.",
                 received,
                 f"(n, {self.num_parameters}), n at least 1",
             )

@@ -85,9 +85,9 @@ def grown(
 
     def stopped() -> str:
         where = (
-            "nothing is kept"
+            "nothing was saved"
             if path is None
-            else f"kept in {path.parent}, where the same call goes on"
+            else f"saved in {path.parent}; the same call continues"
         )
         return f"Interrupted after {sum(map(len, kept)):,} of {num_rows:,} points: {where}."
 
@@ -124,7 +124,7 @@ def finish(path: Path, frame: pandas.DataFrame) -> None:
 def finished(path: Path | None) -> pandas.DataFrame | None:
     if path is None or not path.exists():
         return None
-    expected = "to remove this file; it is computed again"
+    expected = "remove this file; it is computed again"
     try:
         frame = read_csv(path)
     except InputError as error:  # it names the file

@@ -16,7 +16,7 @@ def alone(sim: Any) -> Iterator[None]:
     """
     own = get_ident(), object()
     holder = vars(sim).setdefault("_in_run", own)  # in one step for all threads
-    what = "This Simulation is in a run of another thread."
+    what = "Another thread is already running this Simulation."
     refuse_if(
         holder[0] != own[0],
         what,

@@ -77,8 +77,11 @@ def check_full_batch(request: Request) -> None:
     examples = request.system.dataset.num_examples
     why = ""
     if method.dynamics.isokinetic:
-        why = ": noise turns momenta of fixed length to where it is weak (variances of a noisy and a quiet half of a "
-        why += "Gaussian become 1.43 and 0.615 in place of 1)"
+        why = (
+            ": noise turns momenta of fixed length toward regions where it is weak (the "
+            "variances of a noisy and a quiet half of a "
+        )
+        why += "Gaussian become 1.43 and 0.615 instead of 1)"
         what = what if method.metropolis else "is right"
     what = f"{'sampler' if request.samples else 'optimizer'}: {method.name} {what} on the full batch only{why}."
     received = f"batch_size = {request.options.batch_size} of {examples} examples"
@@ -112,12 +115,18 @@ def check_batch_sampling(request: Request) -> None:
     options = request.options
     removed = method.dynamics.removed_noise
     if request.full_batch and request.samples and removed > 0:
-        what = "gradient_noise: all data are in every step, without noise whose heat could be taken out."
+        what = (
+            "gradient_noise: every step uses all data, so there is no noise whose heat could "
+            "be removed."
+        )
         raise InputError(what, removed, "a batch_size, or gradient_noise = 0")
     if not method.subtracts_noise or request.full_batch:
         return
-    why = f"{method.name} takes out the heat of mini-batch noise that is independent between steps. The noise of epochs and "
-    why += "symmetric sweeps sums to zero and heats less, so that the run would be too cold."
+    why = (
+        f"{method.name} removes the heat of mini-batch noise that is independent between "
+        "steps. The noise of epochs and "
+    )
+    why += "symmetric sweeps sums to zero and heats less, so the run would be too cold."
     expected = "replacement or auto, or a sampler such as BAOAB"
     refuse_if(
         options.batch_sampling != "replacement",
@@ -138,13 +147,11 @@ def check_burnin(request: Request) -> None:
         what = "num_burnin_steps leaves no steps to average over."
         steps = options.num_burnin_steps
         of = [name for name, preset in PRESETS.items() if steps == preset.get("num_burnin_steps")]
-        received = f"{steps}, which preset {of[0]} has where none is given" if of else steps
+        received = f"{steps}, the default of preset {of[0]}" if of else steps
         raise InputError(what, received, f"less than num_steps = {options.num_steps}")
     if request.method.adapts and not options.burnin and "num_burnin_steps" in options.explicit:
-        what = (
-            f"num_burnin_steps: {request.method.name} adapts, and does so only during the burn-in."
-        )
-        raise InputError(what, 0, "some hundred, and fewer than num_steps")
+        what = f"num_burnin_steps: {request.method.name} adapts during the burn-in only."
+        raise InputError(what, 0, "several hundred, and fewer than num_steps")
 
 
 def check_walls(request: Request) -> None:
@@ -157,7 +164,7 @@ def check_walls(request: Request) -> None:
             if request.options.covariance_blending
             else "a mass with directions"
         )
-        what += ": walls reflect parameter by parameter, which a full matrix does not keep."
+        what += ": walls reflect each parameter separately, which a full matrix does not allow."
         raise InputError(
             what,
             f"prior {request.prior}",
@@ -189,7 +196,10 @@ def check_stream_predictions(request: Request) -> None:
         dataset.name,
         expected,
     )
-    what = f"stream_predictions: draws of {request.method.name} have weights, which are known where a row is recorded."
+    what = (
+        f"stream_predictions: draws of {request.method.name} have weights, which are known "
+        "only at recorded rows."
+    )
     expected = f"a multiple of record_every = {record_every}"
     refuse_if(
         "weight" in request.method.label_names and every % record_every, what, every, expected
@@ -209,9 +219,9 @@ def check_weights(request: Request) -> None:
     )
     refuse_if(
         options.num_walkers < 2,
-        "weights: stacking weighs several chains.",
+        "weights: stacking needs several chains.",
         f"num_walkers = {options.num_walkers}",
-        "num_walkers of 2 at least",
+        "at least 2 for num_walkers",
     )
     refuse_if(
         options.kT != 1,
@@ -227,7 +237,7 @@ def check_weights(request: Request) -> None:
     )
     refuse_if(
         options.stream_predictions > 0,
-        "weights: averages that are kept while sampling have no weights of chains.",
+        "weights: averages computed during sampling have no chain weights.",
         f"stream_predictions = {options.stream_predictions}",
         "stream_predictions 0",
     )
@@ -266,9 +276,10 @@ def check_starts(request: Request) -> None:
         return
     if not request.samples:
         raise InputError(
-            "starts belongs to sample.", expected="Simulation.parameters to say where fit starts"
+            "starts applies only to sample.",
+            expected="Simulation.parameters to say where fit starts",
         )
-    what = "starts and replica_start both say where replicas start."
+    what = "starts and replica_start both set where replicas start."
     refuse_if(
         options.replica_start != "same",
         what,
@@ -284,7 +295,7 @@ def check_starts(request: Request) -> None:
             "starts: wrong shape.", starts.shape, f"{wanted}: rungs, walkers, parameters"
         )
     if starts.dtype.kind not in "fiu" or not np.isfinite(starts).all():
-        raise InputError("starts: not all are finite numbers.", expected="finite numbers")
+        raise InputError("starts: not all values are finite numbers.", expected="finite numbers")
 
 
 def check_batch_norm(request: Request) -> None:
@@ -297,19 +308,28 @@ def check_batch_norm(request: Request) -> None:
     if not request.samples or request.options.batch_norm != "batch":
         return
     check_model(flat)
-    what = f"batch_norm: {method.name} weighs energies of all data, for which the statistics must be fixed."
+    what = (
+        f"batch_norm: {method.name} uses energies of all data, for which the statistics must "
+        "be fixed."
+    )
     refuse_if(
         method.full_batch,
         what,
         "batch",
         "batch_norm = frozen, or a method for mini-batches such as BAOAB",
     )
-    what = "batch_norm: control_variate assumes that mini-batch gradients average to the full gradient, which fails "
+    what = (
+        "batch_norm: control_variate assumes that mini-batch gradients average to the full "
+        "gradient, which is false "
+    )
     what += "if each batch has its own statistics."
     refuse_if(
         request.options.control_variate, what, "batch", "batch_norm = frozen, or no control_variate"
     )
-    what = f"batch_norm: {method.name} needs gradients of single examples, which do not exist where a batch is "
+    what = (
+        f"batch_norm: {method.name} needs gradients of single examples, which do not exist if "
+        "a batch is "
+    )
     what += "normalized by its own statistics."
     refuse_if(
         asks_for_variance(method, request.copies, flat),
@@ -329,7 +349,7 @@ def check_stages(request: Request) -> None:
     expected = "num_steps instead, or an optimizer with a learning rate such as sgd"
     refuse_if(
         method.full_batch,
-        f"stages: {method.name} finds its own rate, on all examples.",
+        f"stages: {method.name} determines its own rate, on all examples.",
         received,
         expected,
     )
@@ -351,7 +371,10 @@ def check_validation(request: Request) -> None:
     dataset = request.system.dataset
     method: Any = request.method
     if not request.samples and method.validates and dataset.test_inputs is None:
-        what = f"optimizer: {method.name} stops by the loss on a test part, and the data have none."
+        what = (
+            f"optimizer: {method.name} stops according to the loss on a test part, but the "
+            "data have none."
+        )
         raise InputError(
             what,
             dataset.name,
@@ -380,18 +403,20 @@ def check_single_files(request: Request) -> None:
                 option, ".csv"
             )
             raise InputError(
-                f"{option}: its suffix belongs to another kind of file.",
+                f"{option}: this suffix is for another kind of file.",
                 path,
                 f"a name with {expected}",
             )
         if where in taken:
-            raise InputError(f"{option} and {taken[where]} are one file.", path, "a name for each")
+            raise InputError(
+                f"{option} and {taken[where]} are the same file.", path, "a different name for each"
+            )
         taken[where] = option
         if os.path.isdir(path) or not os.path.isdir(os.path.dirname(where)) or not _can_name(where):
             raise InputError(f"{option} cannot be written.", path, "a file in a folder that exists")
     if options.trajectory_file is None:
         return
-    what = "trajectory_file: no trajectory is stored."
+    what = "trajectory_file: the run stores no trajectory."
     refuse_if(
         not request.trajectory_every, what, "trajectory_every = 0", "trajectory_every above 0"
     )
@@ -401,7 +426,9 @@ def check_single_files(request: Request) -> None:
     ):
         received = f"{options.trajectory_file} and trajectory_format {options.trajectory_format}"
         raise InputError(
-            "trajectory_file: its ending says another format.", received, "the same format"
+            "trajectory_file: its suffix contradicts trajectory_format.",
+            received,
+            "the same format",
         )
 
 
@@ -424,7 +451,7 @@ def check_tensorboard(request: Request) -> None:
         above = next(each for each in (where, *where.parents) if os.path.lexists(each))
         if not above.is_dir() or not _can_name(str(where)):
             raise InputError(
-                "tensorboard cannot be written.", path, "a folder, new or of earlier event files"
+                "tensorboard cannot be written.", path, "a folder, new or with earlier event files"
             )
     try:
         _ = path is None or (tf.summary.create_file_writer, tf.summary.experimental.write_raw_pb)
@@ -492,13 +519,13 @@ def check_until(request: Request) -> None:
             )
         if one.quantity == WEIGHTS and not request.system.has_data:
             raise InputError(
-                f"until: {one} is about weights of a network.",
+                f"until: {one} needs the weights of a network.",
                 "a potential",
-                "rhat: coordinates count",
+                "rhat, which covers coordinates",
             )
         if not one.name and not request.trajectory_every:
             raise InputError(
-                f"until: {one} is about stored positions.",
+                f"until: {one} needs stored positions.",
                 "trajectory_every 0",
                 "trajectory_every auto",
             )
@@ -543,7 +570,7 @@ def check_observables(request: Request) -> None:
     taken = (
         sorted(alone & {*INDEX, *BEFORE_PARAMETERS, *LABELS}) if request.trajectory_every else []
     )
-    what = "model: a weight without dimensions has the name of a column of the trajectory."
+    what = "model: a scalar weight has the name of a column of the trajectory."
     refuse_if(taken, what, ", ".join(taken), "another name, or trajectory_every 0")
 
 

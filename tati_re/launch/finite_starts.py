@@ -47,7 +47,10 @@ def make_finite(
         return
     if not good.all():
         walker = int(np.flatnonzero(~good)[0])
-        what = f"potential: not finite where walker {walker} starts, nor at {MOST_DRAWS} places drawn instead."
+        what = (
+            f"potential: not finite at the start of walker {walker}, nor at {MOST_DRAWS} "
+            "other random starts."
+        )
         expected = "parameters=..., a start where U and its gradient are finite"
         if system.has_data:
             expected = f"inputs and targets of order 1 (standardize), or {expected}"
@@ -55,8 +58,8 @@ def make_finite(
     walkers.move(position)
     count = int((~first).sum())
     make_progress(options.verbose).message(
-        f"Start: U was not finite at the start of {count} of {len(first)} walkers, which was drawn "
-        f"again ({draws} times). parameters=... gives a start."
+        f"U was not finite at the start of {count} of {len(first)} walkers. New starts "
+        f"were drawn ({draws} times). Set a start with parameters=..."
     )
 
 

@@ -6,14 +6,13 @@ from typing import Any
 
 from tati_re._version import __version__
 from tati_re.core.errors import shown
+from tati_re.core.printable import SCREEN_WIDTH
 from tati_re.data.dataset import Dataset
 from tati_re.launch.candidates import names_model
 from tati_re.launch.goal import PREDICT
 from tati_re.options.make import Options
 from tati_re.system.system import System
 
-WIDTH = 100
-"""Columns of the screen of a run."""
 _LABEL = 15
 
 
@@ -25,7 +24,7 @@ def block(label: str, sentences: Iterable[str]) -> list[str]:
         sentences: What stands beside it.
     """
     fill = textwrap.TextWrapper(
-        WIDTH, break_long_words=False, break_on_hyphens=False, subsequent_indent=" " * _LABEL
+        SCREEN_WIDTH, break_long_words=False, break_on_hyphens=False, subsequent_indent=" " * _LABEL
     )
     lines = []
     for number, sentence in enumerate(sentences):

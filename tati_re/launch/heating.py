@@ -167,12 +167,13 @@ def _prediction(
 def heating_sentence(found: dict[str, Any], order: str) -> str:
     """What a run says at its start."""
     if "not_predicted" in found:
-        return f"The heating by mini-batch noise is not predicted: {found['not_predicted']}"
+        return f"Heating by mini-batch noise is not predicted: {found['not_predicted']}"
     return (
-        f"Mini-batch noise ({order}) is expected to raise the temperature of the slowest directions by "
-        f"{percent(found['slowest'])}, of the stiffest by {percent(found['stiffest'])}, of all together by "
-        f"{percent(found['mean'])}; the configurational temperature will read {percent(found['virial'])} more. "
-        f"Measured on {found['num_examples']:,} examples, at the cost of {found['steps']:,.3g} steps."
+        f"Mini-batch noise ({order}) is expected to raise the temperature of the slowest "
+        f"directions by {percent(found['slowest'])}, of the stiffest by "
+        f"{percent(found['stiffest'])}, on average by {percent(found['mean'])}. The "
+        f"configurational temperature will read {percent(found['virial'])} higher. "
+        f"Measured on {found['num_examples']:,} examples in {found['steps']:,.3g} steps."
     )
 
 
@@ -189,15 +190,16 @@ def heating_warning(found: dict[str, Any], target_bias: float, tuned: bool) -> s
     """
     problems = []
     if found.get("mean", 0.0) > target_bias:
-        problems.append(f"The mean is above target_bias = {target_bias:g}.")
+        problems.append(f"The mean exceeds target_bias = {target_bias:g}.")
 
     single = {name: found.get(name, 0.0) for name in ("stiffest", "slowest", "hottest")}
     hot = {name: rise for name, rise in single.items() if rise > MOST_OF_ONE}
     if hot:
         worst = max(hot, key=hot.__getitem__)
         problems.append(
-            f"The noise raises variances in the {worst} directions by {percent(hot[worst])}, "
-            f"and the certificate allows {percent(MOST_OF_ONE)} in a single direction."
+            f"Mini-batch noise raises variances in the {worst} directions by "
+            f"{percent(hot[worst])}; the certificate allows {percent(MOST_OF_ONE)} in a "
+            "single direction."
         )
 
     if not problems:
@@ -216,7 +218,7 @@ def _linear_part(request: Request, measured: Coordinates | None) -> tuple[Method
         "batch_norm: batch statistics tie the examples of a mini-batch together.",
     )
     if options.step_schedule != "constant" or "step_schedule" in request.objects:
-        raise InputError("step_schedule: it grows and falls with the step size, which changes.")
+        raise InputError("step_schedule: the heating depends on the step size, which changes.")
     refuse_if(
         not options.shuffle, "shuffle: the noise of batches in the order of the data is not random."
     )
@@ -240,7 +242,7 @@ def _examples(request: Request) -> np.ndarray:
     )
     random = np.random.default_rng([options.seed, _PURPOSE])
     chosen = np.sort(random.permutation(potential.num_examples)[:count]).astype(np.int32)
-    refuse_if(count < 2, "batch_size: a single example has no variance.")
+    refuse_if(count < 2, "batch_size: the variance of a single example is undefined.")
     return chosen
 
 
@@ -262,7 +264,8 @@ def _predicted(
     step_size = found_step or step_size
     largest = float(spectrum.curvature[-1])
     refuse_if(
-        not (math.isfinite(largest) and largest > 0), "no direction is curved upwards at the start."
+        not (math.isfinite(largest) and largest > 0),
+        "no direction has positive curvature at the start.",
     )
     white = batches.sampling == "replacement"
     # Of the mean over a batch, from that of one example; without replacement all examples together

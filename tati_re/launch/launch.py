@@ -113,7 +113,7 @@ def started(
             folder = run_folder.prepare(str(options.output), options.overwrite)
             start = made(folder / files.START)
         try:
-            with saying(lambda: "Interrupted before the first step: nothing is kept."):
+            with saying(lambda: "Interrupted before the first step: nothing was saved."):
                 running, carry = _begun(request, walkers, start, brief)
                 running.guarded(lambda: running.settle(folder))
         except BaseException:
@@ -444,7 +444,7 @@ class Launch:
         if not planned or outcome is not Outcome.OUT_OF_TIME or self.driver.signal:
             return outcome
         self.guarded(lambda: self._leave_positions(carry, outcome))
-        onward = f" Continue with: {manifest.going_on(self.folder)}" if kept else ""
+        onward = f" Continue with:\n  {manifest.going_on(self.folder)}" if kept else ""
         if self._is_without_chains:
             return Outcome.FINISHED
         step = self.driver.step
@@ -498,7 +498,7 @@ class Launch:
         sentence = "A quarter of max_time is used up; the fits end here." if fits else outcome.value
         sentence += f" Step {driver.step} of {driver.planned}."
         if temporary is None and alone:
-            sentence += f" Continue with: {manifest.going_on(self.folder)}"
+            sentence += f" Continue with:\n  {manifest.going_on(self.folder)}"
 
         self.progress.message(sentence)
         if driver.signal and not self.request.options.verbose and temporary is None:
@@ -547,7 +547,7 @@ class Launch:
         walkers = len(self.walkers.position)
         driver.store_last_positions(carry)
         entries: dict[str, Any] = {"last_positions": {"step": step}}
-        why = f"No position is stored by step {step:,}"
+        why = f"No position was stored by step {step:,}"
         if step <= line.num_burnin_steps:
             by = "a signal" if driver.signal or outcome is Outcome.INTERRUPTED else "max_time"
             entries["burnin_cut"] = {"step": step, "by": by}
@@ -581,7 +581,7 @@ class Launch:
         manifest.note(self.folder, **noted)
         if not self._is_without_chains:
             self.progress.message(
-                f"The time was over before the first draw: predictions use the {len(position)} fits alone."
+                f"Time ran out before the first draw: predictions use only the {len(position)} fits."
             )
 
     def there(self, carry: Carry) -> Any:
@@ -642,7 +642,7 @@ class Launch:
             explanation = f"{error} {divergence_advice(error, self.request, self.loops.potential, *self._start_values())}"
             if kept:
                 manifest.note(self.folder, stopped=explanation)
-                explanation += f" What came before is in {self.folder}."
+                explanation += f" Earlier results are in {self.folder}."
             raise SamplingError(explanation, error.step, error.walker) from None
         except tf.errors.OpError:
             self.request.system.check_failure()

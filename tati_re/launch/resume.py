@@ -14,6 +14,7 @@ from tati_re.engine.environment import versions
 from tati_re.engine.limits import Limits
 from tati_re.engine.loop import Carry
 from tati_re.launch.checks import check_single_files
+from tati_re.launch.header import header
 from tati_re.launch.launch import Launch
 from tati_re.launch.request import Request, make_request
 from tati_re.launch.starts import starting_walkers
@@ -124,6 +125,8 @@ def reopened(
     walkers = starting_walkers(start, request.system.flat)
     run = Launch(request, walkers, run_files.folder, content.execution)
     _check_observables(asked, run)
+    if turn is None:
+        run.progress.message("\n".join(header(request.system, options, asked.objects)))
     _say_changes(asked, run)
     carry = _continued(asked, run, options)
     _note_in_manifest(asked, run, options)
@@ -315,8 +318,8 @@ def _say_changes(asked: Resume, run: Launch) -> None:
         run.progress.message(f"{sentence} The run continues with the changed manifest.")
     if asked.manifest.versions != versions():
         run.progress.message(
-            "The versions differ from the start of the run. It continues with the same distribution, but not byte "
-            "for byte."
+            "The package versions differ from those at the start of the run. It "
+            "continues with the same distribution, but not byte for byte."
         )
 
 
@@ -328,7 +331,7 @@ def _continued(asked: Resume, run: Launch, options: Options) -> Carry:
     except MissingArray as error:
         raise InputError(
             f"resume: the checkpoint lacks {error.array!r} of the sampler's state.",
-            expected="the sampler as it was",
+            expected="the same sampler as before",
         ) from None
 
     done = run.driver.step
@@ -369,4 +372,7 @@ def _as_it_was(folder: AnyPath) -> str:
         (f"its checkpoint is of step {meta.get('step', 0):,}" for meta in checkpoint.metas(folder)),
         None,
     )
-    return f"Interrupted before a further step: {folder} is as it was, {step or 'it has no checkpoint'}."
+    return (
+        f"Interrupted before the next step: {folder} is unchanged, "
+        f"{step or 'it has no checkpoint'}."
+    )

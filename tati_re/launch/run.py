@@ -50,7 +50,7 @@ def load(path: AnyPath, **objects: Any) -> "Run":
         objects = with_density_again(objects, run)
     given = {*run.manifest.objects, "model"}
     if unknown := sorted(set(objects) - given):
-        what = f"{run.folder}: the run was given no {unknown[0]} in Python."
+        what = f"{run.folder}: the run used no {unknown[0]} given in Python."
         raise InputError(what, expected=", ".join(sorted(given)))
     if "model" in objects and run.has(files.MODEL):
         from tati_re.models.identity import refuse_other_model

@@ -245,7 +245,7 @@ def of_tensorboard(facts: StartFacts) -> Iterator[str]:
     """The package that shows TensorBoard's files is missing."""
     wanted = facts.options.tensorboard is not None
     if wanted and importlib.util.find_spec("tensorboard") is None:
-        yield "TensorBoard's files are written. To view them: pip install 'tati_re[tensorboard]'."
+        yield "TensorBoard files will be written. To view them: pip install 'tati_re[tensorboard]'."
 
 
 def of_options_of_tati(facts: StartFacts) -> Iterator[str]:
@@ -377,8 +377,8 @@ def of_bias_energies(facts: StartFacts) -> Iterator[str]:
         )
     elif ladder.bias is not None and not facts.potential.batches.full:
         yield (
-            "bias_energies batch: the bias is evaluated at noisy mini-batch energies. The run samples a "
-            "distribution near the requested one."
+            "bias_energies batch: the bias acts on noisy mini-batch energies, so the run "
+            "samples a distribution close to the requested one."
         )
 
 
@@ -397,7 +397,10 @@ def of_mixed_temperatures(facts: StartFacts) -> Iterator[str]:
     temperatures = options.kT * factor(steps)
     drawn = temperatures[temperatures > 0]
     if not len(drawn):
-        yield "All steps after the burn-in explore at temperature 0: no draws (cycle_steps, num_steps)."
+        yield (
+            "All steps after the burn-in explore at temperature 0, so there are no draws "
+            "(cycle_steps, num_steps)."
+        )
     elif np.ptp(drawn) > 1e-9 * drawn[-1]:
         yield (
             f"temperature_schedule continues after the burn-in, from {drawn[0]:g} to {drawn[-1]:g}. Averages and "

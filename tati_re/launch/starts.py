@@ -49,25 +49,30 @@ def starting_walkers(
     else:
         sentence = "Start: all walkers at the same place" if walkers > 1 else ""
     if given is not None:
-        problem = f"parameters and walker_start {start} both say where walkers start."
+        problem = f"parameters and walker_start {start} both set where walkers start."
         refuse_if(start in ("fresh", "fit"), problem, expected="one of them")
         position = Walkers(position, auxiliary).fitting(given, "parameters")
         sentence = (
-            "Start: given parameters" if position.ndim == 2 and np.ndim(given) == 2 else sentence
+            "Start: the given parameters"
+            if position.ndim == 2 and np.ndim(given) == 2
+            else sentence
         )
     if start in ("fresh", "fit"):
         position = fresh_starts(flat.tensor_names, flat.shapes, walkers, options.seed).astype(
             flat.dtype
         )
         position = with_extra_starts(flat, position)
-        sentence = "Start: each walker newly drawn"
+        sentence = "Start: drawn separately for each walker"
     elif start == "jitter":
         noise = np.random.default_rng([options.seed, _JITTER]).standard_normal(position.shape)
         position = (position + options.walker_jitter * noise).astype(flat.dtype)
-        sentence = f"{sentence or 'Start: the model'}, moved by Gaussian numbers of deviation {options.walker_jitter:g}"
+        sentence = (
+            f"{sentence or 'Start: the model'}, displaced by Gaussian noise of standard "
+            f"deviation {options.walker_jitter:g}"
+        )
     elif built and given is None and _starts_as_tati(options):
         position = with_extra_starts(flat, _starts_of_tati(flat, walkers, options.seed))
-        each = "Start: each walker newly drawn" if walkers > 1 else "Start"
+        each = "Start: drawn separately for each walker" if walkers > 1 else "Start"
         sentence = f"{each}, {START}, as in TATi"
     elif walkers > 1 and options.parameters is None and np.ndim(given) < 2:
         sentence += TOGETHER
@@ -112,9 +117,9 @@ def _fixed_names(flat: Any) -> set[str]:
 
 def _which(stored: FileParameters, walkers: int) -> str:
     if walkers == 1:
-        return "" if len(stored.positions) == 1 else ", the first walker's"
+        return "" if len(stored.positions) == 1 else ", from the first walker"
     return (
-        ", each walker from its own row"
+        ", a separate row for each walker"
         if len(stored.positions) >= walkers
         else ", the first row for all walkers"
     )
@@ -133,23 +138,23 @@ def _auxiliary(stored: FileParameters, own: tuple) -> tuple:
 
 def _check(options: Options) -> None:
     step = options.parameters_step
-    expected = "parameters, the file it is a step of"
+    expected = "parameters, the file that contains the step"
     refuse_if(
         step is not None and options.parameters is None,
-        "parameters_step belongs to a file.",
+        "parameters_step needs a file.",
         step,
         expected,
     )
     if options.parameters is not None and options.walker_start in ("fresh", "fit"):
         problem = (
-            f"parameters and walker_start {options.walker_start} both say where walkers start."
+            f"parameters and walker_start {options.walker_start} both set where walkers start."
         )
         raise InputError(
             problem, options.parameters, "one of the two, or walker_start same or jitter"
         )
     if "walker_jitter" in options.explicit and options.walker_start != "jitter":
         raise InputError(
-            "walker_jitter belongs to walker_start jitter.",
+            "walker_jitter applies only to walker_start jitter.",
             options.walker_start,
             "walker_start jitter",
         )

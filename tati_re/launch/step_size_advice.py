@@ -16,7 +16,7 @@ from tati_re.posterior.evaluator import Evaluator
 from tati_re.posterior.potential import ModelPotential
 from tati_re.samplers.wrappers.metered import PART_OF_LIMIT, is_timed
 
-_LOOK = "Look for infinities in data, loss or model at its start."
+_LOOK = "Look for infinities in the data, the loss or the model at its start."
 _LARGEST_INPUT = 20.0
 
 
@@ -48,9 +48,11 @@ class StepSizeAdvice(NamedTuple):
         if not math.isfinite(self.with_momentum):
             return f"The largest eigenvalue of the Hessian of U is {self.curvature:.4g}: it sets no limit here."
         return (
-            f"The largest eigenvalue of the Hessian of U is {self.curvature:.4g}. BAOAB and other methods with momenta "
-            f"are stable below step_size {self.with_momentum:.3g} (2/ω_max), try {self.suggested(True):.2g}; SGLD and "
-            f"others without below {self.without_momentum:.3g} (2/k_max), try {self.suggested(False):.2g}."
+            f"The largest eigenvalue of the Hessian of U is {self.curvature:.4g}. Methods "
+            "with momenta such as BAOAB are stable below step_size "
+            f"{self.with_momentum:.3g} (2/ω_max); try {self.suggested(True):.2g}. Methods "
+            f"without momenta such as SGLD are stable below {self.without_momentum:.3g} "
+            f"(2/k_max); try {self.suggested(False):.2g}."
         )
 
 
@@ -74,8 +76,8 @@ def divergence_advice(
     said = [_of_step_size(error, request, potential, position, auxiliary), _of_inputs(request)]
     if error.step and request.samples and request.system.flat.samples_noise:
         said.append(
-            "The noise is sampled: where a model fits its targets exactly it falls and U becomes steep; a number as "
-            "noise_std holds it."
+            "The noise is sampled. If a model fits its targets exactly, the noise falls "
+            "and U becomes steep. Set noise_std to a number to fix it."
         )
     return " ".join(filter(None, said))
 
@@ -118,16 +120,18 @@ def _of_step_size(
     if error.step == 0 and not moved:
         inside = np.isfinite(potential.prior.log_prob(tf.constant(position)))[walker]
         outside = (
-            f"The parameters start outside the prior, {potential.prior}: set them, or widen it."
+            f"The parameters start outside the prior, {potential.prior}. Set them, or "
+            "widen the prior."
         )
         return _LOOK if inside else outside
     if not request.samples:
         return "Try a smaller learning_rate."
     if isinstance(request.options.step_size, str) and not request.options.step_sizes:
         return (
-            "The burn-in has undone and halved the last 20 steps, and none led to a finite potential. After the burn-in "
-            "nothing is undone, and the step size is too large here. Use a smaller target_bias, a longer burn-in, or a "
-            "sampler with a Metropolis test such as HMC."
+            "The burn-in undid and halved the last 20 steps, and none led to a finite "
+            "potential. After the burn-in steps are not undone, and this step size would "
+            "be too large. Use a smaller target_bias, a longer burn-in, or a sampler "
+            "with a Metropolis test such as HMC."
         )
     step_size = request.options.first_step_size
     dynamics = request.method.dynamics
@@ -135,7 +139,10 @@ def _of_step_size(
     if rungs is not None:  # a walker may be at any rung
         step_size = float(np.max(np.ravel(rungs[2])[np.ravel(rungs[1]) == 1]))
     if dynamics.own_speeds:
-        return f"step_size {step_size:g} is too large for the parameters that mass or preconditioner make fast."
+        return (
+            f"step_size {step_size:g} is too large for the parameters that mass or "
+            "preconditioner speed up."
+        )
     try:
         curvature = engine.largest_curvature(position, walker, engine.batch(0), auxiliary)
     except tf.errors.OpError:
@@ -145,12 +152,13 @@ def _of_step_size(
     timed = is_timed(request.method)
     limit = advice(curvature).limit(timed)
     rate = "ω_max" if timed else "k_max"
-    found = f"the limit of stability at the start, 2/{rate} = {limit:.3g} from a few Lanczos steps"
+    found = f"the stability limit at the start, 2/{rate} = {limit:.3g} from a few Lanczos steps"
     if step_size >= limit:
         value = f"{2 * step_size / limit:.3g}"
-        return (
-            f"step_size {step_size:g} is too large: {found}, so that h {rate} is {value}, not < 2."
-        )
+        return f"step_size {step_size:g} is too large: {found}, so h {rate} is {value}, above 2."
     if dynamics.if_unstable:
         return f"step_size {step_size:g} is below {found}, but {dynamics.if_unstable}"
-    return f"step_size {step_size:g} is below {found}; the potential may be steeper elsewhere: try a smaller one."
+    return (
+        f"step_size {step_size:g} is below {found}, but the potential may be steeper "
+        "elsewhere. Try a smaller one."
+    )

@@ -137,7 +137,7 @@ def _in_words(condition: Condition) -> str:
     """A condition of `until`, such as `R-hat < 1.01`."""
     if condition.quantity == "ess":
         of_one = f" of {condition.name}" if condition.name else ""
-        return f"ESS{of_one} > {condition.limit:g}"
+        return f"ESS{of_one} > {condition.limit:,g}"
     if condition.quantity == "rhat":
         return f"R-hat < {condition.limit:g}"
     if condition.quantity == WEIGHTS:
@@ -447,15 +447,15 @@ class _Choice:
 
     def _said_of_end(self, given: Options, steps: int) -> str:
         """When the run ends."""
-        latest = f"at most {steps:,} steps"
+        latest = f"{steps:,} steps"
         if given.max_time is not None and "num_steps" not in given.explicit:
-            latest = f"at most {given.max_time:g} seconds"
+            latest = f"{given.max_time:g} seconds"
         elif "num_steps" not in given.explicit:
             latest += f", extended up to {LONGER * steps:,} if needed; max_time limits the seconds"
         ends = [_in_words(one) for one in conditions_of(self.options.until)]
         if not ends:
             return f"stops after {latest} (until, num_steps)"
-        return f"stops at {', '.join(ends)}; {latest} (until, num_steps)"
+        return f"stops at {', '.join(ends)} (until), or {latest}"
 
     def _choose_order(self) -> str:
         """The order of mini-batches that is expected to heat less, of epochs and symmetric

@@ -56,9 +56,9 @@ def block_size(request: Request) -> int:
         few = [size for size in range(1, _AUTO + 1) if copies % size == 0]
         return unit if unit > 1 or by_rung else few[-1]
     if given % unit or copies % given:
-        whole = "an ensemble" if in_turn else f"{unit} replica(s) of one number"
-        holds = f", and each holds {whole} whole" if unit > 1 else ""
-        what = f"block_size: the blocks of a run are equally large{holds}."
+        whole = "an ensemble" if in_turn else f"{unit} replica(s) with the same number"
+        holds = f", each a multiple of {whole}" if unit > 1 else ""
+        what = f"block_size: all blocks of a run have the same size{holds}."
         expected = ", ".join(
             str(size) for size in range(unit, copies + 1, unit) if copies % size == 0
         )
@@ -77,9 +77,7 @@ def check_workers(request: Request) -> None:
             include={"block_size", "cluster", "worker_gpus"}, exclude_defaults=True
         )
         for name, value in given.items():
-            raise InputError(
-                f"{name}: needs workers, which hold blocks.", value, "workers, 1 or more"
-            )
+            raise InputError(f"{name} needs workers.", value, "workers, 1 or more")
         return
     if options.cluster is not None:
         check_cluster(options.cluster)
@@ -92,15 +90,15 @@ def check_workers(request: Request) -> None:
     elif ladder.by_rung and not ladder.divides:
         why = f"{method.name} keeps its walkers together"
     elif request.system.streamed:
-        why = "data larger than memory_limit are read by one process"
+        why = "data larger than memory_limit are read by a single process"
     refuse_if(why is not None, f"workers: {why}.", options.workers, "no workers")
     blocks = request.copies // block_size(request)
-    what = f"workers: there are more of them than blocks, of {block_size(request)} walker(s) each."
+    what = f"workers: there are more workers than blocks of {block_size(request)} walker(s)."
     refuse_if(
         options.workers > blocks,
         what,
         options.workers,
-        f"1 to {blocks}; block_size, num_walkers make more",
+        f"1 to {blocks}; block_size and num_walkers change the number of blocks",
     )
 
 
@@ -119,7 +117,7 @@ def check_gpus(options: Options) -> None:
             needed > there + 1e-9,
             what,
             f"{there} that TensorFlow sees",
-            "fewer workers, or a smaller part",
+            "fewer workers, or a smaller fraction",
         )
 
 
@@ -232,9 +230,14 @@ def _pickled(request: Request, made_of: Callable, execution: str) -> bytes:
                 partial(_made, _OwnCode(found, request.options.dtype), made_of, request, execution)
             )
     except Exception as error:
-        what = "workers: the model, the sampler or a function of this run cannot travel to another process."
+        what = (
+            "workers: the model, the sampler or a function of this run cannot be sent to "
+            "another process."
+        )
         received = " ".join(str(error).split())[:200] or type(error).__name__
-        raise InputError(what, received, "objects that cloudpickle takes, or no workers") from None
+        raise InputError(
+            what, received, "objects that cloudpickle can serialize, or no workers"
+        ) from None
 
 
 def _made(

@@ -35,7 +35,7 @@ class Bernoulli(StandardizedLikelihood):
         self.from_logits = bool(from_logits)
 
     def check(self, targets: np.ndarray) -> None:
-        refuse_targets((targets < 0) | (targets > 1), targets, self.name, "labels of 0 to 1")
+        refuse_targets((targets < 0) | (targets > 1), targets, self.name, "labels from 0 to 1")
 
     def loss(self, targets: Any, outputs: Any, extra: Any = None) -> Any:
         tf = tensorflow()

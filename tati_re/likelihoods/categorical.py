@@ -18,7 +18,7 @@ from tati_re.likelihoods.gaussian import flat
 
 def taken_as(name: str, from_logits: bool) -> str:
     """The name of a loss with what it takes the model's outputs for."""
-    return f"{name}, the model's outputs taken as {'logits' if from_logits else 'probabilities'}"
+    return f"{name}, the model's outputs treated as {'logits' if from_logits else 'probabilities'}"
 
 
 class Categorical(StandardizedLikelihood):
@@ -41,7 +41,7 @@ class Categorical(StandardizedLikelihood):
         self.from_logits = bool(from_logits)
 
     def check(self, targets: np.ndarray) -> None:
-        refuse_targets((targets < 0) | (targets > 1), targets, self.name, "shares of 0 to 1")
+        refuse_targets((targets < 0) | (targets > 1), targets, self.name, "proportions from 0 to 1")
 
     def fitted(self, targets: np.ndarray, weights: np.ndarray | None = None) -> Self:
         likelihood = super().fitted(targets, weights)
@@ -96,12 +96,12 @@ class Categorical(StandardizedLikelihood):
         values = super().stored(targets, dtype)
         off = np.maximum(-values, values - 1).max(-1)
         off = np.maximum(off, np.abs(values.sum(-1, dtype=np.float64) - 1))
-        expected = "rows that add up to 1, of labels of 0 and 1 or of probabilities"
+        expected = "rows that add up to 1, of labels 0 and 1 or of probabilities"
         refuse_labels(self.name, values, off, expected)
         return values
 
     def check_fit(self, outputs: tuple, targets: tuple, num_classes: int | None) -> None:
-        what = "loss: categorical_crossentropy needs one output and one column of labels a class."
+        what = "loss: categorical_crossentropy needs one output and one column of labels per class."
         expected = "sparse_categorical_crossentropy for class numbers, or binary_crossentropy for "
         last = outputs[-1] if outputs else 1
         refuse_if(last == 1, what, "one column", f"{expected}two classes")
@@ -169,12 +169,12 @@ class SparseCategorical(Categorical):
     def check_fit(self, outputs: tuple, targets: tuple, num_classes: int | None) -> None:
         if num_classes is None:
             one = targets in ((), (1,))
-            places = "class numbers, of several places with num_classes"
+            places = "class numbers; for several positions, with num_classes"
             expected = "gaussian or another regression loss" if one else places
             raise InputError("loss: the labels are not classes.", self.name, expected)
         last = outputs[-1] if outputs else 1
-        what = f"loss: {self.name} needs one output a class."
-        received = f"labels to {num_classes - 1} and a model with {last} outputs"
+        what = f"loss: {self.name} needs one output per class."
+        received = f"labels up to {num_classes - 1} and a model with {last} outputs"
         expected = f"at least {num_classes} outputs, or labels from 0 to {last - 1}"
         refuse_if(last < num_classes, what, received, expected)
         StandardizedLikelihood.check_fit(self, outputs, (*targets, last), num_classes)
@@ -195,6 +195,6 @@ def refuse_labels(name: str, values: np.ndarray, off: np.ndarray, expected: str)
     by_row = off.reshape(len(values), -1).max(1)
     worst = int(by_row.argmax())
     first = ", ".join(f"{value:g}" for value in values[worst].ravel()[:4])
-    what = f"loss: {name} takes no such labels."
-    otherwise = f"{expected}, or gaussian or another loss of a regression"
+    what = f"loss: {name} does not accept these labels."
+    otherwise = f"{expected}, or gaussian or another regression loss"
     refuse_if(not by_row[worst] < 1e-3, what, f"{first} in row {worst}", otherwise)

@@ -54,7 +54,10 @@ class Censored(Likelihood):
         self.num_targets(targets.shape[-1])
         values, events = np.split(np.asarray(targets, np.float64), 2, axis=-1)
         unknown = ~np.isin(events, (LEFT, RIGHT, OBSERVED))
-        expected = "events 1 (observed), 0 (right-censored) or -1 (left-censored), after the values"
+        expected = (
+            "events 1 (observed), 0 (right-censored) or -1 (left-censored), in the columns "
+            "after the values"
+        )
         refuse_targets(unknown, events, self.name, expected)
         if self.of_logarithms:
             refuse_targets(~(values > 0), values, self.name, "values above 0")
@@ -110,7 +113,10 @@ class CensoredNormal(Censored):
         return ScipyLaw(stats.norm, {"loc": center, "scale": width})
 
     def describe(self) -> str:
-        return "Gaussian values, observed or censored; the network predicts mean and deviation"
+        return (
+            "Gaussian values, observed or censored; the network predicts mean and standard "
+            "deviation"
+        )
 
 
 class CensoredLogNormal(CensoredNormal):

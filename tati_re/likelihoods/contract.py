@@ -220,7 +220,7 @@ class Objective(ABC):
         if tuple(outputs) == tuple(targets):
             return
         received = f"outputs of shape {tuple(outputs)} for labels of shape {tuple(targets)}"
-        what = f"loss: the model's outputs do not fit the labels under {self.name}."
+        what = f"loss: the model's outputs do not match the labels under {self.name}."
         one = ", for -1 and 1 one output" if num_classes == 2 else ""
         raise InputError(what, received, f"equal shapes{one}")
 
@@ -360,7 +360,7 @@ class Likelihood(Objective):
         else:
             values = -log_prob(targets, outputs)
         fits = values.shape.is_compatible_with(outputs.shape[:1])
-        what = f"loss: log_prob of {self.name} must give one number an example."
+        what = f"loss: log_prob of {self.name} must return one number per example."
         refuse_if(not fits, what, values.shape, "(n,)")
         return values
 
@@ -541,7 +541,7 @@ class LocationScale(Likelihood):
         words = (PREDICTED, SAMPLED, BY_TARGET)
         number = not isinstance(noise_std, str) and 0 < noise_std < math.inf
         expected = f"a number above 0, {', '.join(words)}"
-        what = f"noise_std: the noise of {self.name} is not known."
+        what = f"noise_std: the noise of {self.name} is unknown."
         refuse_if(noise_std not in words and not number, what, noise_std, expected)
         fixed = noise_std != PREDICTED and "noise_std" not in self.settings
         what = f"noise_std: the network predicts the width of {self.name}."

@@ -98,7 +98,7 @@ class Poisson(CountLikelihood):
         return poisson_law(self.rate(np.asarray(outputs, np.float64)))
 
     def describe(self) -> str:
-        return "a Poisson law of counts; the network predicts its mean"
+        return "a Poisson distribution of counts; the network predicts its mean"
 
 
 class NegativeBinomial(CountLikelihood):
@@ -124,7 +124,7 @@ class NegativeBinomial(CountLikelihood):
         return negative_binomial_law(self.rate(output), np.exp(bounded_size(log_size, np.tanh)))
 
     def describe(self) -> str:
-        return "a negative binomial law of counts; the network predicts its mean and its size"
+        return "a negative binomial distribution of counts; the network predicts its mean and size"
 
 
 class ZeroInflatedPoisson(CountLikelihood):
@@ -150,7 +150,9 @@ class ZeroInflatedPoisson(CountLikelihood):
         return ZeroInflated(special.expit(logit), poisson_law(self.rate(output)))
 
     def describe(self) -> str:
-        return "a Poisson law of counts with extra zeros; the network predicts both"
+        return (
+            "a zero-inflated Poisson distribution of counts; the network predicts both parameters"
+        )
 
 
 class ZeroInflatedNegativeBinomial(CountLikelihood):
@@ -178,7 +180,10 @@ class ZeroInflatedNegativeBinomial(CountLikelihood):
         return ZeroInflated(special.expit(logit), counts)
 
     def describe(self) -> str:
-        return "a negative binomial law of counts with extra zeros; the network predicts all three"
+        return (
+            "a zero-inflated negative binomial distribution of counts; the network predicts "
+            "all three parameters"
+        )
 
 
 def poisson_law(rate: np.ndarray) -> ScipyLaw:

@@ -42,7 +42,7 @@ class GaussianNoise(StandardizedLikelihood):
     settings = ("noise_std", "target_names")
 
     def __init__(self, noise_std: float | str = 1.0, target_names: Sequence[str] = ()) -> None:
-        what = "noise_std: gaussian has the same noise in all rows."
+        what = "noise_std: under gaussian all rows have the same noise."
         known = not isinstance(noise_std, str) or noise_std in (SAMPLED, BY_TARGET)
         expected = "loss heteroscedastic_gaussian, or a number, sampled or by_target"
         refuse_if(not known, what, noise_std, expected)
@@ -83,9 +83,9 @@ class GaussianNoise(StandardizedLikelihood):
 
     def describe(self) -> str:
         if self.noise_std == SAMPLED:
-            return "Gaussian noise of a standard deviation that is sampled"
+            return "Gaussian noise with a sampled standard deviation"
         if self.noise_std == BY_TARGET:
-            return "Gaussian noise of a standard deviation for each target, which are sampled"
+            return "Gaussian noise with a sampled standard deviation for each target"
         return f"Gaussian noise of standard deviation {self.noise_std:g}"
 
 
@@ -129,7 +129,7 @@ class PredictedGaussian(StandardizedLikelihood):
         what = f"loss: {self.name} needs two outputs for each target of a regression."
         last = outputs[-1] if outputs else 1
         received = f"{last} outputs" if num_classes is None else f"{num_classes} classes"
-        expected = "the means, and behind them the logarithms of their standard deviations"
+        expected = "the means, followed by the logarithms of their standard deviations"
         raise InputError(what, received, expected)
 
     def describe(self) -> str:

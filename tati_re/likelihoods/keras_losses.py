@@ -67,7 +67,7 @@ class KerasLoss(WithoutDensity):
 
     def loss(self, targets: tf.Tensor, outputs: tf.Tensor, extra: Any = None) -> tf.Tensor:
         what = f"loss: {self.name}"
-        with users_code(what, "a function of (labels, outputs) made of keras.ops or TensorFlow"):
+        with users_code(what, "a function of (labels, outputs) written in keras.ops or TensorFlow"):
             values = tf.convert_to_tensor(self._function(targets, outputs))
         one = outputs.shape[:1]
         shapes = (one, [*one, 1], outputs.shape[:-1])
@@ -75,7 +75,7 @@ class KerasLoss(WithoutDensity):
         fits = fits and any(values.shape.is_compatible_with(shape) for shape in shapes)
         if not fits or not values.dtype.is_floating:
             received = f"{values.dtype.name} of shape {values.shape}"
-            what = f"{what} must give one number an example."
+            what = f"{what} must return one number per example."
             raise InputError(what, received, f"floats of shape {one}")
         return values
 
@@ -142,7 +142,7 @@ def function_of_object(loss: Any, from_logits: bool) -> Any:
     kind = type(loss)
     refuse_if(
         vars(keras.losses).get(kind.__name__) is not kind,
-        f"loss: {kind.__name__} takes logits, and the model ends in a softmax or sigmoid.",
+        f"loss: {kind.__name__} expects logits, but the model ends in a softmax or sigmoid.",
         "from_logits=True",
         "from_logits=False, or a model without this activation",
     )
@@ -161,5 +161,8 @@ def refuse_ignored(loss: Any) -> None:
     left_out = (
         loss.get_config().get("ignore_class") if isinstance(loss, keras.losses.Loss) else None
     )
-    expected = "sample_weights of 0, or for places a function of (labels, outputs) that leaves them out, num_classes = 0"
-    refuse_if(left_out is not None, "loss: ignore_class is not taken.", left_out, expected)
+    expected = (
+        "sample_weights of 0; or for positions a function of (labels, outputs) that leaves "
+        "them out, with num_classes = 0"
+    )
+    refuse_if(left_out is not None, "loss: ignore_class is not supported.", left_out, expected)

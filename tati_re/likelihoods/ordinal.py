@@ -32,7 +32,7 @@ class Ordinal(Likelihood):
         counts = (targets >= 0) & (targets == np.floor(targets))
         refuse_targets(~counts, targets, self.name, "classes numbered from 0 in their order")
         columns = 1 if targets.ndim == 1 else targets.shape[1]
-        refuse_if(columns > 1, "loss: ordinal has one column of labels.", columns, 1)
+        refuse_if(columns > 1, "loss: ordinal needs one column of labels.", columns, 1)
 
     def fitted(self, targets: np.ndarray, weights: np.ndarray | None = None) -> Self:
         likelihood = super().fitted(targets, weights)

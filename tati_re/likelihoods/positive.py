@@ -49,7 +49,7 @@ class LogNormal(LocationScale):
         return ScipyLaw(stats.lognorm, {"s": width, "scale": np.exp(center)})
 
     def describe(self) -> str:
-        return "log-normal noise; the network predicts mean and deviation of the logarithm"
+        return "log-normal noise; the network predicts mean and standard deviation of the logarithm"
 
 
 class Gamma(Likelihood):
@@ -93,7 +93,7 @@ class Gamma(Likelihood):
         return ScipyLaw(stats.gamma, {"a": shape, "scale": mean / shape})
 
     def describe(self) -> str:
-        return "a Gamma law; the network predicts its mean and its shape"
+        return "a Gamma distribution; the network predicts its mean and shape"
 
 
 class Beta(Likelihood):
@@ -114,7 +114,7 @@ class Beta(Likelihood):
 
     def check(self, targets: np.ndarray) -> None:
         inside = (targets > 0) & (targets < 1)
-        refuse_targets(~inside, targets, self.name, "numbers between 0 and 1, both excluded")
+        refuse_targets(~inside, targets, self.name, "numbers between 0 and 1, excluding both")
 
     def fitted(self, targets: np.ndarray, weights: np.ndarray | None = None) -> Self:
         likelihood = super().fitted(targets, weights)
@@ -144,4 +144,4 @@ class Beta(Likelihood):
         return ScipyLaw(stats.beta, shapes)
 
     def describe(self) -> str:
-        return "a Beta law; the network predicts its mean and its precision"
+        return "a Beta distribution; the network predicts its mean and precision"

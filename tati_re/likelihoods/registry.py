@@ -83,7 +83,7 @@ def likelihood_class(name: str) -> type[Any]:
         return vars(importlib.import_module(module))[attribute]
     except (ImportError, KeyError) as error:
         what = f"loss: the likelihood {name} cannot be imported: {error}."
-        raise InputError(what, where, "an installed package that has it") from error
+        raise InputError(what, where, "an installed package that provides it") from error
 
 
 def likelihood_of(config: Mapping[str, Any]) -> Likelihood:

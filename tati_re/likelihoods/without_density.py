@@ -30,11 +30,11 @@ class WithoutDensity(Objective):
         return self._in_numpy is not None
 
     def loss(self, targets: Any, outputs: Any, extra: Any = None) -> Any:
-        raise NotImplementedError(f"{self.name} is known by its name only.")
+        raise NotImplementedError(f"only the name of {self.name} is known.")
 
     def losses(self, outputs: np.ndarray, targets: np.ndarray, extra: Any = None) -> np.ndarray:
         if self._in_numpy is None:
-            what = "The run's loss was an object, which its folder does not hold."
+            what = "The run's loss was an object, which its folder does not contain."
             raise InputError(what, self.name, "tati_re.load(folder, loss=loss)")
         values = np.asarray(outputs, np.float64)
         rows = flat(targets)

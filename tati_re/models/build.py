@@ -42,7 +42,7 @@ def build_network(
     units = [*hidden, num_outputs]
     if any(u < 1 for u in units):
         raise InputError(
-            "hidden has a layer without units.", list(hidden), "at least 1 unit in each layer"
+            "hidden contains a layer without units.", list(hidden), "at least 1 unit in each layer"
         )
     layers = [keras.Input(tuple(input_shape), dtype=dtype)]
     if len(input_shape) != 1:
@@ -75,9 +75,9 @@ def load_model(path: str | Path) -> Any:
     path = Path(path).expanduser()
     if os.path.isdir(path) or path.suffix in (".h5", ".hdf5"):
         kind = (
-            "a folder, perhaps a SavedModel"
+            "a folder, possibly a SavedModel"
             if os.path.isdir(path)
-            else "an HDF5 file, the form of Keras 2"
+            else "an HDF5 file, the Keras 2 format"
         )
         expected = "the model saved by Keras 3 as model.save('name.keras')"
         raise InputError(f"model is {kind}, not a .keras file.", path, expected)
@@ -101,17 +101,17 @@ def load_model(path: str | Path) -> Any:
     except Exception as error:
         text = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         if "Lambda" in text and "safe_mode" in text:
-            what = "model has a Lambda layer, which is code; it is not run from a file."
+            what = "model has a Lambda layer, which contains code; files with code are not loaded."
             raise InputError(
                 what, path, "a model without Lambda layers, or the model as an object in Python"
             ) from None
         if "Could not locate class" in text or "Could not locate function" in text:
-            what = "model has layers or functions of a kind that Keras does not know."
+            what = "model has layers or functions that Keras does not know."
             expected = "keras.saving.register_keras_serializable on the class, or the model as an object in Python"
             raise InputError(what, path, expected) from None
         if (version := _written_by(path)).startswith("2."):
             what = f"model was written by Keras {version}, and Keras {keras.__version__} cannot read its layers."
-            expected = "the same model built and saved by Keras 3, with its weights carried over"
+            expected = "the same model built and saved by Keras 3, with the same weights"
             raise InputError(what, path, expected) from None
         reason = text.strip().split("\n")[0][:200].rstrip(".")
         what = f"model cannot be loaded: {reason}."
@@ -174,7 +174,7 @@ def imported_model(name: Any, options: Any, input_shape: tuple[int, ...], num_ou
     takes_hidden = inspect.isroutine(made) and "hidden" in inspect.signature(made).parameters
     if options.hidden and not takes_hidden:
         raise InputError(
-            f"model: {name} takes no hidden.", f"hidden = {options.hidden}", "one of the two"
+            f"model: {name} does not take hidden.", f"hidden = {options.hidden}", "one of the two"
         )
     if callable(made) and not isinstance(made, keras.Model):
         keras.utils.set_random_seed(options.seed % 2**32)

@@ -62,7 +62,7 @@ def fixed_parts(
         if not hits:
             shown = f"{', '.join(names[:6])}{', ...' if len(names) > 6 else ''}"
             what = f"fix_parameters: no parameter of the model matches the pattern.{nearest(tensor, names)}"
-            raise InputError(what, repr(pattern), f"a pattern for {shown}")
+            raise InputError(what, repr(pattern), f"a pattern that matches {shown}")
         for i in hits:
             old = found[i] or Fixed(np.zeros(values[i].shape, bool), np.array(values[i]))
             mask = _mask(pattern, entries, names[i], values[i].shape)
@@ -110,12 +110,14 @@ def _numbers(pattern: str, text: str, name: str, count: int) -> np.ndarray:
         raise InputError(what, f"{pattern}={text}", f"{pattern}=0, or {count} numbers") from None
     if len(numbers) not in (1, count) or not np.isfinite(numbers).all():
         expected = (
-            f"one finite number for all, or {count} for {name}"
+            f"one finite number for all, or {count} numbers for {name}"
             if count > 1
             else f"one finite number for {name}"
         )
         raise InputError(
-            "fix_parameters: the values do not fit the tensor.", f"{len(numbers)} of them", expected
+            "fix_parameters: the number of values does not match the tensor.",
+            f"{len(numbers)} of them",
+            expected,
         )
     return numbers
 
@@ -165,7 +167,9 @@ class FlatModel:
         self.regularized = [self.tensor_names[i] for i, _ in terms]
 
         def regularizer(weights: Sequence[Any]) -> Any:
-            with users_code(f"model: a regularizer in {self.dtype}", "one that takes such weights"):
+            with users_code(
+                f"model: a regularizer in {self.dtype}", "a regularizer that accepts such weights"
+            ):
                 return tf.add_n([tf.cast(term(weights[i]), self.dtype) for i, term in terms])
 
         self.regularizer = regularizer if terms else None
@@ -181,7 +185,12 @@ class FlatModel:
             fixed_parts(fix, names, [v.numpy() for v in trainable]) if fix else [None] * len(names)
         )
         free = [i for i, part in enumerate(fixed) if part is None or not part.mask.all()]
-        refuse_if(not free, "fix_parameters: all parameters are fixed.", fix, "some that are free")
+        refuse_if(
+            not free,
+            "fix_parameters: all parameters are fixed.",
+            fix,
+            "at least one free parameter",
+        )
         self.variables = [trainable[i] for i in free]
         self.tensor_names = [names[i] for i in free]
         self.others = [*self.model.non_trainable_variables]
@@ -259,7 +268,7 @@ class FlatModel:
         vector = np.asarray(vector)
         if vector.shape != (self.num_parameters,):
             raise InputError(
-                "The parameters do not fit the model.", vector.shape, f"({self.num_parameters},)"
+                "The parameters do not match the model.", vector.shape, f"({self.num_parameters},)"
             )
         pieces = np.split(vector, np.cumsum(self._sizes)[:-1])
         targets = zip(self.variables, pieces, self._constants, self._full_shapes, strict=True)

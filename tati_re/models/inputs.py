@@ -71,7 +71,7 @@ def fit_inputs(inputs: np.ndarray, wanted: tuple) -> np.ndarray:
     ):
         expected = f"shape {wanted}{', a single example as x[None]' if inputs.shape == (*wanted, 1) else ''}"
         raise InputError(
-            "data: the inputs do not fit the model.", f"inputs of shape {shape}", expected
+            "data: the inputs do not match the model.", f"inputs of shape {shape}", expected
         )
     return inputs
 
@@ -94,7 +94,7 @@ def checked_indices(model: Any, inputs: np.ndarray) -> np.ndarray:
         for layer, taken in layers.items():
             if any(each is tensor for each in taken):
                 wrong = part[(part < 0) | (part >= layer.input_dim) | (part != np.floor(part))]
-                what = f"data: layer {layer.name} has no such row."
+                what = f"data: an index exceeds the rows of layer {layer.name}."
                 refuse_if(
                     wrong.size,
                     what,
@@ -123,4 +123,6 @@ def _look_up(model: Any, inputs: np.ndarray, dtype: str) -> None:
         found = re.search(r"= (-?\d+ is not in \[.*?\))", str(error))
         if found is None:
             raise
-        raise InputError("data: an Embedding inside the model has no such row.", found[1]) from None
+        raise InputError(
+            "data: an index exceeds the rows of an Embedding inside the model.", found[1]
+        ) from None

@@ -51,11 +51,11 @@ _ACTIVATION_LAYERS |= {"LogSoftmax": "log_softmax", "LogSigmoid": "log_sigmoid",
 def refuse_unsupported(model: Any) -> None:
     layers = [model, *layers_of(model)]
     built = all(each.built for each in layers)
-    expected = "one that starts with keras.Input, or was called on data"
+    expected = "a model that starts with keras.Input, or was called on data"
     refuse_if(not built, "The model has no weights yet.", model.name, expected)
     variables = model.trainable_variables
     what = "The model has no trainable parameters."
-    refuse_if(not variables, what, model.name, "a model with weights that are trainable")
+    refuse_if(not variables, what, model.name, "a model with trainable weights")
     layout_of(model)
     outputs = one_output(model)
     masked = (
@@ -63,9 +63,12 @@ def refuse_unsupported(model: Any) -> None:
         and outputs
         and getattr(outputs[0], "_keras_mask", None) is not None
     )
-    what = "The model masks places of its outputs, which the loss would count."
+    what = "The model masks positions of its outputs, but the loss would count them."
     refuse_if(
-        masked, what, "Masking or mask_zero", "sequences of one length, or outputs of one place"
+        masked,
+        what,
+        "Masking or mask_zero",
+        "sequences of equal length, or outputs of one position",
     )
     _refuse_constraints(variables)
     _refuse_layers(layers_of(model))
@@ -89,7 +92,7 @@ def _refuse_constraints(variables: list[Any]) -> None:
     ]
     refuse_if(
         bound,
-        "Constraints of the model cannot be sampled; use a prior.",
+        "Constraints of the model cannot be sampled. Use a prior instead.",
         ", ".join(bound),
         "no constraints",
     )
@@ -114,7 +117,7 @@ def _refuse_odd_names(layers: list[Any], variables: list[Any]) -> None:
     odd += [v.name for v in variables if not v.name.isprintable()]
     refuse_if(
         odd,
-        "model: a layer or weight has a name that TensorFlow or a table cannot hold.",
+        "model: TensorFlow or a table does not accept the name of a layer or weight.",
         repr(odd[:1])[1:-1],
         "a name of letters, digits and _ . -",
     )
@@ -129,7 +132,7 @@ def one_output(model: Any) -> list[Any]:
         len(outputs) > 1,
         "The model has several outputs.",
         len(outputs),
-        "one, as Concatenate makes of them",
+        "one output, for example joined by Concatenate",
     )
     return outputs
 
@@ -152,7 +155,7 @@ def _refuse_calls(model: Any) -> None:
     shape = input_shape_of(model)
     dtype = input_dtype_of(model) or model.trainable_variables[0].dtype
     with users_code(
-        "model: its call", "layers and functions of keras.ops or TensorFlow, which can be compiled"
+        "model: its call", "layers and functions of keras.ops or TensorFlow that can be compiled"
     ):
         traced = tf.function(run, autograph=False).get_concrete_function(
             tf.TensorSpec(shape, dtype)
@@ -167,10 +170,16 @@ def _refuse_calls(model: Any) -> None:
     refuse_if(
         found, "Losses that layers add cannot be sampled.", f"add_loss in {model.name}", "none"
     )
-    with users_code("model: its call", "one that gives the same outputs for the same inputs"):
+    with users_code("model: its call", "a call that returns the same outputs for the same inputs"):
         first, again = (np.asarray(run(_ones(model))) for _ in range(2))
-    what = "model: its call draws random numbers whose state no layer stores, so that U is not a function of the parameters."
-    expected = "keras.layers such as Dropout, or a keras.random.SeedGenerator that is an attribute of the layer"
+    what = (
+        "model: its call draws random numbers whose state no layer stores, so U is not a "
+        "function of the parameters."
+    )
+    expected = (
+        "keras.layers such as Dropout, or a keras.random.SeedGenerator stored as an "
+        "attribute of the layer"
+    )
     refuse_if(
         foreign or not np.allclose(first, again, rtol=1e-3, equal_nan=True),
         what,
@@ -326,7 +335,7 @@ def _may_act_in_training(layer: Any) -> bool:
 
 def _acts_in_training(model: Any, own: set[str]) -> bool:
     """Whether a call while training changes outputs or state; refuses what cannot be sampled."""
-    with users_code("model: its call", "one that can train"):
+    with users_code("model: its call", "a call that works in training mode"):
         still = np.asarray(called(model, _ones(model)))
         with keras.StatelessScope(collect_losses=True) as scope:
             moved = np.asarray(called(model, _ones(model), training=True))
@@ -340,9 +349,9 @@ def _acts_in_training(model: Any, own: set[str]) -> bool:
     sets = [v.path for v in model.trainable_variables if id(v) in scope.state_mapping]
     refuse_if(
         sets,
-        "A layer sets parameters of the model while training, which are sampled.",
+        "A layer changes sampled parameters of the model during training.",
         f"{', '.join(sorted(own))} on {', '.join(sets)}",
-        "none, or a prior on the parameters",
+        "none, or a prior for the parameters",
     )
     return bool(scope.state_mapping) or not np.allclose(still, moved, equal_nan=True)
 
@@ -373,7 +382,7 @@ def output_shape_of(model: Any) -> tuple[int | None, ...]:
         dtype = input_dtype_of(model) or model.compute_dtype
         with users_code(
             "model: its call",
-            "layers and functions of keras.ops or TensorFlow, which can be compiled",
+            "layers and functions of keras.ops or TensorFlow that can be compiled",
         ):
             output = model.compute_output_spec(keras.KerasTensor(input_shape_of(model), dtype))
     kind = type(output).__name__

@@ -124,7 +124,7 @@ def _copy_state(source: Any, target: Any, dtype: str, hint: str) -> None:
         a.shape != b.shape for a, b in zip(source.variables, target.variables, strict=True)
     ):
         raise InputError(
-            f"The model rebuilt in {dtype} from its config is another one.",
+            f"The model rebuilt in {dtype} from its config differs from the original.",
             type(source).__name__,
             hint,
         )

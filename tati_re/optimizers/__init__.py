@@ -61,16 +61,26 @@ def make_optimizer(name, options, shapes: list[tuple[int, ...]]):
             f"optimizer: unknown name.{nearest(name, names)}", repr(name), ", ".join(names)
         )
     kinds = (str, Optimizer, keras.optimizers.Optimizer)
-    expected = "a name such as adam, or an object of Keras or here"
-    refuse_if(not isinstance(name, kinds), "optimizer is not one.", type(name).__name__, expected)
+    expected = "a name such as adam, or an optimizer object of Keras or tati_re"
+    refuse_if(
+        not isinstance(name, kinds),
+        "optimizer: this is not an optimizer.",
+        type(name).__name__,
+        expected,
+    )
     if options.momentum:
-        what = "momentum: an optimizer object keeps its own."
+        what = "momentum: an optimizer object has its own."
         known = short or str(name).lower()
-        refuse_if(not isinstance(name, str), what, options.momentum, "no momentum with the object")
+        refuse_if(
+            not isinstance(name, str),
+            what,
+            options.momentum,
+            "no momentum together with the object",
+        )
         takers = [*with_momentum(), "annealing"]
         expected = f"optimizer {', '.join(takers)}"
         refuse_if(
-            known not in takers, f"momentum: {known} does not take it.", options.momentum, expected
+            known not in takers, f"momentum: {known} does not use it.", options.momentum, expected
         )
     if short is not None:
         return OPTIMIZERS[short](options)

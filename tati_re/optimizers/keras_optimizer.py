@@ -56,26 +56,26 @@ class KerasOptimizer(Optimizer):
             self.scheduled = False
         else:
             excludes = "_exclude_from_weight_decay" in vars(optimizer)
-            what = "optimizer: all weights decay alike."
+            what = "optimizer: weight decay must be the same for all weights."
             refuse_if(
                 excludes,
                 what,
                 "exclude_from_weight_decay",
-                "weight_decay for all, or a prior of each layer",
+                "weight_decay for all, or a prior for each layer",
             )
             optimizer = type(optimizer).from_config(optimizer.get_config())
             self.scheduled = not isinstance(optimizer.get_config()["learning_rate"], float)
             own = math.nan if self.scheduled else float(optimizer.learning_rate)
         if getattr(optimizer, "global_clipnorm", None) and num_walkers > 1:
-            what = "optimizer: global_clipnorm would take one norm over all walkers."
+            what = "optimizer: global_clipnorm would use one norm for all walkers."
             raise InputError(what, f"{num_walkers} walkers", "clipnorm, or one walker")
         refuse_if(
             optimizer.use_ema,
-            "optimizer: averages of weights are not taken.",
+            "optimizer: averages of weights are not supported.",
             "use_ema",
             "use_ema=False",
         )
-        what = "optimizer: the loss is not scaled, by which it would divide the steps."
+        what = "optimizer: loss scaling is not supported; it would divide the steps."
         refuse_if(
             optimizer.loss_scale_factor,
             what,

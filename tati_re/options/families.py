@@ -74,7 +74,10 @@ def check_name(name: str) -> None:
     """Refuses a name that an installed package gives to a sampler, and that is another's too."""
     for entry in _installed():
         if entry.name.upper() == name.upper() and entry.value != family(name):
-            what = f"sampler: the name {entry.name} is taken, and a package that is installed gives it to {entry.value}."
+            what = (
+                f"sampler: the name {entry.name} is already used, but an installed package "
+                f"also gives it to {entry.value}."
+            )
             raise InputError(
                 what, expected=f"another name in the entry points of that package, or {entry.value}"
             )
@@ -120,7 +123,7 @@ def meaning(field: FieldInfo) -> str:
 
 def markdown_table() -> str:
     """The samplers that have a name as a Markdown table: name, options, what it is."""
-    rows = ["| sampler | its options | what it is |", "|---|---|---|"]
+    rows = ["| sampler | its options | description |", "|---|---|---|"]
     for name, where in families().items():
         try:
             said = (

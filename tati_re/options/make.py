@@ -38,25 +38,23 @@ from tati_re.options.table import OPTIMIZE as OPTIMIZE
 from tati_re.options.table import SAMPLE as SAMPLE
 
 ELSEWHERE = {
-    "epochs": "num_steps counts steps; an epoch is N / batch_size of them.",
-    "lr": "It is learning_rate of an optimizer, step_size of a sampler.",
-    "batch": "It is batch_size.",
-    **dict.fromkeys(("chains", "num_chains", "n_chains"), "It is num_walkers."),
+    "epochs": "num_steps counts steps; an epoch is N / batch_size steps.",
+    "lr": "Use learning_rate for an optimizer, step_size for a sampler.",
+    "batch": "Use batch_size.",
+    **dict.fromkeys(("chains", "num_chains", "n_chains"), "Use num_walkers."),
     **dict.fromkeys(
         ("draws", "num_samples"),
-        "num_steps counts all steps, trajectory_every those that are kept.",
+        "num_steps counts all steps, trajectory_every thins the stored ones.",
     ),
     **dict.fromkeys(
-        ("x", "X", "y", "x_train", "X_train", "y_train"), "Arrays are given as data=(x, y)."
+        ("x", "X", "y", "x_train", "X_train", "y_train"), "Pass arrays as data=(x, y)."
     ),
-    **dict.fromkeys(
-        ("tune", "warmup", "num_warmup", "burnin", "burn_in"), "It is num_burnin_steps."
-    ),
+    **dict.fromkeys(("tune", "warmup", "num_warmup", "burnin", "burn_in"), "Use num_burnin_steps."),
     "thin": "record_every thins the rows, trajectory_every the positions.",
-    "validation_split": "It is test_fraction.",
-    "random_seed": "It is seed.",
-    "target_accept": "It is target_acceptance.",
-    "weight_decay": "It is the prior: prior_std = sqrt(1 / weight_decay) for a loss that is summed.",
+    "validation_split": "Use test_fraction.",
+    "random_seed": "Use seed.",
+    "target_accept": "Use target_acceptance.",
+    "weight_decay": "Use the prior: prior_std = sqrt(1 / weight_decay) for a summed loss.",
 }
 """Words of Keras, PyMC, NumPyro, Stan and others, and what they are here."""
 
@@ -221,7 +219,9 @@ def make_options(values: Mapping[str, Any] | Options | None = None, /, **overrid
     merged = _merged(before.values, now.values)
     if merged.get("resume") is not None:
         raise InputError(
-            "resume is a flag of the command.", merged["resume"], "Simulation.resume(folder)"
+            "resume is a flag of the command, not an option.",
+            merged["resume"],
+            "Simulation.resume(folder)",
         )
     return _complete(
         merged,
@@ -326,7 +326,7 @@ def read_toml(path: AnyPath) -> dict[str, Any]:
     for name, value in values.items():
         if isinstance(value, dict) and not (name in OPTIONS and is_table(OPTIONS[name].metadata)):
             raise InputError(
-                f"{os.fspath(path)}: only options of a method belong into a table.",
+                f"{os.fspath(path)}: a table may contain only options of a method.",
                 f"[{name}]",
                 "step_size = 0.001, or [sampler.pSGLD] and decay = 0.99 below it",
             )
@@ -431,7 +431,10 @@ def reference_page() -> str:
     for group, title in GROUPS.items():
         parts.append(f"## {group.capitalize()}: {title}\n\n{markdown_table(options_of([group]))}")
         if group == "sampler":
-            words = "Splitting words take `friction`; those with D take `thermal_mass` and `thermostat_bath` as well."
+            words = (
+                "Splitting words use `friction`; those with D also use `thermal_mass` and "
+                "`thermostat_bath`."
+            )
             parts += [words, table_of_families()]
     parts.append(table_of_methods())
     return "\n\n".join(parts) + "\n"

@@ -209,7 +209,7 @@ def help_of_method(name: str) -> str:
                 parts.append(_help_of(kind, method))
     if not parts:
         names = [method for kind in KINDS for method in methods_of(kind)]
-        what = f"--help-method: no method of this name has separate options.{nearest(name, names)}"
+        what = f"--help-method: no method with this name has its own options.{nearest(name, names)}"
         raise InputError(what, name, ", ".join(dict.fromkeys(names)))
     return "\n".join(parts)
 
@@ -337,7 +337,7 @@ def _add(
     """Adds the options of one table of a method to the others."""
     known = options_of_method(kind, name)
     if own and not known:
-        what = f"[{kind}.{name}]: {name} has no separate options."
+        what = f"[{kind}.{name}]: {name} has no options of this kind."
         raise InputError(what, ", ".join(own), f"{kind} = {name!r}, or a table of {_listed(kind)}")
     for short, value in own.items():
         option = known.get(short, short if short in known.values() else None)
@@ -415,7 +415,7 @@ def option_set(text: str, chosen: Callable[[str], Any]) -> tuple[str, str]:
         return found.pop(), value
     if found:
         where = [f"{one}.{short}" for (_, one), options in of_run.items() if short in options]
-        raise InputError(f"--set {typed} is an option of several methods.", text, _or(where))
+        raise InputError(f"--set {typed}: several methods have this option.", text, _or(where))
     raise _not_found(typed, short, of_run)
 
 
@@ -438,8 +438,8 @@ def _not_found(typed: str, short: str, of_run: Mapping[tuple[str, str], Any]) ->
         if short in options_of_method(kind, one)
     ]
     if elsewhere:
-        what = f"--set {typed} belongs to a method that this run does not use."
+        what = f"--set {typed}: this run does not use the method of this option."
         return InputError(what, expected=_or(elsewhere))
     known = sorted({name for options in of_run.values() for name in options})
-    what = f"--set {typed} is not an option of the methods of this run.{nearest(short, known)}"
-    return InputError(what, expected=", ".join(known) or "an option of a method")
+    what = f"--set {typed}: the methods of this run have no such option.{nearest(short, known)}"
+    return InputError(what, expected=", ".join(known) or "an option of a method of this run")

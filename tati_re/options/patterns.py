@@ -53,8 +53,10 @@ def by_tensor(option: str, value: Any, default: Any, names: Sequence[str]) -> li
     for pattern, own in value.items():
         hits = [i for i, name in enumerate(names) if matches(pattern, name)]
         if not hits:
-            what = f"{option}: no tensor of the model matches the pattern.{nearest(pattern, names)}"
-            expected = f"a pattern for {', '.join(names[:4])}{', ...' if len(names) > 4 else ''}"
+            what = f"{option}: the pattern matches no tensor of the model.{nearest(pattern, names)}"
+            expected = (
+                f"a pattern that matches {', '.join(names[:4])}{', ...' if len(names) > 4 else ''}"
+            )
             raise InputError(what, received=repr(pattern), expected=expected)
         for i in hits:
             found[i] = own

@@ -66,19 +66,22 @@ PRESETS: dict[str, dict[str, Any]] = {
 """Options by the name of a preset."""
 
 NOTES = {
-    "RENHD": "replica exchange Nosé-Hoover dynamics (Luo et al. 2019), integrated by BADODAB instead of Euler steps; "
-    "compensated swap rule at a noise variance of 1. In the paper it is 0.2",
-    "renhd_euler": "algorithm 2 of RENHD as published: Euler steps, whose configurational temperature is low by half "
-    "the friction of a step",
-    "RELD": "a baseline of RENHD, here SGLD on the same ladder. The paper freezes the thermostat of its step, an "
-    "update without a known law",
+    "RENHD": "replica exchange Nosé-Hoover dynamics (Luo et al. 2019), integrated by BADODAB "
+    "instead of Euler steps; compensated swap rule with a noise variance of 1 (in the "
+    "paper 0.2)",
+    "renhd_euler": "algorithm 2 of RENHD as published, with Euler steps; its configurational "
+    "temperature is too low by half the friction of a step",
+    "RELD": "a baseline of RENHD, here SGLD on the same ladder. The paper freezes the thermostat "
+    "of its step; the distribution of that update is not known",
     "reSGLD": "Deng et al. 2020: two SGLD chains at temperatures 1 and 10, corrected swap rule",
     "reSGHMC": "Deng et al. 2020: two SGHMC chains, the second five times as hot; F is correction_factor, step_sizes "
     "sets the step size of each chain, temperature_schedule the annealing",
-    "RE-HMC": "Baldock and Marzari 2019: 16 temperatures from 0.01 to 1, step sizes tuned for each and then frozen; "
-    "uniform prior |θ| < 50/sqrt(k) and masses k, k = fan-in + 1; each replica starts at the end of a separate descent",
-    "MILE": "Sommer et al., ICLR 2025: microcanonical chains from the members of a deep ensemble. The step is large: an "
-    "energy error of 0.1 per parameter and step bounds the error of variances by 36 %. The paper has no mass",
+    "RE-HMC": "Baldock and Marzari 2019: 16 temperatures from 0.01 to 1, step sizes tuned for each "
+    "and then frozen; uniform prior |θ| < 50/sqrt(k) and masses k, with k = fan-in + 1; "
+    "each replica starts at the end of a separate descent",
+    "MILE": "Sommer et al., ICLR 2025: microcanonical chains from the members of a deep "
+    "ensemble. The step is large: an energy error of 0.1 per parameter and step bounds "
+    "the error of variances by 36 %. The paper uses no mass",
     "simulated_tempering": "Marinari and Parisi 1992: every walker moves on the ladder independently",
     "EQN": "ensemble quasi-Newton (Leimkuhler, Matthews and Weare 2018): eight walkers of BAOAB, each preconditioned by "
     "the covariance of the others",

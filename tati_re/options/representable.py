@@ -24,7 +24,10 @@ def what_instead(value: Any, dtype: str | None) -> str | None:
         if isinstance(each, float) and dtype is not None and each:
             limit = LARGEST[dtype]
             if not 1 / limit <= abs(each) <= limit:
-                return f"of size {1 / limit:g} to {limit:g}, whose square is a number of {dtype}"
+                return (
+                    f"of magnitude {1 / limit:g} to {limit:g}, so that its square is a number "
+                    f"of {dtype}"
+                )
         if isinstance(each, str) and not each:
             return "not empty"
         if isinstance(each, str) and (

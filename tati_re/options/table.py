@@ -159,12 +159,14 @@ class Options(BaseModel):
 
     data: str | list[str] | None = _data(
         None,
-        "built-in data (digits, two_clusters, two_circles, squares, spirals, harmonic, gaussian), images that Keras "
-        "downloads (mnist, fashion_mnist, cifar10), or files, concatenated: .csv, .txt, .npz, .parquet, .tfrecord",
+        "built-in data (digits, two_clusters, two_circles, squares, spirals, harmonic, "
+        "gaussian); images that Keras downloads (mnist, fashion_mnist, cifar10); or files, "
+        "joined if several: .csv, .txt, .npz, .parquet, .tfrecord",
     )
     test_data: str | list[str] | None = _data(
         None,
-        "files of the test set, in the format of data; none: the test part of the data, else test_fraction of the rows",
+        "files of the test set, in the format of data; none: the test part of the data, "
+        "otherwise test_fraction of the rows",
     )
     test_fraction: float | None = _data(
         None,
@@ -173,7 +175,8 @@ class Options(BaseModel):
         lt=1,
     )
     label_columns: list[str] = _data(
-        [], "labels of a table; if empty: all named label*, else target, else the last"
+        [],
+        "label columns of a table; if empty: all named label*, else target, else the last column",
     )
     input_columns: list[str] = _data(
         [],
@@ -187,12 +190,12 @@ class Options(BaseModel):
     )
     encoding: str | None = _data(
         None,
-        "character encoding of tables of text, such as latin-1, cp1252 or utf-16; none: UTF-8",
+        "character encoding of text tables, such as latin-1, cp1252 or utf-16; none: UTF-8",
     )
     num_classes: int | None = _data(
         None,
-        "number of classes, to check labels; 0: targets of a regression; none: inferred from the labels, "
-        "classes for text and for up to 20 different integers below 100",
+        "number of classes, used to check labels; 0: regression; none: inferred from the "
+        "labels (classes for text and for up to 20 different integers below 100)",
         ge=0,
     )
     standardize: Literal["auto", "none", "inputs", "targets", "all", "pixels"] = _data(
@@ -209,12 +212,12 @@ class Options(BaseModel):
         "column of a table, or array of an NPZ file, with the weight of each example in the loss; none: 1",
     )
     class_weights: Weights = _data(
-        [], "weight of each class in the loss, one a class or by name (spam=5); if empty: 1"
+        [], "weight of each class in the loss, one per class or by name (spam=5); if empty: 1"
     )
     memory_limit: float = _data(
         2000.0,
-        "megabytes of inputs kept in memory; a larger data set stays on disk, and each step reads the examples of its "
-        "batch",
+        "memory for inputs in megabytes; a larger data set stays on disk, and each step "
+        "reads the examples of its batch",
         gt=0,
     )
     batch_size: int | None = _data(
@@ -222,9 +225,10 @@ class Options(BaseModel):
     )
     batch_sampling: Literal["auto", "epochs", "symmetric", "replacement"] = _data(
         "auto",
-        "shuffled epochs; symmetric: fixed batches in random order, then backwards, then in a new order; or examples "
-        "drawn with replacement; auto: epochs, and replacement for samplers that subtract the noise of mini-batches "
-        "(SGHMC with gradient_noise, CCAdL, words with C)",
+        "shuffled epochs; symmetric: fixed batches in random order, then backwards, then "
+        "in a new order; replacement: examples drawn with replacement; auto: epochs, or "
+        "replacement for samplers that subtract the noise of mini-batches (SGHMC with "
+        "gradient_noise, CCAdL, words with C)",
     )
 
     model: str | None = _model(
@@ -236,7 +240,7 @@ class Options(BaseModel):
     activation: str = _model("relu", "activation of the hidden layers, any Keras name")
     output_activation: str = _model("linear", "activation of the last layer, any Keras name")
     use_bias: bool = _model(
-        True, "layers have biases; the physical systems harmonic and gaussian have none"
+        True, "whether layers have biases; the physical systems harmonic and gaussian have none"
     )
     fix_parameters: str | list[str] | None = _model(
         None,
@@ -267,9 +271,11 @@ class Options(BaseModel):
     noise_std: Annotated[float, Field(gt=0)] | Literal["sampled", "by_target", "predicted"] = (
         _posterior(
             "sampled",
-            "standard deviation of the noise under loss gaussian, width under student_t and laplace; sampled: its "
-            "logarithm is one more parameter (by default in a gaussian regression, else 1); by_target: one for each "
-            "target (by default of several); predicted: by the network (the default of student_t and laplace)",
+            "standard deviation of the noise under loss gaussian, width under student_t "
+            "and laplace; sampled: its logarithm is one more parameter (default in a "
+            "Gaussian regression, else 1); by_target: one for each target (default with "
+            "several targets); predicted: by the network (default of student_t and "
+            "laplace)",
         )
     )
     quantile_level: float = _posterior(
@@ -281,8 +287,8 @@ class Options(BaseModel):
     )
     noise_prior_scale: Annotated[float, Field(gt=0)] | Literal["auto", "deviation"] = _posterior(
         "auto",
-        "scale of that prior, in units of the targets; deviation: the standard deviation of training targets; auto: "
-        "0.3 of it for inverse_gamma, else all of it",
+        "scale of that prior, in units of the targets; deviation: the standard deviation "
+        "of the training targets; auto: 0.3 times it for inverse_gamma, else equal to it",
     )
     noise_prior_shape: float = _posterior(
         1.0,
@@ -291,19 +297,21 @@ class Options(BaseModel):
     )
     potential: Literal["posterior", "mean_loss"] | CodeName = _posterior(
         "posterior",
-        "posterior: U = N * mean loss - log prior; mean_loss: the same without the factor N; or a function in place of "
-        "model and data, U = -log density: my_file.py:my_potential or my_module:my_potential",
+        "posterior: U = N * mean loss - log prior; mean_loss: the same without the "
+        "factor N; or a function that replaces model and data, U = -log density: "
+        "my_file.py:my_potential or my_module:my_potential",
     )
     dimension: int | None = _posterior(
         None,
-        "number of coordinates of a potential that is a function; none: the number of coordinates",
+        "number of coordinates of a potential that is a function; none: as many as "
+        "coordinates has names",
         ge=1,
     )
     coordinates: list[str] = _posterior(
         [], "names of the coordinates of such a potential; if empty: x[0], x[1], ..."
     )
     prior: PriorNames = _posterior(
-        "gaussian", "prior of the parameters; under potential mean_loss none unless named"
+        "gaussian", "prior of the parameters; under potential mean_loss none unless set"
     )
     prior_std: Positive = _posterior(1.0, "standard deviation of the Gaussian prior")
     prior_scale: Positive = _posterior(
@@ -319,7 +327,8 @@ class Options(BaseModel):
     )
     lower_wall: Wall = _posterior(
         None,
-        "hard wall: U is infinite below it, and Langevin methods are reflected; the prior is normalized above",
+        "hard wall: U is infinite below it, and Langevin methods are reflected; the "
+        "prior is normalized above it",
     )
     upper_wall: Wall = _posterior(None, "hard wall above the parameters")
     prior_factor: NotNegative = _posterior(
@@ -330,36 +339,40 @@ class Options(BaseModel):
     )
     prior_lower_boundary: Wall = _posterior(
         None,
-        "soft wall: U rises in a layer before it and beyond; equal to prior_upper_boundary: a tether to it",
+        "soft wall: U rises in a layer before it and beyond; if equal to "
+        "prior_upper_boundary: a tether to that value",
     )
     prior_upper_boundary: Wall = _posterior(None, "soft wall above the parameters")
     tether: str | None = _posterior(
         None,
-        "run folder or file of parameters w0: V = prior_factor |w - w0|^2/2, normalized, in place of the prior",
+        "run folder or file of parameters w0: V = prior_factor |w - w0|^2/2, normalized, "
+        "replaces the prior",
     )
 
     sampler: str = _sampler(
         "auto",
-        "a splitting word over A, B, O, U, C, D (BAOAB, UBU, BADODAB, ...); a method by name: {samplers}; your own: "
-        "my_module:MySampler or my_file.py:MySampler; or a preset, a set of options: {presets}; auto: BAOAB; if step "
-        "size and ladder are open too, chosen from data and model",
+        "a splitting word over A, B, O, U, C, D (BAOAB, UBU, BADODAB, ...); a method by "
+        "name: {samplers}; your own: my_module:MySampler or my_file.py:MySampler; or a "
+        "preset, a set of options: {presets}; auto: BAOAB, or chosen from data and model "
+        "if step size and ladder are open too",
     )
     preset: Preset | None = _sampler(None, "a set of options by name; may also be given as sampler")
     step_size: Annotated[float, Field(gt=0)] | Literal["auto"] = _sampler(
         "auto",
-        "time step h of the scheme; for SGLD the coefficient of the gradient; auto: found in the burn-in, from "
-        "target_acceptance or target_bias, and then frozen",
+        "time step h of the scheme; for SGLD the coefficient of the gradient; auto: "
+        "tuned in the burn-in to target_acceptance or target_bias, then frozen",
     )
     friction: Annotated[float, Field(ge=0)] | Literal["auto"] = _sampler(
         1.0,
-        "friction coefficient gamma, the rate of the O step, in 1/time; MCLMC: rate at which directions are refreshed; "
-        "auto: found in the burn-in (MCLMC, and words without D)",
+        "friction coefficient gamma, the rate of the O step, in 1/time; MCLMC: rate at "
+        "which directions are refreshed; auto: tuned in the burn-in (MCLMC, and words "
+        "without D)",
     )
     temperature: float | None = _sampler(
         None, "temperature T of the target distribution exp(-U/T); none: 1", gt=0
     )
     inverse_temperature: float | None = _sampler(
-        None, "beta of the target exp(-beta U), in place of temperature", gt=0
+        None, "beta of the target exp(-beta U), instead of temperature", gt=0
     )
     thermal_mass: float | None = _sampler(
         None,
@@ -380,7 +393,7 @@ class Options(BaseModel):
     )
     preconditioner: Literal["frozen", "adaptive"] = _sampler(
         "frozen",
-        "pSGLD: frozen after the burn-in, or adaptive throughout, as published, which is biased",
+        "pSGLD: frozen after the burn-in, or adaptive throughout, as published (biased)",
     )
     preconditioner_decay: float = _sampler(
         0.99, "pSGLD: decay per step of the mean squared gradient", ge=0, lt=1
@@ -393,15 +406,17 @@ class Options(BaseModel):
     )
     num_leapfrog_steps: Annotated[int, Field(ge=1, le=10**6)] | Literal["auto"] = _sampler(
         10,
-        "leapfrog steps per Metropolis test of HMC, HMC1, GHMC and MAMS; auto: found in the burn-in (not of GHMC)",
+        "leapfrog steps per Metropolis test of HMC, HMC1, GHMC and MAMS; auto: tuned in "
+        "the burn-in (not for GHMC)",
     )
     leapfrog_jitter: float = _sampler(
         0.5, "HMC, HMC1, MAMS: relative spread of the random length", ge=0, le=1
     )
     integrator: Literal["leapfrog", "mclachlan", "isotropic"] = _sampler(
         "leapfrog",
-        "MCLMC and MAMS: leapfrog; mclachlan: two gradients a step, smaller error; isotropic: two gradients a step, "
-        "least error if a mass has made all directions alike",
+        "MCLMC and MAMS: leapfrog; mclachlan: two gradients per step, smaller error; "
+        "isotropic: two gradients per step, least error if a mass has made all "
+        "directions alike",
     )
     walls: Literal["reject", "reflect"] = _sampler(
         "reject",
@@ -416,8 +431,9 @@ class Options(BaseModel):
     )
     target_acceptance: float | None = _sampler(
         None,
-        "tune the step size to this acceptance in the burn-in (HMC, HMC1, GHMC, MAMS, MALA, RWMH); none: no tuning, or "
-        "with step_size auto 0.8, of MAMS 0.9, of MALA 0.574, of RWMH 0.234",
+        "tune the step size to this acceptance in the burn-in (HMC, HMC1, GHMC, MAMS, "
+        "MALA, RWMH); none: no tuning, or with step_size auto 0.8 (MAMS 0.9, MALA 0.574, "
+        "RWMH 0.234)",
         gt=0,
         lt=1,
     )
@@ -468,14 +484,14 @@ class Options(BaseModel):
     )
     batch_norm: Literal["frozen", "batch"] = _sampler(
         "frozen",
-        "batch normalization by its moving statistics, which fit learns, or by the statistics of each mini-batch, as "
-        "in training",
+        "batch normalization with its moving statistics, learned by fit, or with the "
+        "statistics of each mini-batch, as in training",
     )
     control_variate: bool = _sampler(
         False, "correct mini-batch gradients by the gradient of all data at a center"
     )
     control_variate_every: int = _sampler(
-        0, "steps between moves of that center to the walker; 0: never", ge=0
+        0, "steps after which that center moves to the walker; 0: never", ge=0
     )
     covariance_blending: float = _sampler(
         0.0,
@@ -489,7 +505,8 @@ class Options(BaseModel):
     )
     ensemble_scheme: Literal["halves", "simultaneous"] = _sampler(
         "halves",
-        "halves take turns, which preserves the target; simultaneous is biased, for comparison",
+        "halves take turns, which preserves the target; simultaneous is biased and meant "
+        "for comparison",
     )
 
     num_walkers: int = _walkers(
@@ -505,8 +522,9 @@ class Options(BaseModel):
     )
     walker_start: Literal["same", "jitter", "fresh", "fit"] = _walkers(
         "same",
-        "same: at the model's weights, or at rows of parameters; jitter: displaced from there by walker_jitter; fresh: "
-        "each drawn from U(-1/sqrt(k), 1/sqrt(k)), k = fan-in + 1; fit: fresh, and fitted before sampling",
+        "same: at the model's weights, or at rows of parameters; jitter: displaced from "
+        "there by walker_jitter; fresh: each drawn from U(-1/sqrt(k), 1/sqrt(k)), k = "
+        "fan-in + 1; fit: fresh, then fitted before sampling",
     )
     fit_steps: int = _walkers(
         2000,
@@ -518,7 +536,7 @@ class Options(BaseModel):
         0.01, "jitter: standard deviation of the displacement of each parameter", gt=0
     )
     walker_batches: Literal["own", "shared"] = _walkers(
-        "own", "own mini-batches for each walker, or one for all"
+        "own", "separate mini-batches for each walker, or the same for all"
     )
     walker_evaluation: Literal["auto", "vectorized", "unrolled", "looped"] = _walkers(
         "auto",
@@ -536,7 +554,8 @@ class Options(BaseModel):
     )
     max_temperature: float | None = _replicas(
         None,
-        "highest temperature of a geometric ladder, or of TACT-HMC (there none: 6 times the target's)",
+        "highest temperature of a geometric ladder, or of TACT-HMC (default there: 6 "
+        "times the target's)",
         gt=0,
     )
     temperatures: list[Temperature] = _replicas(
@@ -561,7 +580,7 @@ class Options(BaseModel):
         "auto", "metropolis", "barker", "penalty", "barker_compensated", "corrected", "naive"
     ] = _replicas(
         "auto",
-        "acceptance rule for swaps; auto: metropolis on the full batch, penalty on mini-batches",
+        "acceptance rule for swaps; auto: metropolis on all data, penalty on mini-batches",
     )
     swap_schedule: Literal["even_odd", "random_neighbours", "all_pairs"] = _replicas(
         "even_odd",
@@ -569,7 +588,8 @@ class Options(BaseModel):
     )
     exchange_every: int | None = _replicas(
         None,
-        "steps between swap rounds; none: 20, 1 with a Metropolis test, and 10 with exchange tempering",
+        "steps between rounds of swaps; none: 20, or 1 with a Metropolis test, or 10 "
+        "with exchange tempering",
         ge=1,
     )
     exchange_batch_size: int | None = _replicas(
@@ -577,11 +597,12 @@ class Options(BaseModel):
     )
     swap_variance: float = _replicas(
         1.0,
-        "barker_compensated, others if given: noise variance of a swap; the batch grows until it is below",
+        "noise variance of a swap (barker_compensated; others if set); the batch grows "
+        "until the variance is smaller",
         gt=0,
     )
     correction_factor: float = _replicas(
-        1.0, "corrected: divisor of the correction; above 1: more swaps, a bias", ge=1
+        1.0, "corrected: divisor of the correction; above 1: more swaps, but a bias", ge=1
     )
     correction_decay: float = _replicas(
         1.0,
@@ -603,16 +624,18 @@ class Options(BaseModel):
     )
     replica_start: Literal["same", "fresh", "descent"] = _replicas(
         "same",
-        "start of the replicas; same: the positions of the walkers; fresh: each drawn from U(-1/sqrt(k), 1/sqrt(k)), k "
-        "= fan-in + 1; descent: fresh, followed by a descent on the full batch",
+        "start of the replicas; same: the positions of the walkers; fresh: each drawn "
+        "from U(-1/sqrt(k), 1/sqrt(k)), k = fan-in + 1; descent: fresh, followed by a "
+        "descent on all data",
     )
     descent_steps: int = _replicas(
-        1000, "replica_start descent: its steps, each with a gradient on all data", ge=1
+        1000, "replica_start descent: number of steps, each with a gradient on all data", ge=1
     )
     bias: Literal["none", "well_tempered", "WTE"] = _replicas(
         "none",
-        "well_tempered: a bias on the energies, grown in the burn-in, that makes them overlap between rungs; "
-        "WTE: the same, on a ladder of four temperatures if no ladder is given",
+        "well_tempered: a bias on the energies, grown in the burn-in, that makes the "
+        "energies of neighboring rungs overlap; WTE: the same, on a ladder of four "
+        "temperatures if no ladder is set",
     )
     bias_factor: float = _replicas(
         10.0, "gamma: factor by which the bias increases the variance of U", gt=1
@@ -625,8 +648,8 @@ class Options(BaseModel):
     )
     bias_energies: Literal["full", "batch"] = _replicas(
         "full",
-        "energies the bias acts on; on mini-batches full costs a forward pass over all data at each step, and batch "
-        "smooths the bias by the noise of their energies",
+        "energies the bias acts on; with mini-batches, full costs a forward pass over "
+        "all data at each step, and batch smooths the bias by the noise of their energies",
     )
     trajectory_rungs: Literal["target", "all"] = _replicas(
         "target", "rungs whose positions are stored and averaged"
@@ -636,11 +659,12 @@ class Options(BaseModel):
         "adam", "Keras' optimizers by name, gradient_descent, barzilai_borwein, fire, annealing"
     )
     learning_rate: float = _training(
-        0.01, "learning rate; of barzilai_borwein and fire the first one", gt=0
+        0.01, "learning rate; for barzilai_borwein and fire the first one", gt=0
     )
     momentum: float = _training(
         0.0,
-        "momentum of sgd, rmsprop or annealing, the fraction of a step that is kept; 0: Keras' default",
+        "momentum of sgd, rmsprop or annealing, the fraction of a step that is kept; 0: "
+        "default of Keras",
         ge=0,
         lt=1,
     )
@@ -660,7 +684,7 @@ class Options(BaseModel):
     )
     annealing_stage_steps: int = _training(100, "steps per stage of annealing", ge=1)
     annealing_validations: int = _training(
-        10, "evaluations of the test loss a stage of annealing, or some more", ge=1
+        10, "number of evaluations of the test loss per stage of annealing (at least)", ge=1
     )
 
     method: list[EvidenceMethod] = _evidence(
@@ -676,14 +700,17 @@ class Options(BaseModel):
     )
     evidence_nodes: int = _evidence(16, "quadrature points along the path", ge=2, le=1000)
     evidence_power: float = _evidence(
-        5.0, "p of the path t^p; points or Gauss-Legendre nodes even in t", ge=1, le=100
+        5.0,
+        "p of the path t^p; points or Gauss-Legendre nodes are evenly spaced in t",
+        ge=1,
+        le=100,
     )
     evidence_sampling: Literal["ladder", "sequential"] = _evidence(
         "ladder",
         "ladder: all points at once, neighbors swap; sequential: one by one, starting at the reference",
     )
     num_particles: int = _evidence(
-        128, "smc: chains per population; every move of a chain is a member of it", ge=2
+        128, "smc: chains per population; every move of a chain adds a member", ge=2
     )
     num_populations: int = _evidence(
         8, "smc: independent populations, whose spread gives the error", ge=2
@@ -700,7 +727,7 @@ class Options(BaseModel):
 
     num_steps: int = _run(
         1000,
-        "number of steps, burn-in included; the upper limit if until is set (default then 100000)",
+        "number of steps including burn-in; the upper limit if until is set (default then 100000)",
         ge=1,
     )
     goal: Literal["posterior", "predict"] | None = _run(
@@ -755,19 +782,19 @@ class Options(BaseModel):
     )
     stream_predictions: int = _run(
         0,
-        "steps between predictions of the test set that are averaged during the run, without storing positions; 0: "
-        "never",
+        "steps between test set predictions that are averaged during the run, without "
+        "storing positions; 0: never",
         ge=0,
     )
     weights: Literal["equal", "stacking"] = _run(
         "equal",
-        "how chains count in predictions; stacking: by their leave-one-out predictive density, which takes out a chain "
-        "that is stuck",
+        "weights of the chains in predictions; stacking: by their leave-one-out "
+        "predictive density, which excludes a stuck chain",
     )
     calibrate: Literal["none", "loo"] = _run(
         "none",
-        "loo: one temperature of class probabilities, or one scale of distributions of values, fitted to training rows "
-        "that are left out one by one",
+        "loo: fit one temperature of class probabilities, or one scale of predictive "
+        "distributions, to training rows left out one by one",
     )
     directions: str | None = _run(
         None,
@@ -800,19 +827,21 @@ class Options(BaseModel):
     )
     execution: Literal["auto", "xla", "graph", "eager"] = _run(
         "auto",
-        "how steps are compiled, with the same sampled distribution; auto: XLA, or a graph if num_steps times the "
-        "number of walkers is at most 4,000 (of a fit 12,000), or a graph is faster",
+        "how steps are compiled; the sampled distribution is the same; auto: XLA, or a "
+        "graph if that is faster or num_steps times num_walkers is at most 4,000 (fit: "
+        "12,000)",
     )
     threads: int | None = _run(None, "number of TensorFlow threads; none: TensorFlow decides", ge=1)
     workers: Annotated[int, Field(ge=1)] | None = _workers(
         None,
-        "processes that hold the walkers in blocks, each with as many threads as `threads` says, 1 by default; may "
-        "change on resume; none: one loop for all walkers in this process",
+        "processes that hold the walkers in blocks, each with the number of threads set "
+        "by `threads` (default 1); may change on resume; none: one loop for all walkers "
+        "in this process",
     )
     block_size: Annotated[int, Field(ge=1)] | Literal["auto"] = _workers(
         "auto",
-        "walkers of a block, with workers; results depend on it, not on the number of workers; auto: up to 4, "
-        "on a ladder one replica of every walker",
+        "walkers per block, with workers; results depend on it, not on the number of "
+        "workers; auto: up to 4, or on a ladder one replica of every walker",
     )
     cluster: str | None = _workers(
         None,
@@ -835,7 +864,8 @@ class Options(BaseModel):
     )
     requeue_signal: Literal["SIGUSR1", "SIGUSR2", "SIGXCPU", "SIGURG"] | None = _run(
         None,
-        "signal of a batch queue at which the run stops with a checkpoint; exit status 128 and its number",
+        "signal of a batch queue that stops the run with a checkpoint; exit status 128 "
+        "plus its number",
     )
     verbose: int = _run(
         1,

@@ -18,7 +18,10 @@ CODE = ("sampler", "model", "potential")
 """Options that may name code: a file or module, a colon, and a name in it."""
 WRITTEN = ("run_file", "averages_file", "trajectory_file", "save_model", "tensorboard")
 """Options that name what a run writes beside its folder."""
-TRUST = "run the code that its folder names, and write files outside of it, as for a folder you made yourself"
+TRUST = (
+    "run code named in the run folder and write the files it names outside, as for a folder "
+    "of your own"
+)
 """Help of the flag --trust."""
 
 
@@ -69,7 +72,7 @@ def refuse_untrusted(asked: Mapping[str, str], folder: AnyPath, who: str) -> Non
     kinds = ["code to run"] if set(asked) & set(CODE) else []
     kinds += ["files to write outside of it"] if set(asked) & set(WRITTEN) else []
     what = f"{who}: the folder {os.fspath(folder)} names {' and '.join(kinds)}."
-    expected = f"trust=True (--trust) if you trust it, or {' and '.join(asked)} named again"
+    expected = f"trust=True (--trust) if you trust it, or {' and '.join(asked)} given again"
     raise InputError(
         what,
         received=", ".join(f"{name} = {text!r}" for name, text in asked.items()),

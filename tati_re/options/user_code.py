@@ -83,8 +83,8 @@ def called(
     try:
         parameters = inspect.signature(factory).parameters.values()
     except ValueError:
-        what = f"{option}: {name} is built into Python, and does not say which arguments it takes."
-        raise InputError(what, expected="a class or function of yours") from None
+        what = f"{option}: {name} is built into Python, and its arguments cannot be determined."
+        raise InputError(what, expected="your own class or function") from None
     for parameter in parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
@@ -108,7 +108,7 @@ def called(
     except InputError:
         raise
     except Exception as error:
-        raise InputError(f"{option}: {name} cannot be made ({said(error)}).") from error
+        raise InputError(f"{option}: {name} could not be created ({said(error)}).") from error
 
 
 def _module(option: str, name: str) -> ModuleType:
@@ -118,7 +118,7 @@ def _module(option: str, name: str) -> ModuleType:
         if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
             raise _failed(option, name, error) from error
         beside = f", or {name}.py:..." if Path(f"{name}.py").exists() else ""
-        expected = f"one that is installed or lies in {Path.cwd()}{beside}"
+        expected = f"a module that is installed or lies in {Path.cwd()}{beside}"
         raise InputError(
             f"{option}: there is no such module.", received=name, expected=expected
         ) from None

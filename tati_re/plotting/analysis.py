@@ -12,6 +12,7 @@ from matplotlib.ticker import LogFormatterSciNotation, MaxNLocator
 from tati_re.analysis.diffusion_map import DiffusionMap
 from tati_re.analysis.learning_coefficient import curve_value
 from tati_re.core.errors import AnyPath, refuse_if
+from tati_re.core.outcomes import FAILED
 from tati_re.plotting.figure import (
     COLORS,
     DARK,
@@ -215,7 +216,7 @@ def plot_group_temperatures(table: pd.DataFrame, path: AnyPath | None = None) ->
             color=COLORS[4],
             alpha=0.35,
         )
-        outside = part["verdict"].isin(("above", "below")).to_numpy()
+        outside = (part["verdict"] == FAILED).to_numpy()
         for chosen, color, marker in ((~outside, COLORS[0], "o"), (outside, COLORS[1], "D")):
             axes.plot(
                 part["mean"][chosen],
@@ -230,7 +231,7 @@ def plot_group_temperatures(table: pd.DataFrame, path: AnyPath | None = None) ->
         plain(axes)
     panels[0].set_yticks(range(len(groups)), groups)
     panels[0].set_ylim(len(groups) - 0.4, -0.6)
-    said = "band: once in 10,000 outside; diamonds lie outside; no band: too short to tell, or no target"
+    said = "bands hold all but 1 in 10,000 means; diamonds: failed; no band: not measured"
     figure.suptitle(said, fontsize=8, color=DARK, x=0.99, ha="right")
     return save(figure, path)
 

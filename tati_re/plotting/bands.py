@@ -109,7 +109,10 @@ def draw_ranks(axes: Axes, chains: np.ndarray) -> None:
     chains, part = (halves_of(chains), "half") if len(chains) == 1 else (chains, "walker")
     thinned = independent(chains[:: -(-len(chains) // _MOST_CHAINS)])
     if thinned.shape[1] < _FEWEST:
-        said = f"too short for ranks:\n{thinned.shape[1]} independent draws of each {part}, not {_FEWEST}"
+        said = (
+            f"too short for ranks:\n{thinned.shape[1]} independent draws per {part}, "
+            f"{_FEWEST} needed"
+        )
         return empty(axes, said)
     which = (
         f"of each {part}"

@@ -177,5 +177,5 @@ def _profiles(panel: Axes, found: "Exploration") -> None:
         panel.plot(
             way.place, way.relaxed, color=color, linewidth=width, label=f"{pair[0]} to {pair[1]}"
         )
-    labeled(panel, "part of the way; dotted: straight line", "potential U")
+    labeled(panel, "fraction of the path; dotted: straight line", "potential U")
     legend_above(panel)

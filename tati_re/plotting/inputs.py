@@ -162,8 +162,8 @@ def plot_input_space(space: "InputSpace", path: AnyPath | None = None) -> Figure
         )
     if space.prediction.kind == "multi_label":
         raise InputError(
-            "A figure of several labels at once is not drawn.",
-            expected="the table, which has each label",
+            "A figure cannot show several labels per example.",
+            expected="the table, which contains each label",
         )
     classes = space.prediction.kind == "classification"
     if len(axes) == 1:

@@ -93,7 +93,7 @@ def _columns(inputs: np.ndarray | None, count: int, along: int | None) -> np.nda
         expected = (
             f"0 to {columns.shape[1] - 1}"
             if columns.shape[1]
-            else "none, for their inputs are not drawn"
+            else "no along, as the inputs are not drawn"
         )
         raise InputError("along: the inputs have no such column.", along, expected)
     return columns

@@ -110,7 +110,7 @@ def _draw_chains(ranks: Axes, autocorrelation: Axes, rows: pd.DataFrame, name: s
         return
 
     for panel in (ranks, autocorrelation):
-        empty(panel, f"{name} is not a number, or rests")
+        empty(panel, f"{name} is not a number, or does not change")
 
 
 _POINTS = 2000

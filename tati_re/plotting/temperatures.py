@@ -112,7 +112,7 @@ def plot_ladder(ladder: pd.DataFrame, path: AnyPath | None = None) -> Figure:
     shown = pairs["rung"].to_numpy()[::every]
     axes.set_xticks(shown + 0.5, [f"{rung:g}–{rung + 1:g}" for rung in shown])
     legend_above(axes)
-    labeled(axes, "between rungs, 0 is the target", "part of the swaps")
+    labeled(axes, "between rungs, 0 is the target", "fraction of swaps accepted")
     tempered = ladder["likelihood_weight"].nunique() > 1
     x = ladder["likelihood_weight" if tempered else "temperature"]
     right.plot(x, ladder["mean_potential"], "o-", color=COLORS[0], markersize=4, linewidth=0.8)

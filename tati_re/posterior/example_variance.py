@@ -26,10 +26,10 @@ def refuse_single_examples(batches, num_examples: int) -> None:
     single = sampling == "epochs" and num_examples % size == 1
     if size == 1 or single or (sampling == "symmetric" and batches.mean_size < 2):
         raise InputError(
-            "batch_size: a batch of one example does not tell the variance of the gradient, which this sampler "
-            "asks for.",
+            "batch_size: this sampler needs the variance of the gradient, which a batch "
+            "of one example does not give.",
             received=f"{size} of {num_examples} examples",
-            expected="two examples or more in each batch of an epoch",
+            expected="at least two examples in each batch of an epoch",
         )
 
 

@@ -22,11 +22,11 @@ def likelihood_given(loss: Any, options: Any) -> Likelihood | None:
         InputError: A file or module that has no such class.
     """
     if isinstance(loss, Likelihood):
-        what = f"loss: {loss.name} is given by its name, and its settings as options."
+        what = f"loss: {loss.name} is given by name, and its settings as options."
         refuse_if(not loss.own_units, what, repr(loss), f"loss={loss.name!r}")
         return loss
     if isinstance(loss, type) and issubclass(loss, Likelihood):
-        what = "loss is a class, not an object of it."
+        what = "loss is a class; an object is needed."
         raise InputError(what, loss.__name__, f"{loss.__name__}()")
     if is_likelihood(loss):
         return _with_options(likelihood_class(loss), options)
@@ -42,9 +42,7 @@ def _of_users(name: str) -> type[Likelihood]:
         return inspect.isclass(value) and issubclass(value, Likelihood) and bool(value.name)
 
     made = found("loss", name, form, is_class, "a likelihood class")
-    expected = (
-        f"a class that derives from tati_re.likelihoods.Likelihood, or {', '.join(likelihoods())}"
-    )
+    expected = f"a class derived from tati_re.likelihoods.Likelihood, or {', '.join(likelihoods())}"
     refuse_if(not is_class(made), "loss: this is not a likelihood.", name, expected)
     return made
 

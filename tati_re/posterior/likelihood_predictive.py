@@ -73,7 +73,7 @@ class LikelihoodPredictive(Predictive):
         """
         columns = 1 if self.kind == CLASSES else self.label_columns
         values = np.asarray(labels, np.float64).reshape(len(labels), -1)
-        what = "The labels do not fit the network."
+        what = "The labels do not match the network."
         refuse_if(values.shape[1] != columns, what, np.shape(labels), f"(n, {columns})")
         self.target_law.check(values)
 

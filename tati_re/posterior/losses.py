@@ -184,7 +184,7 @@ def make_loss(
 
     settings |= {"from_logits": from_logits, "noise_std": noise_std}
     objective = _objective(loss, name, config, settings)
-    what = "loss: poisson takes outputs for rates above 0, of which it takes logarithms."
+    what = "loss: poisson takes the logarithm of the outputs, so they must be rates above 0."
     expected = "output_activation exponential or softplus, or such a last layer of the model"
     below = objective.takes_rates and activation in ("linear", "tanh")
     refuse_if(below, what, f"a last layer that is {activation}", expected)
@@ -192,8 +192,8 @@ def make_loss(
     made = Loss(objective, from_logits, noise_std)
     if of_logits and asked is True and not from_logits:
         made.note = (
-            f"The model ends in a {activation}: its outputs are probabilities. from_logits=True is "
-            "not applied, as it would apply the activation twice."
+            f"The model ends in a {activation}: its outputs are probabilities. "
+            "from_logits=True is ignored, as it would apply the activation twice."
         )
     return made
 
@@ -218,7 +218,7 @@ def _refuse_no_probabilities(loss: Any, config: dict[str, Any], activation: str 
     taken = name
     if isinstance(loss, keras.losses.Loss):
         taken = f"{type(loss).__name__}()"
-    what = f"loss: outputs of a {activation} layer are not probabilities, as {taken} takes them."
+    what = f"loss: outputs of a {activation} layer are not the probabilities that {taken} expects."
     received = "from_logits=False" if no_logits else f"a {activation} layer"
     refuse_if(no_logits or traits.takes_probabilities, what, received, instead)
 
@@ -246,10 +246,10 @@ def _objective(loss: Any, name: str, config: dict[str, Any], settings: dict[str,
     if is_function and not (name in LOSSES or traits_of(name).takes_logits):
         return KerasLoss(name, loss, from_logits)
     if not is_function and not isinstance(loss, str | None):
-        what = "loss: no loss can be made of it."
+        what = "loss: this is not a loss."
         received = type(loss).__name__
         if isinstance(loss, type):
-            what = "loss is a class, not an object of it."
+            what = "loss is a class; an object is needed."
             received = loss.__name__
         raise InputError(what, received, "a name, a Keras loss, or a function of (labels, outputs)")
 
@@ -278,12 +278,12 @@ def _takes_logits(
     """
     if not of_logits or from_logits is False or activation not in _SQUASHED:
         return activation != "softmax" if from_logits == "auto" else bool(from_logits)
-    what = f"loss: outputs of a {activation} are not logits of classes, as {name} takes them."
+    what = f"loss: outputs of a {activation} are not the class logits that {name} expects."
     refuse_if(
         activation != "softmax" and not name.startswith("binary"),
         what,
-        f"a last layer that is a {activation}",
-        "a linear layer or a softmax, binary_crossentropy for labels of 0 and 1, or "
+        f"a last layer with a {activation}",
+        "a linear layer or a softmax, binary_crossentropy for labels 0 and 1, or "
         "from_logits=False, which divides the outputs by their sum",
     )
     return False

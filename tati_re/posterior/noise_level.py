@@ -66,7 +66,7 @@ class ExtendedModel:
         vector = np.asarray(vector)
         if vector.shape != (self.num_parameters,):
             raise InputError(
-                "The parameters do not fit the model.", vector.shape, f"({self.num_parameters},)"
+                "The parameters do not match the model.", vector.shape, f"({self.num_parameters},)"
             )
         own = self.inside.num_parameters
         self.inside.set(vector[:own])
@@ -181,12 +181,13 @@ class NoisePrior(Prior):
 
     def __str__(self) -> str:
         law = {
-            "half_normal": f"a half normal law of scale {self.scale:g}",
-            "inverse_gamma": f"a law by which 1/σ² is Gamma({self.shape:g}, {self.shape * self.scale**2:g})",
-            "gamma": f"a Gamma law of shape {self.shape:g} and scale {self.scale:g}",
-            "log_normal": f"a log-normal law of median {self.scale:g} and deviation {self.shape:g} of log σ",
+            "half_normal": f"a half-normal prior of scale {self.scale:g}",
+            "inverse_gamma": f"a prior with 1/σ² ~ Gamma({self.shape:g}, {self.shape * self.scale**2:g})",
+            "gamma": f"a Gamma prior of shape {self.shape:g} and scale {self.scale:g}",
+            "log_normal": f"a log-normal prior with median {self.scale:g} and standard deviation "
+            f"{self.shape:g} of log σ",
         }[self.name]
-        return f"of {self.of} {law}"
+        return f"for {self.of} {law}"
 
 
 _SAMPLED = (SAMPLED, BY_TARGET)
@@ -221,7 +222,7 @@ def _noise_scale(options, examples, extra: ExtraParameter) -> float:
     scale = float(deviations.max() if extra.target is None else deviations[extra.target])
     if not 0 < scale < math.inf:
         raise InputError(
-            "noise_std: the targets do not vary.", "sampled", "noise_prior_scale as well"
+            "noise_std: all targets are equal.", "sampled", "noise_prior_scale as well"
         )
     # 1 of all targets that are standardized: they share compiled programs.
     return float(np.float32(scale))
@@ -332,16 +333,16 @@ def check_noise(noise_std: float | str, loss, dataset, flat, given: bool) -> Non
     if sampled and not loss.samples_noise:
         expected = "loss gaussian, or no noise_std; and the loss in Simulation(...)"
         raise InputError(
-            "noise_std: sampled is a parameter of the Gaussian likelihood.",
+            "noise_std: only the Gaussian likelihood has a sampled noise.",
             f"loss {loss.name}",
             expected,
         )
-    what = "noise_std: sampled is the noise of values, and the labels are classes."
+    what = "noise_std: sampled noise needs numeric targets, but the labels are classes."
     refuse_if(
         sampled and dataset.num_classes is not None,
         what,
         noise_std,
-        "a number, or no loss for one of classes",
+        "a number, or no classification loss",
     )
     names = [extra.name for extra in loss.objective.extra_parameters]
     if names == list(flat.extra_names):

@@ -98,7 +98,8 @@ class ModelPasses:
         self.streamed = self.train.streamed
         if self.streamed and self.training and batches.full:
             raise InputError(
-                "batch_size: layers that act otherwise while training need their examples at once, which are streamed.",
+                "batch_size: layers that behave differently in training need all "
+                "examples at once, but these are streamed.",
                 received="all examples",
                 expected="a batch_size, or a larger memory_limit",
             )
@@ -132,7 +133,7 @@ class ModelPasses:
         expected = "test_fraction above 0, or ((inputs, labels), (test inputs, test labels))"
         refuse_if(
             dataset.test_inputs is None,
-            "data: there is no test part to validate on.",
+            "data: there is no test part for validation.",
             dataset.name,
             expected,
         )

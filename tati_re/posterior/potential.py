@@ -179,7 +179,10 @@ class ModelPotential(ModelPasses, Potential):
         words = f"U = L + V; L = {count} ({self.loss.words}), from {batch}; V = -log prior, {self.prior}"
         if self.dataset.weights is not None:
             total = self.dataset.weights.sum()
-            words += f"; the loss of each example times its weight, weights with the sum {total:g} for N = "
+            words += (
+                "; the loss of each example is multiplied by its weight, with a sum of "
+                f"weights of {total:g} for N = "
+            )
             words += f"{self.num_examples} examples"
         if self.flat.regularizer is not None:
             words += f", and {self.scale:g} times the model's weight regularisers"
@@ -189,7 +192,7 @@ class ModelPotential(ModelPasses, Potential):
         said = [self.loss.note] if self.loss.note else []
         if self._loops:
             said.append(
-                "The layers of this model cannot be vectorized; walkers are computed one by one."
+                "The layers of this model cannot be vectorized. Walkers are computed one by one."
             )
         if self.streamed:
             size = device_bytes(
@@ -205,14 +208,14 @@ class ModelPotential(ModelPasses, Potential):
             count = int(np.prod(self.dataset.targets.shape[1:], dtype=int)) or 1
             averaged = self.loss.numbers_averaged(self.dataset.targets.shape[1:])
             mean = (
-                f" It is a mean over {averaged} numbers of each example, not their sum."
+                f" It is a mean over {averaged} numbers per example, not their sum."
                 if averaged > 1
                 else ""
             )
             said.append(
                 self.loss.objective.without_constant(count)
-                or f"The loss {self.loss.name} is not a likelihood with its constant: "
-                f"exp(-N * mean loss) is sampled unchanged.{mean}"
+                or f"The loss {self.loss.name} is not a normalized likelihood: exp(-N * mean "
+                f"loss) is sampled unchanged.{mean}"
             )
         return said
 

@@ -73,9 +73,9 @@ class Predictive:
         self.kind = _kind_of(objective, task, num_classes)
         of_values = objective.predicts_noise or not objective.is_computed
         if self.kind == CLASSES and of_values:
-            what = "The run's loss was an object: what its outputs predict is not known."
+            what = "The run's loss was an object; what its outputs predict is not known."
             raise InputError(
-                what, self.name, "tati_re.load(folder, loss=loss), or another loss by its name"
+                what, self.name, "tati_re.load(folder, loss=loss), or another loss by name"
             )
         self.rows = places if self.kind == CLASSES else 1
         objective.places = 1 if self.kind == CLASSES else places
@@ -245,8 +245,8 @@ def _of_draws(extra: np.ndarray | None) -> np.ndarray | None:
 def without_noise(loss: str) -> str:
     """Says what predictions are under a loss that does not tell the noise of an observation."""
     return (
-        f"The loss {loss} says nothing of the noise of an observation: intervals are of the mean, "
-        "and have no coverage."
+        f"The loss {loss} does not model the noise of an observation: intervals are for "
+        "the mean, and have no coverage."
     )
 
 

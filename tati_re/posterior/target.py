@@ -130,7 +130,7 @@ class Target:
             terms = 2 * along * slopes[1]
             if not is_change(values, terms, tolerance, self.dtype):
                 raise InputError(
-                    "potential: the gradient does not belong to the values.",
+                    "potential: the gradient does not match the values.",
                     received=f"a slope of {terms.sum() / 2 / step:.6g} by the gradient and {difference / 2 / step:.6g} "
                     f"by finite differences near {_listed(here)}",
                     expected="the gradient of U = -log density, with its sign",
@@ -241,14 +241,14 @@ class Target:
                         f"{f'U {shapes[0]} and gradient {shapes[1]}' if pair else shapes[0]} for {x.shape}"
                     )
                 elif numpy and not pair:
-                    what = "potential: it computes in NumPy and returns no gradient."
+                    what = "potential: it computes in NumPy but returns no gradient."
                     raise InputError(what, "None" if value is None else self.name, EXPECTED)
                 elif not numpy and not pair and tape.gradient(value, given) is None:
                     raise _without_gradient(self.name)
                 else:
                     return numpy, batched, pair
         raise InputError(
-            "potential: it does not give U.",
+            "potential: it does not return U.",
             "; ".join([*unlike, *failed][:2]) or self.name,
             EXPECTED,
         )
@@ -274,15 +274,13 @@ class Target:
                 "a function of the position",
             )
         if not np.allclose(first[0], among[0], rtol=1e-4, equal_nan=True):
-            what = "potential: the value of a walker depends on where others are."
-            expected = "sums over the last axis alone, as in tf.reduce_sum(x * x, axis=-1)"
+            what = "potential: the value of a walker depends on the other walkers."
+            expected = "sums over the last axis only, as in tf.reduce_sum(x * x, axis=-1)"
             raise InputError(what, f"{first[0]:.6g} and {among[0]:.6g}", expected)
 
 
 def _without_gradient(name: str) -> InputError:
-    what = (
-        "its value does not depend on the position through TensorFlow, so that it has no gradient"
-    )
+    what = "its value does not depend on the position through TensorFlow, so it has no gradient"
     return InputError(f"potential: {what}.", name, EXPECTED)
 
 
@@ -335,7 +333,10 @@ class TargetPotential(FunctionPotential):
             else "and is differentiated by TensorFlow"
         )
         if self.target.numpy:
-            whose = "in NumPy with its own gradient: the steps run as a graph, for XLA cannot compile it"
+            whose = (
+                "in NumPy with its own gradient; the steps run as a graph, because XLA "
+                "cannot compile NumPy"
+            )
         return [f"{self.target.name} is called for {how}, {whose}."]
 
 

@@ -273,7 +273,7 @@ def _chains(
         rows = np.lexsort((steps, walkers))[: length * len(rows)].reshape(len(rows), length)
         said += f", joined one after the other and cut into {len(rows)} chains of {length:,}"
     if len(steps) > rows.size or joined:
-        cut = {"cut": f"{said}; {len(steps) - rows.size} of {len(steps):,} are left out."}
+        cut = {"cut": f"{said}; {len(steps) - rows.size} of {len(steps):,} are omitted."}
     alike = (steps[rows] == steps[rows[0]]).all()
     coordinates = {"step": ("draw", steps[rows[0]]) if alike else (("chain", "draw"), steps[rows])}
     coordinates |= {"walker": (("chain", "draw"), walkers[rows])} if joined else {}
@@ -300,7 +300,11 @@ def _resampled(
         "walker": (("chain", "draw"), stored.walker[taken]),
     }
     shares = ", ".join(f"{value:.3f}" for value in weight)
-    return taken, coordinates, {"cut": f"Draws are resampled by weights of the walkers: {shares}."}
+    return (
+        taken,
+        coordinates,
+        {"cut": f"Draws are resampled with the weights of the walkers: {shares}."},
+    )
 
 
 def _tensors(run: RunFiles, positions: Positions, values: np.ndarray) -> dict[str, Any]:

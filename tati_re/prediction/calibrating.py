@@ -95,7 +95,7 @@ def calibration(run: RunFiles, model: Any = None) -> LeftOutCalibration:
         p = np.exp(predictive.log_probabilities(found.outputs))
         refuse_if(
             predictive.rows > 1,
-            "calibrate: classes at several places are not calibrated.",
+            "calibrate: sequences of classes cannot be calibrated.",
             f"{predictive.rows} places",
             "calibrate none",
         )
@@ -120,7 +120,7 @@ def calibration(run: RunFiles, model: Any = None) -> LeftOutCalibration:
 
 def _check_values(predictive: Any) -> None:
     known = predictive.kind == VALUES and predictive.name in SCALED
-    what = "calibrate: predictions under this loss are not stretched."
+    what = "calibrate: predictions under this loss cannot be calibrated."
     refuse_if(not known, what, predictive.name, f"a loss of classes, {', '.join(SCALED)}")
 
 
@@ -137,7 +137,7 @@ def stored_calibration(run: RunFiles) -> LeftOutCalibration | None:
     if frame is None:
         return None
     path = run.folder / files.CALIBRATION
-    expected = "the file as the run wrote it"
+    expected = "the unmodified file of the run"
     names = {"factor", "before", "after", "rows"}
     numbers = names <= {*frame.columns} and len(frame) == 1
     numbers = numbers and all(kind.kind in "if" for kind in frame.dtypes)
@@ -173,8 +173,8 @@ def with_temperature(found: ClassPrediction, temperature: float) -> ClassPredict
     with np.errstate(divide="ignore"):
         logs = np.log(found.probabilities)
     note = (
-        f"Probabilities are calibrated by a temperature of {temperature:.3f}; std, lower and upper are "
-        "of the draws, which are not."
+        f"Probabilities are calibrated by a temperature of {temperature:.3f}; std, lower "
+        "and upper describe the uncalibrated draws."
     )
     return replace(
         found, probabilities=np.exp(tempered(logs, temperature)), notes=(*found.notes, note)
@@ -204,7 +204,7 @@ def with_scale(
     density = None
     if other.log_density is not None:
         density = other.log_density - mean.shape[1] * np.log(scale)
-    note = f"Distributions are calibrated: stretched about their means by {scale:.3f}."
+    note = f"Distributions are calibrated: stretched about their means by a factor of {scale:.3f}."
     return replace(
         other,
         targets=targets,

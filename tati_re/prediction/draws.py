@@ -59,7 +59,8 @@ class Draws:
             np.concatenate(part) for part in zip(*found, strict=True)
         )
         refuse_if(
-            not len(self.step), f"No stored position of {run.folder} has a weight at rung {rung}."
+            not len(self.step),
+            f"No stored position of {run.folder} has a positive weight at rung {rung}.",
         )
 
         self._cached: np.ndarray | None = None

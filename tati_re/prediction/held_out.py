@@ -158,7 +158,7 @@ def stored_comparison(run: RunFiles) -> pd.DataFrame | None:
     numbers = frame.drop(columns="scored_on", errors="ignore")
     known = {"members", "rows", "scored_on"} <= {*frame.columns}
     if not known or any(kind.kind not in "if" for kind in numbers.dtypes):
-        raise InputError(f"{path} does not hold the comparison of a run.", expected=expected)
+        raise InputError(f"{path} does not contain the comparison of a run.", expected=expected)
     frame["scored_on"] = frame["scored_on"].fillna("")
     return frame
 
@@ -200,16 +200,31 @@ def comparison_lines(run: RunFiles, names_of_scores: Sequence[str] = tuple(SCORE
         numbers = dict(zip(frame.index, shown[column].to_numpy(np.float64), strict=True))
         values = [_digits(column, float(numbers[name])) for name in names]
         lines.append(_line(SCORES[column], values, names, 2))
+    return lines + [f"  {note}" for note in comparison_notes(run)]
+
+
+def comparison_notes(run: RunFiles) -> list[str]:
+    """The sentences below the comparison: rough scores, and predictors without scores.
+
+    Args:
+        run: A run.
+
+    Returns:
+        Sentences; none where the run kept no comparison, or nothing is to be noted.
+    """
+    frame = stored_comparison(run)
+    if frame is None:
+        return []
+    notes = []
     rough = int(frame[_ROUGH].iloc[0]) if _ROUGH in frame.columns else 0
     if rough:
-        lines.append(
-            f"  Pareto k is above {_LARGEST_K:g} in {rough:,} rows: their scores are rough."
+        notes.append(f"Pareto k is above {_LARGEST_K:g} in {rough:,} rows: their scores are rough.")
+    scores = frame[[name for name in SCORES if name in frame.columns]]
+    if scores.isna().all(axis=1).any():
+        notes.append(
+            "The fits were trained on these rows: no scores. test_fraction=0.2 compares all three."
         )
-    if len(names) < len(frame):
-        lines.append(
-            "  The fits have seen these rows: no scores. test_fraction=0.2 compares all three."
-        )
-    return lines
+    return notes
 
 
 def _line(label: str, values: Sequence[str], heads: Sequence[str], indent: int) -> str:

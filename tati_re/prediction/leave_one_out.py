@@ -81,7 +81,7 @@ class LeaveOneOut:
             or self.num_examples != other.num_examples
         ):
             raise InputError(
-                "elpd: the runs have other examples.",
+                "elpd: the runs have different examples.",
                 f"{self.num_examples} and {other.num_examples}",
             )
         return _total(other.elpd - self.elpd, self.num_examples)
@@ -136,7 +136,7 @@ def leave_one_out(
     stored = Positions(run, burnin, 1).read()
     refuse_weighted_draws(stored, "elpd")
     draws = np.lexsort((stored.step, stored.walker))
-    what = "elpd: too few draws to smooth the largest of their weights."
+    what = "elpd: too few draws to smooth their largest weights."
     refuse_if(
         len(draws) < LEAST_DRAWS,
         what,

@@ -77,7 +77,7 @@ def left_out(
     stored = Positions(run).read()
     refuse_weighted_draws(stored, "rows")
     order = np.lexsort((stored.step, stored.walker))
-    what = "There are too few draws to leave rows out."
+    what = "There are too few draws for leave-one-out scores."
     refuse_if(len(order) < LEAST_DRAWS, what, len(order), f"at least {LEAST_DRAWS}")
     draws = order[:: math.ceil(len(order) / most_draws)]
     blocks = [*likelihood_blocks(network, data, stored, draws, rows)]

@@ -68,7 +68,7 @@ def class_labels(labels: np.ndarray, num_classes: int) -> np.ndarray:
     ):
         shown = ", ".join(map(str, np.unique(values)[:5]))
         raise InputError(
-            "Labels do not fit the probabilities.", shown, f"integers from 0 to {num_classes - 1}"
+            "Labels do not match the probabilities.", shown, f"integers from 0 to {num_classes - 1}"
         )
     return whole
 

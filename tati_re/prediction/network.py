@@ -38,7 +38,7 @@ def model_of(run: RunFiles) -> Any:
     from tati_re.models.build import load_model
 
     check_model(run)
-    expected = f"the object it was made with: tati_re.load({str(run.folder)!r}, model=model)"
+    expected = f"the object used to create the run: tati_re.load({str(run.folder)!r}, model=model)"
     try:
         if run.has(files.MODEL):
             return load_model(run.folder / files.MODEL)
@@ -46,7 +46,7 @@ def model_of(run: RunFiles) -> Any:
         if "model" not in run.objects:
             raise InputError(str(error), expected=expected) from None
     refuse_if(
-        "model" not in run.objects, f"The run {run.folder} holds no model.", expected=expected
+        "model" not in run.objects, f"The run {run.folder} contains no model.", expected=expected
     )
     return run.objects["model"]
 
@@ -72,7 +72,7 @@ def flat_model_of(run: RunFiles, model: Any = None) -> FlatModel:
     options = run.manifest.options
     if model is None:
         model = model_of(run)
-    what = "model is not a model of Keras."
+    what = "model is not a Keras model."
     refuse_if(not isinstance(model, keras.Model), what, type(model).__name__, "a keras.Model")
     model = in_precision(model, options.dtype)
     flat = FlatModel(model, options.fix_parameters)
@@ -101,7 +101,10 @@ def dataset_of(run: RunFiles) -> Dataset:
     given = [run.objects.get(name) for name in _OF_DATA]
     if missing := _missing_data(run):
         how = ", ".join(f"{name}=..." for name in missing)
-        expected = f"run.predict(inputs, labels), or tati_re.load({str(run.folder)!r}, {how}) as they were then"
+        expected = (
+            f"run.predict(inputs, labels), or tati_re.load({str(run.folder)!r}, {how}) with "
+            "the same objects"
+        )
         raise InputError(
             f"The run's {' and '.join(missing)} were given in Python.", expected=expected
         )
@@ -250,9 +253,9 @@ class Network:
             return OwnStatistics(
                 self.flat, dataset_of(run).inputs, options.batch_size, self.prepared
             )
-        what = "All draws use the statistics of batch normalization from the end of the run"
+        what = "All draws use the batch normalization statistics from the end of the run"
         warnings.warn(
-            f"{what}: its training data, data=..., would give each its own.", stacklevel=2
+            f"{what}: pass its training data, data=..., to give each draw its own.", stacklevel=2
         )
         return None
 
@@ -279,7 +282,7 @@ class Network:
         values = values[:, None] if values.ndim == 1 else values
         if values.dtype.kind not in "buif" or not np.isfinite(values).all():
             raise InputError(
-                "The inputs to predict are not finite numbers.",
+                "The inputs for prediction are not finite numbers.",
                 f"type {values.dtype}",
                 "finite numbers",
             )
@@ -397,21 +400,19 @@ def likelihood_of(run: RunFiles, data: Any = None, model: Any = None) -> tuple[A
     check_model(run)
     said = run.manifest
     if stores_projections(run) or said.is_fit or said.dataset.task is None:
-        raise InputError(
-            "The run has no draws of its parameters, or does not say what its data are."
-        )
+        raise InputError("The run has no draws of its parameters, or does not describe its data.")
     data = data or dataset_of(run)
     network = Network(run, model)
     manifest.check_data(said, data, run.folder)
     predictive = network.predictive
     shares = predictive.kind == VALUES and predictive.objective.predicts_shares
     several = (
-        "Classes at several places"
-        if data.targets.ndim > 2
-        else "Labels that are shares of classes"
+        "Sequences of classes" if data.targets.ndim > 2 else "Labels that are class proportions"
     )
-    refuse_if(shares, f"{several} are not draws of a likelihood.", expected="one class an example")
-    what = "The run sampled exp(-mean loss), no posterior."
+    refuse_if(
+        shares, f"{several} are not draws from a likelihood.", expected="one class per example"
+    )
+    what = "The run sampled exp(-mean loss), not a posterior."
     refuse_if(
         said.options.potential == "mean_loss",
         what,

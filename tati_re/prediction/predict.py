@@ -68,8 +68,8 @@ six minutes for 4,000 inputs.
 MOST_TRAINING = 1_000
 """Examples of the training data that a figure shows at most."""
 _LOST = (
-    "The run's loss was an object, which its folder does not hold: tati_re.load(folder, loss=loss) "
-    "gives it back."
+    "The run's loss was an object, which its folder does not contain. Restore it with "
+    "tati_re.load(folder, loss=loss)."
 )
 FEW_DRAWS = 100
 """Independent draws below which predictions are said to be rough."""
@@ -131,7 +131,7 @@ def predict(
             draws.
     """
     runs = list(runs) if isinstance(runs, Sequence) else [runs]
-    refuse_if(not runs, "There are no runs to predict with.")
+    refuse_if(not runs, "There are no runs for the prediction.")
     refuse_if(
         not 0 < interval < 1, "interval is out of range.", interval, "a number between 0 and 1"
     )
@@ -162,7 +162,7 @@ def predict(
         return with_training(found, runs[0])
     if len(runs) > 1 or (rung, burnin, thin, weights) != (0, None, None, None):
         raise InputError(
-            "parameters stand in place of the draws of one run.",
+            "parameters replaces the draws of a single run.",
             expected="no rung, burnin, thin or weights",
         )
     network = Network(runs[0], model)
@@ -273,7 +273,7 @@ def labels_by_name(runs: Sequence[RunFiles], inputs: Any, labels: Any) -> Any:
     for other in others:
         received = f"{', '.join(names)} and {', '.join(other)}"
         refuse_if(
-            names and other and other != names, "The runs predict different things.", received
+            names and other and other != names, "The runs predict different quantities.", received
         )
     if (
         labels is None
@@ -308,8 +308,9 @@ def warn_of_few_draws(found: results.Prediction, run: RunFiles, stacklevel: int)
         )
     elif not found.independent_draws >= FEW_DRAWS:
         warnings.warn(
-            f"Predictions average {found.num_draws:,} draws, {results.worth(found.independent_draws)}: below {FEW_DRAWS} "
-            "they and their scores are rough; take more steps, or store more positions.",
+            f"Predictions average {found.num_draws:,} draws, "
+            f"{results.worth(found.independent_draws)}. Below {FEW_DRAWS} they and their "
+            "scores are rough: take more steps, or store more positions.",
             stacklevel=stacklevel,
         )
 
@@ -428,7 +429,7 @@ def average(
                 f"{one.kind} of {one.num_columns} {', '.join(map(str, names))}"
                 for one, names in pairs
             ]
-            raise InputError("The runs predict different things.", " and ".join(kinds))
+            raise InputError("The runs predict different quantities.", " and ".join(kinds))
     prepared = [network.prepared(inputs) for network, _ in sources]
     inputs = sources[0][0].packed(inputs)
     count = len(inputs) * first.rows
@@ -438,13 +439,15 @@ def average(
             labels = numbers_of_names(labels, sources[0][0].class_names, "labels")
         if len(labels) != len(inputs):
             raise InputError(
-                "Inputs and labels differ in length.", f"{len(inputs)} and {len(labels)}", "equal"
+                "The numbers of inputs and labels differ.",
+                f"{len(inputs)} and {len(labels)}",
+                "equal",
             )
         if first.kind == CLASSES:
             fit = labels.size in (count, count * first.num_columns)
             refuse_if(
                 not fit,
-                "The labels do not fit the network.",
+                "The labels do not match the network.",
                 labels.shape,
                 f"one class for each of {count:,}",
             )
@@ -457,7 +460,7 @@ def average(
             labels = results.labels_of_rows(labels, (len(inputs), first.num_columns))
         elif labels.size != len(inputs) * first.num_columns and not first.own_loss:
             raise InputError(
-                "The targets do not fit the network.", labels.shape, f"(n, {first.num_columns})"
+                "The targets do not match the network.", labels.shape, f"(n, {first.num_columns})"
             )
         elif labels.dtype.kind not in "buif" or not np.isfinite(labels).all():
             raise InputError(
@@ -552,12 +555,12 @@ def _not_compared(labels: np.ndarray, predictive: Predictive, scored: bool) -> s
     """Says what scores there are of labels whose shape is not that of the outputs."""
     if isinstance(predictive, LikelihoodPredictive):
         return (
-            "Each label has a value and an event. The score is the density of both; values that "
-            "were not observed have no error and no coverage."
+            "Each label has a value and an event. The score is the density of both; "
+            "censored values have no error and no coverage."
         )
     shape = ", ".join(["n", *map(str, labels.shape[1:])])
     said = (
-        f"The labels, of shape ({shape}), are not values of the outputs, of shape (n, "
+        f"The labels, of shape ({shape}), do not match the outputs, of shape (n, "
         f"{predictive.num_columns}): there is no error or coverage."
     )
     return f"{said} {'The score is the loss of the run.' if scored else _LOST}"
@@ -660,7 +663,7 @@ class _Part:
         """Noise, intervals and scores of values under a likelihood of the registry."""
         refuse_if(
             len({one.name for one, _, _ in pairs}) > 1,
-            "The runs have other likelihoods.",
+            "The runs have different likelihoods.",
             ", ".join(sorted({one.name for one, _, _ in pairs})),
             "one likelihood",
         )
@@ -718,7 +721,7 @@ def _streamed_averages(run: RunFiles) -> dict[str, np.ndarray]:
     counted = is_there and all(arrays.of_shape(f"{PREFIX}{name}", ()) > 0 for name in sums)
     refuse_if(
         not counted or not arrays[f"{PREFIX}mean"].size,
-        f"The run {run.folder} kept no averages of predictions.",
+        f"The run {run.folder} has no averages of predictions.",
         expected="stream_predictions",
     )
 

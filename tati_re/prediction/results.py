@@ -391,7 +391,7 @@ class RegressionPrediction(Prediction):
         without intervals of observations.
         """
         if self.lower is None or self.upper is None:
-            what = "coverage: the loss says nothing of the noise of an observation."
+            what = "coverage: the loss does not model the noise of an observation."
             raise InputError(what, expected="gaussian or another loss with noise")
         y = known_labels(self.targets)
         return float(((self.lower <= y) & (y <= self.upper)).mean())
@@ -485,7 +485,9 @@ def labels_of_rows(labels: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     values = np.asarray(labels)
     values = values.reshape(len(values), -1) if values.ndim > 2 else values
     if values.shape != shape or not np.isin(values, (0, 1)).all():
-        raise InputError("The labels do not fit the network.", values.shape, f"{shape} of 0 and 1")
+        raise InputError(
+            "The labels do not match the network.", values.shape, f"{shape} of 0 and 1"
+        )
     return values.astype(np.int64)
 
 

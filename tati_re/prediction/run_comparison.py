@@ -94,12 +94,13 @@ class RunComparison:
         head = (
             f"{group}: "
             if count == 1
-            else f"{group} ({count}): {said}; the worst is {worst['name']}, "
+            else f"{group} ({count}): {said}; largest difference: {worst['name']}, "
         )
         return (
-            f"{head}{worst['first']:.6g} ± {worst['first_error']:.2g} and {worst['second']:.6g} ± "
-            f"{worst['second_error']:.2g}, a difference of {abs(worst['difference']):.2g} posterior standard "
-            f"deviations (up to {worst['band']:.2g} by chance)."
+            f"{head}{worst['first']:.6g} ± {worst['first_error']:.2g} and "
+            f"{worst['second']:.6g} ± {worst['second_error']:.2g}, "
+            f"{abs(worst['difference']):.2g} posterior standard deviations apart (up to "
+            f"{worst['band']:.2g} by chance)."
         )
 
     def _conclusion(self) -> str:
@@ -113,8 +114,8 @@ class RunComparison:
         if not self.table["difference"].any():
             return "They agree."
         return (
-            f"They agree: no difference is beyond chance, and one of {self.resolution:g} posterior standard "
-            "deviations would be seen."
+            "They agree: no difference exceeds chance, and a difference of "
+            f"{self.resolution:g} posterior standard deviations would be detected."
         )
 
 
@@ -153,7 +154,7 @@ def compare_runs(
     """
     refuse_if(
         not resolution > 0 or not math.isfinite(resolution),
-        "resolution is no difference.",
+        "resolution is out of range.",
         resolution,
         "a number above 0, in posterior standard deviations",
     )
@@ -167,13 +168,13 @@ def compare_runs(
     level = LEVEL / max(1, len(moving))
     if not any(group == "U" for group, _ in common):
         notes.append(
-            "U was not compared: one run recorded it of mini-batches, the other of all data."
+            "U was not compared: one run recorded it on mini-batches, the other on all data."
         )
     rows = [_compared(*one, level, resolution) for one in shown]
     table = pd.DataFrame(rows, columns=_COLUMNS)
     if shown and all(np.array_equal(a.draws, b.draws, equal_nan=True) for *_, a, b in shown):
         table["verdict"] = AGREE
-        notes.append("Both runs hold the same draws, so neither confirms the other.")
+        notes.append("Both runs contain the same draws, so neither confirms the other.")
     return RunComparison(table, resolution, [*dict.fromkeys(notes)])
 
 
@@ -199,7 +200,7 @@ def _check_comparable(first: RunFiles, second: RunFiles) -> None:
     raise InputError(
         "The runs sampled different systems: their data, potentials or parameters differ.",
         f"{first.folder} and {second.folder}",
-        "two runs of one system; --verify compares their files",
+        "two runs of the same system; --verify compares their files",
     )
 
 
@@ -218,7 +219,7 @@ def _quantities(
         elif one.compared and one.name != "stored positions":
             found["parameters", one.name] = one
     if files.trajectory_in(run.folder) is None:
-        notes.append("Predictions and parameters were not compared: a run stored no positions.")
+        notes.append("Predictions and parameters were not compared: one run stored no positions.")
     elif of_network:
         found |= _tensors(run, burnin)
     return found

@@ -43,7 +43,7 @@ def auroc(inside: np.ndarray, outside: np.ndarray) -> float:
     inside, outside = (np.asarray(part, np.float64).reshape(-1) for part in (inside, outside))
     if not (inside.size and outside.size):
         raise InputError(
-            "There is nothing to tell apart.",
+            "There are no scores to compare.",
             f"{inside.size} and {outside.size} scores",
             "both above 0",
         )

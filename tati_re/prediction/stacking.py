@@ -271,7 +271,7 @@ def chain_densities(
     walkers = np.unique(stored.walker)
     refuse_if(
         len(walkers) < 2,
-        "weights: stacking weighs several chains.",
+        "weights: stacking needs several chains.",
         f"{len(walkers)} chain",
         "num_walkers of 2 at least",
     )
@@ -280,7 +280,7 @@ def chain_densities(
     tails = []
     for walker in walkers:
         own = np.flatnonzero(stored.walker == walker)
-        what = "weights: stacking needs more draws of each chain."
+        what = "weights: stacking needs more draws per chain."
         refuse_if(len(own) < LEAST_DRAWS, what, len(own), f"at least {LEAST_DRAWS}")
         own = own[np.argsort(stored.step[own], kind="stable")]
         own = own[:: math.ceil(len(own) / MOST_DRAWS)]
@@ -307,7 +307,7 @@ def stored_stacking(run: RunFiles) -> Stacking | None:
     if frame is None:
         return None
     path = run.folder / files.STACKING
-    expected = "the file as the run wrote it"
+    expected = "the unmodified file of the run"
     numbers = {*_COLUMNS, "equal", "stacked", "rows"} <= {*frame.columns}
     numbers = numbers and all(kind.kind in "if" for kind in frame.dtypes)
     weight = frame["weight"].to_numpy(np.float64) if numbers and len(frame) else np.zeros(1)
@@ -343,7 +343,7 @@ def weigh_at_end(run: RunFiles) -> None:
     try:
         chain_weights(run)
     except InputError as error:
-        warnings.warn(f"{error} Until then predictions need weights='equal'.", stacklevel=2)
+        warnings.warn(f"{error} Until then use weights='equal' for predictions.", stacklevel=2)
 
 
 def chosen_weights(manifest: Manifest, given: str | None) -> str:

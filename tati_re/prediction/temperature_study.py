@@ -105,7 +105,7 @@ def temperature_study(
         or not values[-1] > 0
     ):
         raise InputError(
-            "temperatures are not right.", temperatures, "different numbers above 0, in a list"
+            "temperatures are invalid.", temperatures, "different numbers above 0, in a list"
         )
     given = sorted({"temperature", "temperatures", "inverse_temperature"} & set(options))
     refuse_if(
@@ -124,9 +124,9 @@ def temperature_study(
     full = [str(folder) for folder in folders if folder.is_dir() and any(folder.iterdir())]
     refuse_if(
         full,
-        "temperature_study: a folder of a run is not empty.",
+        "temperature_study: the folder of a run is not empty.",
         ", ".join(full),
-        "another one, or overwrite",
+        "another folder, or overwrite",
     )
     data = sim.dataset
     expected = "test_fraction above 0, or test data" if sim.system.has_data else "a model with data"
@@ -191,14 +191,16 @@ def temperature_curve(
                 _row(float(run.manifest.temperature or 1.0), draws, network, run.at_rung(0), parts)
             )
         elif ladder["temperature"].nunique() == 1:
-            raise InputError("The ladder weakens the likelihood: its rungs have one temperature.")
+            raise InputError(
+                "The ladder tempers only the likelihood: all rungs have the same temperature."
+            )
         else:
             for rung, temperature in zip(ladder["rung"], ladder["temperature"], strict=True):
                 draws = Draws(run, int(rung), burnin, thin)
                 rows.append(_row(float(temperature), draws, network, run.at_rung(int(rung)), parts))
     if len({row["temperature"] for row in rows}) < 2:
         expected = "several runs, or one on a ladder with trajectory_rungs = all"
-        raise InputError("There is one temperature only.", f"{rows[0]['temperature']:g}", expected)
+        raise InputError("There is only one temperature.", f"{rows[0]['temperature']:g}", expected)
     return _frame(rows)
 
 

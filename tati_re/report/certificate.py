@@ -14,6 +14,7 @@ from tati_re.analysis.heating import MOST_OF_ONE
 from tati_re.analysis.temperature import (
     COLUMNS,
     FEWEST_EFFECTIVE,
+    TOO_SHORT,
     Temperature,
     group_temperatures,
     has_no_target,
@@ -47,7 +48,13 @@ from tati_re.runs.selection import as_run, is_optimization
 from tati_re.samplers.wrappers.metered import BAND as FACTOR_OF_TUNING
 from tati_re.samplers.wrappers.metered import error_of_bias
 from tati_re.tuning.choosing import latest_end
-from tati_re.tuning.tuner import FOR_SPEED, LEARNT, NOT_SETTLED
+from tati_re.tuning.tuner import (
+    FOR_SPEED,
+    FOR_SPEED_BEFORE,
+    LEARNT,
+    LEARNT_BEFORE,
+    NOT_SETTLED,
+)
 
 _FACTOR = 1.5  # How far the prediction and a measured temperature may differ.
 _SLOW = "not in equilibrium yet, or the steps are large for the stiffest direction; take more burn-in, or reduce step_size"
@@ -102,7 +109,7 @@ of what it should be in one of a hundred cases.
 _ROWS_OF_RARE = 500  # Below it a hundredth of the rows is a handful.
 _STEP_SIZE_BIAS = "bias from the step size"
 _HEATING = "mini-batch heating"
-_VERDICTS_OF_BANDS = {"too short": "the run is too short"}
+_REASONS = {TOO_SHORT: "the run is too short"}
 
 
 def certificate(run: RunFiles, burnin: int | None = None) -> Certificate:
@@ -456,19 +463,18 @@ def _temperature(facts: RunFacts, one: Temperature, about: str) -> CheckResult:
         if not one.in_band and abs(excess) > limit:
             passed = False
 
-    remark = _VERDICTS_OF_BANDS.get(one.verdict, one.verdict)
+    remark = _REASONS.get(one.reason, one.reason)
     details = [about]
     if math.isfinite(one.half):
         remark = ""
         details.append(f"up to {percent(one.half)} expected by chance")
     if passed is None and math.isfinite(one.half) and limit > 0:
         times = (one.half / limit) ** 2
-        remark = (
-            f"up to {percent(one.half)} expected by chance; {times:,.2g} times as many draws needed"
-        )
-        details.pop()
+        remark = details.pop()
+        details.append(f"{times:,.2g} times as many draws needed")
     if passed is None and math.isfinite(one.half) and one.in_band and _exact_and_named(facts):
         passed = True
+        details.pop()
         remark = f"within chance ({percent(one.half)}); the sampler is exact"
     if passed is None and one.kind == "configurational" and not about:
         details.append("or coordinates that are about 0 on average")
@@ -510,7 +516,7 @@ def _group_apart(run: RunFiles, kind: str, burnin: int) -> str:
         groups = group_temperatures(run, "tensor", burnin)
     except InputError:  # a run that recorded none
         return ""
-    off = groups[(groups["temperature"] == kind) & groups["verdict"].isin(("above", "below"))]
+    off = groups[(groups["temperature"] == kind) & (groups["verdict"] == FAILED)]
     excess = (off["mean"] / off["target"] - 1).to_numpy()
     if not len(excess) or np.abs(excess).max() <= MOST_OF_ONE:
         return ""
@@ -592,7 +598,7 @@ def _worst_r_hat(facts: RunFacts) -> list[CheckResult]:
         remark = f"worst: {facts.numbers.rhat_of}{facts.without_predictions}"
         if passed is None:
             most = chance if hat >= limit else facts.by_chance_of_one
-            remark = f"up to {most:.3f} expected by chance with so few draws; store more"
+            remark = f"up to {most:.3f} expected by chance; store more"
     return [
         check_result(
             "R-hat",
@@ -645,7 +651,7 @@ def _walkers_apart(facts: RunFacts) -> list[CheckResult]:
     limit = facts.limits["rhat"]
     passed = _agreement(hat, limit, facts.numbers.rhat_by_chance, facts.by_chance_of_one)
     outliers = list(facts.numbers.spoiled_by)
-    remark = "no single chain explains the high R-hat" if hat > limit else "too few draws"
+    remark = "no single chain is responsible" if hat > limit else "too few draws"
     if passed:
         remark = ""
 
@@ -819,7 +825,7 @@ def _cut(unsettled: str | None, agreed: bool, cut_by: str) -> tuple[bool | None,
         The verdict, None for not measured, and the remark.
     """
     since = ", but the draws since then have converged" if agreed else ""
-    if unsettled == LEARNT and not cut_by:
+    if unsettled in (LEARNT, LEARNT_BEFORE) and not cut_by:
         return agreed, f"{NOT_SETTLED}{unsettled}{since}"
     if not unsettled and not cut_by:
         return False, "at its limit; whether its tuning had settled was not recorded"
@@ -828,7 +834,7 @@ def _cut(unsettled: str | None, agreed: bool, cut_by: str) -> tuple[bool | None,
         remark += f" by {cut_by}"
     if unsettled:
         remark += f"; {NOT_SETTLED}{unsettled}"
-    if unsettled and {*unsettled.split(", ")} <= {*FOR_SPEED}:
+    if unsettled and {*unsettled.split(", ")} <= {*FOR_SPEED, *FOR_SPEED_BEFORE}:
         return None, f"{remark} (costs efficiency, not accuracy)"
     return (None if agreed else False), remark + since
 

@@ -81,7 +81,10 @@ def _where(workers: WorkersEntry) -> str:
     one = workers.worker
     device = f", on {one.device}s" if one is not None and one.device else ""
     differ = f". They differ in {', '.join(workers.differ)}" if workers.differ else ""
-    return f"Its {held} were stepped by {made}{device}{': ' if machines else ''}{', '.join(machines)}{differ}."
+    return (
+        f"Its {held} were advanced by "
+        f"{made}{device}{': ' if machines else ''}{', '.join(machines)}{differ}."
+    )
 
 
 def name_of_method(manifest: Manifest) -> str:
@@ -164,9 +167,7 @@ def _method(manifest: Manifest, rows: pd.DataFrame, burnin: int | None) -> str:
         count = len(method.simulated_tempering)
         text += f". It moves along a ladder of {count} rungs by simulated tempering"
     if options.bias not in (None, "none"):
-        text += (
-            f". A {options.bias.replace('_', '-')} bias acts on the energies, and rows have weights"
-        )
+        text += f". A {options.bias.replace('_', '-')} bias acts on the energies; rows have weights"
     return text + "."
 
 

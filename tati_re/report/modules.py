@@ -163,14 +163,15 @@ def _covariance(run: RunFiles, choices: Choices) -> Result:
         }
     whole = pd.concat(tables, names=["of"]).reset_index("of").reset_index(drop=True)
     sentences = [
-        f"{found.num_rows:,} positions of {len(found.mean):,} parameters, read {found.num_passes} times. A large "
-        "eigenvalue is a flat and slow direction, a small one a stiff and fast one; in a quadratic potential the "
-        "curvature is T / eigenvalue."
+        f"{found.num_rows:,} positions of {len(found.mean):,} parameters, read "
+        f"{found.num_passes} times. A large eigenvalue marks a flat, slow direction, a "
+        "small one a stiff, fast one; in a quadratic potential the curvature is T / "
+        "eigenvalue."
     ]
     if found.num_rows <= len(found.mean):
         sentences.append(
-            "There are fewer positions than parameters: eigenvalues beyond their number are not seen, and the leading "
-            "ones are too large."
+            "There are fewer positions than parameters. Eigenvalues beyond their number "
+            "are missing, and the leading ones are too large."
         )
     return Result(
         whole, sentences, {"spectrum": lambda path: plotting.plot_spectrum(tables, path)}, arrays
@@ -203,8 +204,9 @@ def _diffusion_map(run: RunFiles, choices: Choices) -> Result:
     columns |= {f"eigenfunction_{k + 1}": found.vectors[:, k] for k in range(len(found.values))}
     values = ", ".join(f"{value:.4g}" for value in found.values)
     sentences = [
-        f"{len(block.step):,} positions, bandwidth {found.bandwidth:.4g}, at which the kernel sees "
-        f"{found.dimension:.2g} dimensions. Eigenvalues of the generator: {values}."
+        f"{len(block.step):,} positions; bandwidth {found.bandwidth:.4g}, at which the "
+        f"kernel detects {found.dimension:.2g} dimensions. Eigenvalues of the generator: "
+        f"{values}."
     ]
     figures = {
         "diffusion_map": lambda path: plotting.plot_diffusion_map(
@@ -245,7 +247,7 @@ def _alignment(run: RunFiles, choices: Choices) -> Result:
     fixed = run.manifest.options.fix_parameters
     refuse_if(
         fixed,
-        "alignment: units whose weights are fixed cannot change places.",
+        "alignment: units with fixed weights cannot be permuted.",
         fixed,
         "no fix_parameters",
     )
@@ -272,9 +274,10 @@ def _alignment(run: RunFiles, choices: Choices) -> Result:
     ]
     spreads = [np.concatenate(of).var(0).sum() for of in chains]
     sentences = [
-        f"Distances of the walkers' means from the first one's. As sampled and aligned: the largest R-hat of a weight "
-        f"{np.max(hats[0]):.4g} and {np.max(hats[1]):.4g}, the median {np.median(hats[0]):.4g} and "
-        f"{np.median(hats[1]):.4g}; the total variance {spreads[0]:.4g} and {spreads[1]:.4g}."
+        "Distances between the mean of the first walker and the other means, as sampled "
+        f"and after alignment. Largest R-hat of a weight: {np.max(hats[0]):.4g} and "
+        f"{np.max(hats[1]):.4g}; median: {np.median(hats[0]):.4g} and "
+        f"{np.median(hats[1]):.4g}; total variance: {spreads[0]:.4g} and {spreads[1]:.4g}."
     ]
     return Result(table, sentences, arrays={"positions": found.positions})
 
@@ -290,8 +293,9 @@ def _learning_coefficient(run: RunFiles, choices: Choices) -> Result:
         others = curve["chi_squared"].to_numpy()
         told = len(others) == 1 or others[1] - others[0] >= 6
         sentences.append(
-            f"The {best['rungs']:.0f} coldest rungs fit λ = {best['coefficient']:.4g} ± {best['error']:.2g} with the "
-            f"multiplicity {best['multiplicity']:.0f} (χ² {best['chi_squared']:.3g})"
+            f"The {best['rungs']:.0f} coldest rungs fit λ = {best['coefficient']:.4g} ± "
+            f"{best['error']:.2g} with multiplicity {best['multiplicity']:.0f} (χ² "
+            f"{best['chi_squared']:.3g})"
             + (
                 "."
                 if told
@@ -302,8 +306,9 @@ def _learning_coefficient(run: RunFiles, choices: Choices) -> Result:
     unclear = table[table["correction_error"] > 0.1 * table["coefficient"].abs()]
     if len(far) + len(unclear):
         sentences.append(
-            "The correction for the tether is above 10 %, or uncertain by more than 10 %, at "
-            f"{len(far.index.union(unclear.index))} of {len(table)} rungs. A weaker tether determines λ there."
+            f"At {len(far.index.union(unclear.index))} of {len(table)} rungs the "
+            "correction for the tether exceeds 10 %, or its uncertainty does. A weaker "
+            "tether determines λ there."
         )
     sentences += _of_both_estimates(table)
     if (table["raw"] < 0).any():
@@ -379,7 +384,7 @@ def refuse_idle(
         modules = ["averages"] if name == "by" and rung else modules
         if along and name in Choices().diffusion:
             modules.append("free_energy")
-        what = f"{spell(name)} belongs to another module."
+        what = f"{spell(name)} applies to another module."
         expected = f"{spell('what')} {' or '.join(modules)}"
         refuse_if(modules and not {*modules} & {*asked}, what, ", ".join(asked), expected)
 
@@ -387,12 +392,12 @@ def refuse_idle(
 def result_of(run: RunFiles, name: str, choices: Choices | None = None) -> Result:
     refuse_if(name not in MODULES, "Unknown module.", name, ", ".join(MODULES))
     descends = is_optimization(run.manifest, run.run_info)
-    what = f"{name}: the run {run.folder} is a fit, which samples no temperature."
-    refuse_if(descends and name in _OF_SAMPLES, what, expected="a run of sample")
+    what = f"{name}: the run {run.folder} is a fit, and samples no temperature."
+    refuse_if(descends and name in _OF_SAMPLES, what, expected="a run that sampled")
     result = MODULES[name](run, choices or Choices())
     if descends:
         result.sentences.append(
-            "The run is a fit: its rows are a descent, not draws, and errors mean nothing."
+            "The run is a fit: its rows are a descent, not draws, and their errors are meaningless."
         )
     return result
 
@@ -430,7 +435,7 @@ def analyse(
     for name in choices:
         refuse_if(
             name not in names,
-            f"analyse has no choice {name}.{nearest(name, names)}",
+            f"analyse: unknown choice {name}.{nearest(name, names)}",
             expected=", ".join(names),
         )
     run = run if isinstance(run, RunFiles) else load(run)

@@ -94,7 +94,7 @@ def write_report(
     """
     listed = [runs] if isinstance(runs, str | os.PathLike | RunFiles) else list(runs)
     opened = [as_run(run) for run in listed]
-    refuse_if(not opened, "A report needs a run.")
+    refuse_if(not opened, "A report needs at least one run.")
     if path is None:
         if len(opened) > 1:
             names = [run.folder.resolve().name for run in opened]
@@ -168,7 +168,10 @@ def page_of(
     for number, folder in enumerate(map(Path, figures)):
         paths = sorted(folder.glob("*.png"))
         refuse_if(
-            not paths, "figures: the folder has no figure.", folder, "a folder with .png files"
+            not paths,
+            "figures: the folder contains no figures.",
+            folder,
+            "a folder with .png files",
         )
         drawn = html.figures([_found(path, path.name) for path in paths[:_MOST_FOUND]])
         body.append(html.Section(f"Figures of {folder}", f"figures-{number}", [drawn]).html())
@@ -212,9 +215,7 @@ def _about(run: RunFiles, name: str, number: int, several: bool, part: "Part") -
     named = options if run.manifest.given is None else run.manifest.given
     given = [(key, f"{options[key]}{unused.get(key, '')}") for key in named if key in options]
     sections.append(
-        html.Section(
-            "Options", "options", [html.fold("options that were given", html.pairs(given))]
-        )
+        html.Section("Options", "options", [html.fold("options that were set", html.pairs(given))])
     )
     for section in sections:
         section.anchor = f"run-{number}-{section.anchor}"
@@ -225,7 +226,7 @@ def _about(run: RunFiles, name: str, number: int, several: bool, part: "Part") -
     )
     links = "".join(f'<a href="#{one.anchor}">{html.escape(one.title)}</a>' for one in sections)
     shown = {section.title: section.anchor for section in sections}
-    told = html.paragraph("Nothing to warn of.", "well")
+    told = html.paragraph("No warnings.", "well")
     if notes:
         told = html.bullets(
             notes, "warnings", {note: seen for note in notes if (seen := _seen(note, shown))}
@@ -287,10 +288,10 @@ def _traces(run: RunFiles, rows: pd.DataFrame, part: Part) -> html.Section:
         )
     drawn = plot_traces(rows, max(1, run.manifest.parameters.num), part.burnin)
     narrow(drawn)
-    said = "Potential of each walker; gray: burn-in, left out of averages."
+    said = "Potential of each walker; gray: burn-in, excluded from averages."
     if len(drawn.axes) > 1:
         said += " Temperatures: running means over walkers and rows (orange), the target (dashed), and the band that "
-        said += "such a mean leaves once in 10,000 times."
+        said += "a correct mean leaves once in 10,000 times."
     parts = [
         html.figure(drawn, said, _WIDTH, 2.6 + 1.7 * (len(drawn.axes) - 1)),
         *_autocorrelation(kept),
@@ -308,7 +309,10 @@ def _autocorrelation(kept: pd.DataFrame | None) -> list[str]:
     drawn = plot_autocorrelation(dict(list(moving.items())[:4]), spacing(kept))
     return [
         html.figure(
-            drawn, "Autocorrelation functions; the band is what a zero would show.", _WIDTH, 3.4
+            drawn,
+            "Autocorrelation functions; the band covers values compatible with zero.",
+            _WIDTH,
+            3.4,
         )
     ]
 
@@ -332,14 +336,16 @@ def _averages(kept: pd.DataFrame) -> tuple[html.Section, list[str]]:
             short["note"].str.extract(r"needs ([\d,]+) rows")[0].str.replace(",", "").astype(int)
         )
         notes.append(
-            f"The chains are too short to tell the autocorrelation time of {', '.join(short['observable'])}: take more "
-            f"steps, {needed.max():,} rows of each walker or more (now {len(kept) // kept['walker'].nunique():,})."
+            "The chains are too short to estimate the autocorrelation time of "
+            f"{', '.join(short['observable'])}. Run until each walker has "
+            f"{needed.max():,} rows or more (now "
+            f"{len(kept) // kept['walker'].nunique():,})."
         )
     resting = table["note"].str.extract(r"rest on about (\d+) rows")[0].dropna()
     if len(resting):
         notes.append(
-            f"The weights of the rows rest on about {resting.iloc[0]} of them: weighted averages and their errors are "
-            "rough; take more steps, or a smaller bias_factor."
+            f"Only about {resting.iloc[0]} of the rows carry weight: weighted averages "
+            "and their errors are rough. Take more steps, or a smaller bias_factor."
         )
     columns = _COLUMNS if (table["note"] != "").any() else _COLUMNS[:-1]
     table, foot = marked(table)
@@ -355,7 +361,7 @@ def _groups(run: RunFiles, part: Part) -> tuple[html.Section, list[str]]:
         return html.Section(
             "Temperatures of the tensors", "groups", [html.paragraph(str(error))]
         ), []
-    said = "Temperature of each tensor, in the band where it should lie."
+    said = "Temperature of each tensor, and the band where it should lie."
     parts = [
         html.figure(plot_group_temperatures(table), said),
         html.fold("the numbers", html.html_table(table)),
@@ -372,22 +378,20 @@ def _ladder(run: RunFiles, rows: pd.DataFrame) -> html.Section:
     ]
     drawn = []
     if ladder["acceptance"].notna().any():
-        drawn.append(
-            html.figure(plot_ladder(ladder), "Accepted swaps between each rung and the next.")
-        )
+        drawn.append(html.figure(plot_ladder(ladder), "Accepted swaps between neighboring rungs."))
         last = ladder.iloc[-1]
         text = f"Round trips: {int(last['round_trips']):,}; arrivals from the hottest rung: {int(last['restarts']):,}."
         parts.append(html.paragraph(text))
     if "replica" in rows.columns and rows["replica"].nunique() > 1:
-        drawn.append(html.figure(plot_replicas(rows), "The rung of some replicas over the steps."))
+        drawn.append(html.figure(plot_replicas(rows), "Rungs of some replicas over the steps."))
     return html.Section("Ladder and round trips", "ladder", [*parts, html.figures(drawn)])
 
 
 def _bias(run: RunFiles) -> html.Section:
     if run.bias.empty:
-        return html.Section("Bias", "bias", [html.paragraph("No bias has grown yet.")])
+        return html.Section("Bias", "bias", [html.paragraph("The bias has not grown yet.")])
     drawn = html.figure(
-        plot_bias(run.bias), "The bias of each rung; averages undo it by the column weight."
+        plot_bias(run.bias), "The bias of each rung; the column weight corrects averages for it."
     )
     return html.Section("Bias", "bias", [html.figures([drawn])])
 

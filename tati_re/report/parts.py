@@ -54,7 +54,7 @@ def parameters_section(run: RunFiles, burnin: int, thin: int) -> html.Section:
     order, weights = parts
     if order.shape[1] < 2 * MINIMUM_DRAWS:
         section.parts.append(
-            html.paragraph("Too few positions are stored to say anything of the parameters.")
+            html.paragraph("Too few positions are stored to describe the parameters.")
         )
         return section
     chains = {stored.names[k]: values[:, number][order] for number, k in enumerate(chosen)}
@@ -62,13 +62,14 @@ def parameters_section(run: RunFiles, burnin: int, thin: int) -> html.Section:
     table = pd.DataFrame(rows)[["parameter", "mean", "std", "ess_bulk", "r_hat"]]
     apart = int((table["r_hat"] > LARGEST_R_HAT).sum())
     count = np.count_nonzero(weights)
-    said = (
-        f"{len(chains)} of {len(stored.names):,} parameters, evenly among all; {count:,} positions."
-    )
+    said = f"{len(chains)} of {len(stored.names):,} parameters, evenly spaced; {count:,} positions."
     if apart:
-        said += f" R-hat is above {LARGEST_R_HAT} for {apart}: walkers disagree, as those in equivalent minima do."
+        said += (
+            f" R-hat is above {LARGEST_R_HAT} for {apart}: walkers disagree, as they do in "
+            "equivalent minima."
+        )
     drawn = html.figure(
-        _marginals(chains, weights), "Distribution of each parameter, a line a walker."
+        _marginals(chains, weights), "Distribution of each parameter, one line per walker."
     )
     section.parts += [html.paragraph(said), drawn, html.fold("the numbers", html.html_table(table))]
     return section
@@ -104,11 +105,14 @@ def predictions_section(run: RunFiles, burnin: int, thin: int) -> html.Section |
             warnings.simplefilter("ignore", UserWarning)  # the page says how many draws there are
             found: Any = predict(run, burnin=burnin, thin=thin * -(-count // _DRAWS))
     except InputError as error:
-        section.parts.append(html.paragraph(f"None of the test part: {error}"))
+        section.parts.append(html.paragraph(f"No predictions of the test part: {error}"))
         return section
     draws = f"{found.num_draws:,} draws, {worth(found.independent_draws)}"
     notes = [("note", note) for note in found.notes]
-    said = "The posterior average on the test part; bands hold the whole curves of 95 % of calibrated predictions."
+    said = (
+        "The posterior average on the test part; bands contain 95 % of the whole curves of "
+        "calibrated predictions."
+    )
     section.parts += [
         html.pairs([("average of", draws), *found.score_lines(), *notes]),
         html.figure(plot_prediction(found), said),
@@ -127,7 +131,7 @@ def comparison_section(run: RunFiles) -> html.Section | None:
         f"Scores on {rows:,} rows ({frame['scored_on'].iloc[0]}). One fit: the mean of the scores of "
         "the single fits. Ensemble: the average of their predictive distributions."
     )
-    drawn = html.figure(plot_comparison(frame), "Scores; the gray line is a coverage of 90 %.")
+    drawn = html.figure(plot_comparison(frame), "Scores; the gray line marks a coverage of 90 %.")
     names = {name: words for name, words in SCORES.items() if name in frame.columns}
     numbers = html.html_table(frame.reset_index().rename(columns=names))
     section.parts += [html.paragraph(said), drawn, numbers]

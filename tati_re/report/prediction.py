@@ -184,25 +184,26 @@ def _agreement(one: Prediction) -> float | None:
     return None if chains.shape[1] < 2 * MINIMUM_DRAWS else r_hat(chains)
 
 
+def _independent(one: Prediction) -> str:
+    """How many independent draws the average is worth, and whether these are too few."""
+    number = one.independent_draws
+    if np.isnan(number):
+        return "an unknown number of them independent"
+    return f"{number:,.0f} independent{': rough' if number < FEW_DRAWS else ''}"
+
+
 def _text(folder: Path, files: list[str], predictions: dict, scores, apart) -> str:
     names = list(predictions)
-    width = max(14, *(len(name) + 2 for name in names))
     posterior = predictions[AVERAGE]
+    draws = [f"{predictions[name].num_draws:,}" for name in names]
+    draws[names.index(AVERAGE)] += f" ({_independent(posterior)})"
+    width = max(14, *(len(cell) + 2 for cell in [*names, *draws]))
     heads = "".join(name.ljust(width) for name in names).rstrip()
     count = posterior.frame()["input"].nunique()
     lines = [(f"{count:,} inputs", heads)]
-    lines.append(
-        (
-            "draws",
-            "".join(f"{predictions[name].num_draws:,}".ljust(width) for name in names).rstrip(),
-        )
-    )
+    lines.append(("draws", "".join(cell.ljust(width) for cell in draws).rstrip()))
     if round(posterior.effective_draws) != posterior.num_draws:
         lines.append(("draws by weight", f"{posterior.effective_draws:,.0f}"))
-    independent = posterior.independent_draws
-    rough = f", below {FEW_DRAWS}: rough" if independent < FEW_DRAWS else ""
-    number = "unknown" if np.isnan(independent) else f"{independent:,.0f}"
-    lines.append(("independent draws", f"{number}{rough}"))
     if scores is not None:
         for column in scores.columns.drop(["predictor", "draws", "interval"], errors="ignore"):
             values = "".join(f"{value:.4f}".ljust(width) for value in scores[column]).rstrip()
@@ -215,7 +216,7 @@ def _text(folder: Path, files: list[str], predictions: dict, scores, apart) -> s
     if np.isfinite(agreement := _agreement(posterior) or np.nan):
         lines.append(("R-hat", f"{agreement:.3f} of the draws' loss on these inputs"))
     lines += [("note", note) for note in posterior.notes]
-    return table([*lines, ("folder", str(folder)), ("files", ", ".join(files))])
+    return table([*lines, ("files", f"{', '.join(files)} in {folder}")])
 
 
 def report_temperatures(runs: Sequence[Run], folder: Path, typed: Mapping[str, Any]) -> str:
@@ -242,4 +243,4 @@ def report_temperatures(runs: Sequence[Run], folder: Path, typed: Mapping[str, A
         lines.append((SHORT, SHORT_NOTE))
     risen = "never rises" if rose is None else f"has risen at T = {rose:.3g}"
     lines.append(("cooling down", f"the validation loss is lowest at T = {best:.3g}, and {risen}"))
-    return table([*lines, ("folder", str(folder)), ("files", "temperatures.csv, temperatures.png")])
+    return table([*lines, ("files", f"temperatures.csv, temperatures.png in {folder}")])

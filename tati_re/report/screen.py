@@ -7,7 +7,7 @@ from typing import Any
 
 from tati_re.analysis.until import DEFAULTS, Condition, conditions_of, steps_left
 from tati_re.core.errors import InputError, pasted
-from tati_re.core.printable import printable
+from tati_re.core.printable import SCREEN_WIDTH, printable
 from tati_re.core.process.exit_status import CERTIFICATE_FAILED, CERTIFICATE_NOT_MEASURED, FINISHED
 from tati_re.core.process.interruption import in_command
 from tati_re.launch.run import Run
@@ -15,7 +15,7 @@ from tati_re.prediction.held_out import shortest_lines
 from tati_re.prediction.named import has_named_parameters
 from tati_re.report.certificate import certificate
 from tati_re.report.summary import warnings_of
-from tati_re.report.verdicts import PASSED, SCREEN_WIDTH, CheckResult, certificate_text
+from tati_re.report.verdicts import PASSED, CheckResult, certificate_text
 from tati_re.runs import manifest
 from tati_re.runs.manifest_entries import ConvergenceEntry
 from tati_re.runs.run import last_step
@@ -74,9 +74,11 @@ def _stored(run: Run) -> str:
     first = "run.parameter_summary()" if has_named_parameters(run) else "run.predict()"
     if run.is_temporary:
         return f"not saved (no output)   next: {first}, run.summary()"
+    following = f"{first}, run.summary(), tati_re.write_report(run)"
     if in_command():
-        return f"saved in {run.folder}   next: tati-report {pasted(run.folder)}"
-    return f"saved in {run.folder}   next: {first}, run.summary(), tati_re.write_report(run)"
+        following = f"tati-report {pasted(run.folder)}"
+    line = f"saved in {run.folder}   next: {following}"
+    return line if len(line) <= SCREEN_WIDTH else f"saved in {run.folder}\n  next: {following}"
 
 
 def _not_converged(run: Run) -> list[str]:
@@ -94,13 +96,13 @@ def _not_converged(run: Run) -> list[str]:
             again = manifest.going_on(run.folder)
         return [f"To sample chains from the fits: {again}"]
 
-    texts = [f"{one.check} {one.value_text or 'unknown'} (limit {one.limit_text})" for one in open_]
+    names = ", ".join(one.check for one in open_)
     wanted = _wanted_steps(run)
     again = f"tati_re.Simulation.resume(run, {wanted})"
     if not run.is_temporary:
         again = manifest.going_on(run.folder, wanted)
     return [
-        *textwrap.wrap(f"Not converged: {'; '.join(texts)}. Continue with:", SCREEN_WIDTH),
+        *textwrap.wrap(f"Not converged: {names}. Continue with:", SCREEN_WIDTH),
         f"  {again}",
     ]
 

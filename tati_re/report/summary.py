@@ -11,6 +11,8 @@ from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of
 from tati_re.analysis.format import SHORT, SHORT_NOTE, WIDTH, percent, table, with_error
 from tati_re.analysis.named_draws import parameter_summary
 from tati_re.analysis.temperature import (
+    ABOVE,
+    TOO_SHORT,
     Temperature,
     has_no_target,
     measured_temperatures,
@@ -23,7 +25,7 @@ from tati_re.exchange.gaussianity import gaussianity_report
 from tati_re.exchange.ladder import explicit
 from tati_re.launch.run import Run
 from tati_re.prediction.calibrating import stored_calibration
-from tati_re.prediction.held_out import LABEL_WIDTH, comparison_lines
+from tati_re.prediction.held_out import LABEL_WIDTH, comparison_lines, comparison_notes
 from tati_re.prediction.leave_one_out import stored_leave_one_out
 from tati_re.prediction.named import has_named_parameters
 from tati_re.prediction.predict import streamed_lines
@@ -31,7 +33,13 @@ from tati_re.prediction.stacking import stored_stacking
 from tati_re.report.certificate import certificate, heating_lines, why_hot, widths_note
 from tati_re.report.description import step_size_text
 from tati_re.report.facts import facts_of
-from tati_re.report.verdicts import FAILED, CheckResult, certificate_lines, certificate_text
+from tati_re.report.verdicts import (
+    FAILED,
+    NOT_MEASURED,
+    CheckResult,
+    certificate_lines,
+    certificate_text,
+)
 from tati_re.runs import files
 from tati_re.runs.manifest import Manifest, changes
 from tati_re.runs.run import RunFiles
@@ -178,8 +186,9 @@ def _notes_and_lines(
             lines.append(("PSIS-LOO", str(loo)))
             if loo.unreliable:
                 notes.append(
-                    f"PSIS-LOO: {loo.unreliable} of {len(loo.elpd)} examples have a Pareto k above {loo.largest_k:.2g}:"
-                    " these rows are highly influential, and the elpd estimate is unreliable."
+                    f"PSIS-LOO: {loo.unreliable} of {len(loo.elpd)} examples have a "
+                    f"Pareto k above {loo.largest_k:.2g}. These rows are highly "
+                    "influential, and the elpd estimate is unreliable."
                 )
     if manifest.options.stream_predictions:
         lines += streamed_lines(run)
@@ -196,21 +205,26 @@ def _notes_and_lines(
 
 def comparison_pairs(run: RunFiles) -> list[tuple[str, str]]:
     """The scores of the posterior and of the fits it began with, as label and value of each line."""
+    notes = comparison_notes(run)
     lines = comparison_lines(run)
-    return [(line[:LABEL_WIDTH].rstrip(), line[LABEL_WIDTH:]) for line in lines]
+    rows = lines[: len(lines) - len(notes)]
+    pairs = [(line[:LABEL_WIDTH].rstrip(), line[LABEL_WIDTH:]) for line in rows]
+    return pairs + [("  note", note) for note in notes]
 
 
 def temperature_text(temperature: Temperature) -> str:
-    """Returns `1.003  target 1  band 0.998 to 1.002  outside`."""
+    """Returns `1.003  target 1  band 0.998 to 1.002  failed`."""
     half = temperature.upper - temperature.target
-    if temperature.verdict == "too short":
+    if temperature.reason == TOO_SHORT:
         size = temperature.effective_sample_size
         why = (
             f"{'too noisy' if size > 1_000 else 'the run is too short'} ({size:.0f} effective rows)"
         )
-        return f"{temperature.mean:.3g}  target {temperature.target:g}  inconclusive: {why}"
+        return f"{temperature.mean:.3g}  target {temperature.target:g}  {NOT_MEASURED}: {why}"
     places = max(2, 2 - math.floor(math.log10(half))) if half > 0 else 3
-    verdict = "outside" if temperature.verdict in ("above", "below") else temperature.verdict
+    verdict = temperature.verdict
+    if verdict == NOT_MEASURED:
+        verdict += f": {temperature.reason}"
     band = (
         f"  band {temperature.lower:.{places}f} to {temperature.upper:.{places}f}"
         if math.isfinite(half)
@@ -223,9 +237,9 @@ def temperature_note(temperature: Temperature, manifest: Manifest) -> str | None
     """Returns a warning about a temperature outside its band, with what the manifest knows of
     causes, or None.
     """
-    if temperature.verdict not in ("above", "below"):
+    if temperature.verdict != FAILED:
         return None
-    above = temperature.verdict == "above"
+    above = temperature.reason == ABOVE
     excess = temperature.mean / temperature.target - 1
     if above:
         advice = why_hot(manifest, temperature.kind, excess)
@@ -257,7 +271,7 @@ def _length_lines(
             else f", burn-in up to {burnin:,}"
         )
     if thin > 1:
-        text += f", one row in {thin:,} taken"
+        text += f", every {thin:,}th row used"
     counts = at_target(rows).groupby("walker").size().reindex(rows["walker"].unique(), fill_value=0)
     least, most = (0, 0) if rows.empty else (counts.min(), counts.max())
     number = f"{least:,}" if least == most else f"{least:,} to {most:,}"
@@ -311,17 +325,17 @@ def _sampling_lines(
         )
     potential = chains_of(counted, "potential")
     if np.ptp(potential) == 0:
-        notes.append("The potential never changed: no step moved a walker; reduce step_size.")
+        notes.append("The potential never changed: no step moved a walker. Reduce step_size.")
     if nothing_confines(manifest):
         notes.insert(
             0,
-            "Nothing confines U (no prior, no box): a flat direction has no equilibrium, and the configurational "
-            "temperature no target.",
+            "Nothing confines U (no prior, no box). A flat direction has no equilibrium, "
+            "and the configurational temperature no target.",
         )
     for temperature in measured_temperatures(kept, manifest.parameters.num):
         text = temperature_text(temperature)
         if temperature.kind == "configurational" and has_no_target(manifest):
-            text = f"{temperature.mean:.4g}  without a target: the potential has flat directions or walls"
+            text = f"{temperature.mean:.4g}  no target: the potential has flat directions or walls"
         elif note := temperature_note(temperature, manifest):
             notes.append(note)
         lines.append((f"{temperature.kind} temperature", text))
@@ -363,7 +377,7 @@ def ladder_lines(
     if exchanges:
         last = ladder.iloc[-1]
         known = f"{last['barrier']:.3g}, the sum of the rejection rates"
-        unknown = "unknown: a pair of rungs never tried to swap"
+        unknown = "unknown: one pair of rungs never tried to swap"
         lines.append(("barrier", known if np.isfinite(last["barrier"]) else unknown))
         trips = f"{int(last['round_trips']):,} target to hottest rung and back, {int(last['restarts']):,} arrivals"
         lines.append(("round trips", trips))
@@ -402,14 +416,16 @@ def _notes(ladder: pd.DataFrame, biased: bool) -> list[str]:
     if len(broken):
         rungs = ", ".join(f"{int(rung)} and {int(rung) + 1}" for rung in broken["rung"][:5])
         notes.append(
-            f"Fewer than {_FEW:.0%} of the swaps are accepted between rungs {rungs}"
-            f"{' and others' if len(broken) > 5 else ''}: the ladder is broken there."
+            f"Fewer than {_FEW:.0%} of the swaps between rungs "
+            f"{rungs}{' and others' if len(broken) > 5 else ''} are accepted: the ladder "
+            "is broken there."
         )
         if not biased:
             notes[-1] += "".join(f" {sentence}" for sentence in measured_advice(ladder)[1:])
     elif ladder["round_trips"].iloc[-1] < 1:
         notes.append(
-            "No replica went from the target to the hottest rung and back: take more steps, or more rungs."
+            "No replica made a round trip between the target and the hottest rung: take "
+            "more steps, or more rungs."
         )
     return notes
 

@@ -9,15 +9,12 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from tati_re.analysis.format import percent
-from tati_re.core.printable import printable
-
-PASSED = "passed"
-FAILED = "failed"
-NOT_MEASURED = "not measured"
+from tati_re.core.outcomes import FAILED as FAILED
+from tati_re.core.outcomes import NOT_MEASURED as NOT_MEASURED
+from tati_re.core.outcomes import PASSED as PASSED
+from tati_re.core.printable import SCREEN_WIDTH, printable
 
 COLUMNS = ("check", "value", "limit", "verdict", "advice")
-SCREEN_WIDTH = 100
-"""Columns of the screen of a run."""
 
 BELOW = "below"
 ABOVE = "above"
@@ -192,12 +189,13 @@ def certificate_text(results: Sequence[CheckResult], details: bool = False) -> l
 
     for one, row in zip(results, columns, strict=True):
         cells = [text.ljust(width) for text, width in zip(row, wide, strict=True)]
-        words = ": ".join(filter(None, ["" if one.verdict == PASSED else one.verdict, one.remark]))
+        verdict = "" if one.verdict == PASSED else one.verdict
+        words = f"{verdict} ({one.remark})" if verdict and one.remark else verdict or one.remark
         start = "  " + "  ".join(cells)
         if len(f"{start}  {words}") <= SCREEN_WIDTH:
             lines.append(f"{start}  {words}".rstrip())
         else:
-            lines.append(f"{start}  {'' if one.verdict == PASSED else one.verdict}".rstrip())
+            lines.append(f"{start}  {verdict}".rstrip())
             lines.extend(_indented(one.remark))
         for text in (one.details if details else "", one.advice):
             lines.extend(_indented(text))

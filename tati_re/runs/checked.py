@@ -32,7 +32,7 @@ _WORDS = ("test",)  # Columns that hold words.
 _PART_BYTES = 1 << 24  # Bytes of a table that are read at a time for its digest.
 _WIDE = 4_096  # Columns.
 
-_NOT_OF_RUN = "they are not what the run wrote; the file was changed after its checkpoint."
+_NOT_OF_RUN = "they differ from what the run wrote; the file was changed after its checkpoint."
 _EXPECTED = "the file as the run wrote it; tati-compare --verify checks a whole folder"
 
 
@@ -93,7 +93,8 @@ def read_whole(path: Path, known: Callable[[], set[str]]) -> "pandas.DataFrame":
             else f"{lines} lines:"
         )
         raise InputError(
-            f"{path}, {where} This is not what the run wrote at its checkpoint.", expected=_EXPECTED
+            f"{path}, {where} This differs from what the run wrote by its checkpoint.",
+            expected=_EXPECTED,
         )
     return frame
 
@@ -163,12 +164,15 @@ def _first_fault(lines: bytes, columns: Sequence[str] | None, first_line: int) -
     names = columns
     for number, line in enumerate(io.BytesIO(lines), first_line):
         if b"\0" in line:
-            return f"line {number}: it holds NUL bytes."
+            return f"line {number}: it contains NUL bytes."
         if names is None:
             names = header_of(line)
             continue
         if line.count(b",") != len(names) - 1:
-            return f"line {number}: it has {line.count(b',') + 1} cells, the table {len(names)} columns."
+            return (
+                f"line {number}: it has {line.count(b',') + 1} cells, but the table has "
+                f"{len(names)} columns."
+            )
         first = zip(names, line.split(b",", 2)[:2], strict=False)
         if _LINE.fullmatch(line) and all(cell.isdigit() for name, cell in first if name in INDEX):
             continue
@@ -292,7 +296,7 @@ class ShorterTable(UserWarning):
 
 def _warn_of_loss(path: Path, size: int, known: Known, unit: str) -> None:
     text = f"{path} is shorter than its checkpoint of step {known.step:,}: {size:,} {unit} of {known.size:,}."
-    warnings.warn(f"{text} What is left is read; a resume refuses it.", ShorterTable, stacklevel=3)
+    warnings.warn(f"{text} The rest is read; resume refuses it.", ShorterTable, stacklevel=3)
 
 
 def csv_digest(path: Path, known: Known) -> Digest:

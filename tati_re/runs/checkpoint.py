@@ -86,7 +86,7 @@ def load(folder: AnyPath) -> tuple[StoredArrays, dict[str, Any], str | None]:
         return StoredArrays(arrays, folder), meta, _note(name, problems, meta)
     if not any((where / name).exists() for name in (CURRENT, ASIDE, PREVIOUS)):
         what = f"The folder {os.fspath(folder)} has no checkpoint."
-        raise InputError(what, expected="a run that went on for at least one checkpoint interval")
+        raise InputError(what, expected="a run that lasted at least one checkpoint interval")
     problems = [text for text in problems if not text.startswith(ASIDE)]
     raise InputError(f"No checkpoint in {where} can be used: {'; '.join(problems)}.")
 
@@ -177,7 +177,7 @@ def _note(name: str, problems: list[str], meta: Mapping[str, Any]) -> str | None
         return None
     at = f", of step {meta['step']}," if "step" in meta else ""
     which = (
-        "previous checkpoint" if name == PREVIOUS else "checkpoint written last, not yet renamed,"
+        "previous checkpoint" if name == PREVIOUS else "last checkpoint written, not yet renamed,"
     )
     return f"The checkpoint {problems[0]}; the {which}{at} is used.".replace(",,", ",")
 
@@ -267,10 +267,10 @@ def _checked_meta(content: np.ndarray) -> dict[str, Any]:
     """What a checkpoint says of its run; a `ValueError` where it is of another form."""
     meta = json_of(np.asarray(content).tobytes())
     if not isinstance(meta, dict):
-        raise ValueError("what it says of the run is no table")
+        raise ValueError("its description of the run is not a table")
     for name, is_right in _OF_META.items():
         if name in meta and not is_right(meta[name]):
-            raise ValueError(f"it says {name} = {shown(meta[name], 60)}")
+            raise ValueError(f"it states {name} = {shown(meta[name], 60)}")
     return meta
 
 

@@ -81,7 +81,7 @@ def compare(
     for name, a, b in pairs:
         if not (a.exists() and b.exists()):
             differences.append(
-                Difference(name, "", f"only {first if a.exists() else second} has it")
+                Difference(name, "", f"only {first if a.exists() else second} exists")
             )
             continue
         tables = _read(a), _read(b)
@@ -107,7 +107,9 @@ def _pairs(first: Path, second: Path) -> list[tuple[str, Path, Path]]:
             )
     if first.is_dir() != second.is_dir():
         raise InputError(
-            "A folder cannot be compared with a file.", f"{first} and {second}", "two of one kind"
+            "A folder cannot be compared with a file.",
+            f"{first} and {second}",
+            "two folders or two files",
         )
     if not first.is_dir():
         return [
@@ -199,8 +201,8 @@ def _difference(
         distance = np.where(apart, np.nan_to_num(np.abs(x - y), nan=np.inf), -1.0)
     row = int(np.argmax(distance))
     return (
-        f"{x[row]:.10g} and {y[row]:.10g} {_place(a, row)}, the farthest of {int(apart.sum())} rows beyond "
-        f"{limit.value:g} {limit.kind}"
+        f"{x[row]:.10g} and {y[row]:.10g} {_place(a, row)}, the largest of "
+        f"{int(apart.sum())} differences beyond {limit.value:g} {limit.kind}"
     )
 
 

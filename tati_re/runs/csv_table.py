@@ -72,19 +72,19 @@ class CsvTable(Rows):
         """
         path = Path(path)
         headers = (_header(columns), _header(columns, str))
-        refuse_if(not path.exists(), f"The file {path} of the run to resume is missing.")
+        refuse_if(not path.exists(), f"The file {path} of the run is missing.")
         with open_regular(path) as file:
             found = file.readline()
             file.seek(max(position - 1, 0))
             last = file.read(1)
-        what = f"The file {path} has other columns than the run to resume."
+        what = f"The columns of {path} differ from the run's."
         expected = headers[0].decode().rstrip()
         refuse_if(found not in headers, what, found.decode(errors="replace").rstrip(), expected)
         size = path.stat().st_size
         if position < len(found) or size < position or last != b"\n":
-            what = f"The file {path} does not fit the checkpoint; was it edited?"
+            what = f"The file {path} does not match the checkpoint; was it edited?"
             raise InputError(
-                what, f"{size} bytes", f"at least {position} bytes, and the end of a row there"
+                what, f"{size} bytes", f"at least {position} bytes, with the end of a row there"
             )
         return cls(
             path,

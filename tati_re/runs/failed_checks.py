@@ -77,8 +77,9 @@ def warn_of_failed_checks(run: Any, ended: bool = False) -> None:
     more = f"; and {len(failed) - _MOST} more" if len(failed) > _MOST else ""
     checks = "checks" if len(failed) > 1 else "a check"
     warnings.warn(
-        f"The run {run.folder} failed {checks} of its certificate: {'; '.join(failed[:_MOST])}"
-        f"{more}. Its averages and predictions may be wrong; run.certificate has the details.",
+        f"The run {run.folder} failed {checks} of its certificate: "
+        f"{'; '.join(failed[:_MOST])}{more}. Its averages and predictions may be wrong; "
+        "run.certificate shows the details.",
         CertificateWarning,
         stacklevel=_level_outside(),
     )

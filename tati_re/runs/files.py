@@ -135,47 +135,52 @@ _OF_COMMANDS = {
     INPUTSPACE: ("inputspace.toml", "inputspace.csv", "inputspace.png"),
 }
 
-_EACH_FLUSH = "anew at each checkpoint"
+_EACH_FLUSH = "rewritten at each checkpoint"
 _AFTER = "after a run, by a command"
 FILES = (
     # The manifest comes first: it is the last to be removed, or moved, by those who go through the
     # table backwards.
     RunFile(
-        MANIFEST, "simulation", "before the first step; again where a resume makes the run longer"
+        MANIFEST, "simulation", "before the first step; again when a resume makes the run longer"
     ),
-    RunFile(MODEL, "simulation", "before the first step; after the last one of a fit"),
-    RunFile(DIRECTIONS, "simulation", "before the first step, where projections are stored"),
-    RunFile(MEMBERS, "simulation", "before the first step, where walkers begin from fits"),
-    RunFile(ROWS, "engine", "a row each record_every steps for each walker", row_columns, True),
+    RunFile(MODEL, "simulation", "before the first step; for a fit, after the last one"),
+    RunFile(DIRECTIONS, "simulation", "before the first step, if projections are stored"),
+    RunFile(MEMBERS, "simulation", "before the first step, if walkers start from fits"),
+    RunFile(ROWS, "engine", "one row per walker every record_every steps", row_columns, True),
     RunFile(
-        AVERAGES, "engine", "a row for each row of run.csv after the burn-in", average_columns, True
+        AVERAGES,
+        "engine",
+        "one row for each row of run.csv after the burn-in",
+        average_columns,
+        True,
     ),
     *(
         RunFile(
             name,
             "engine",
-            "a row each trajectory_every steps for each walker",
+            "one row per walker every trajectory_every steps",
             trajectory_columns,
             True,
         )
         for name in TRAJECTORIES.values()
     ),
-    RunFile(EXCHANGES, "engine", "a row for each swap that is tried", None, True),
+    RunFile(EXCHANGES, "engine", "one row for each swap attempt", None, True),
     RunFile(LADDER, "engine", f"{_EACH_FLUSH}, on a temperature ladder", None, True),
     RunFile(BIAS, "engine", f"{_EACH_FLUSH}, on a temperature ladder with a bias", None, True),
-    RunFile(TIMING, "engine", "a row each checkpoint", timing_columns),
-    RunFile(NOISE, "simulation", "after the last step, where swaps saw mini-batches"),
+    RunFile(TIMING, "engine", "one row per checkpoint", timing_columns),
+    RunFile(NOISE, "simulation", "after the last step, if swaps used mini-batches"),
     RunFile(f"{CHECKPOINTS}/{CURRENT}", "engine", _EACH_FLUSH),
     RunFile(f"{CHECKPOINTS}/{PREVIOUS}", "engine", _EACH_FLUSH),
     RunFile(
         LOCK,
         "runs",
-        "while a process writes to the folder; one that was killed leaves it, and it locks nothing",
+        "while a process writes to the folder; a killed process leaves the file, which "
+        "then locks nothing",
     ),
     RunFile(REPORT, "report", _AFTER),
     RunFile(COMPARISON, "prediction", "after the last step of a run that began from fits"),
     RunFile(STACKING, "prediction", "where `weights` is stacking, after the last step"),
-    RunFile(CALIBRATION, "prediction", "where `calibrate` is loo, by the first prediction"),
+    RunFile(CALIBRATION, "prediction", "if `calibrate` is loo, at the first prediction"),
     RunFile(LOO, "prediction", "by run.loo() and tati-compare --elpd"),
     *(
         RunFile(f"{folder}/{name}", "cli", _AFTER)

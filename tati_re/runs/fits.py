@@ -67,7 +67,9 @@ def read_fits(folder: AnyPath) -> Fits | None:
         with open_regular(path) as file, load_arrays(file) as archive:
             arrays = {name: np.asarray(archive[name]) for name in archive.files}
     except (OSError, ValueError, KeyError, EOFError, TypeError, *DAMAGED):
-        raise InputError(f"{path} is damaged.", expected="the fits that a run began from") from None
+        raise InputError(
+            f"{path} is damaged.", expected="the fits from which the run started"
+        ) from None
     return _checked(path, arrays)
 
 
@@ -81,7 +83,7 @@ def _checked(path: Path, arrays: dict[str, np.ndarray]) -> Fits:
     ):
         found = arrays.get(name)
         wrong = found is None or found.ndim != dimensions or found.dtype.kind not in kinds
-        refuse_if(wrong, f"{path} holds no fits: {name} is wrong.", sorted(arrays), expected)
+        refuse_if(wrong, f"{path} contains no fits: {name} is wrong.", sorted(arrays), expected)
     positions = arrays["positions"]
     held_out = arrays["held_out"]
     steps = arrays["steps"]
@@ -90,8 +92,10 @@ def _checked(path: Path, arrays: dict[str, np.ndarray]) -> Fits:
         value.ndim and len(value) == len(positions) and value.dtype.kind in "fiub"
         for value in others
     )
-    refuse_if(not fit, f"{path} holds no fits: numbers of fits differ.", len(positions), expected)
+    refuse_if(
+        not fit, f"{path} contains no fits: the numbers of fits differ.", len(positions), expected
+    )
     bad = not np.isfinite(positions).all() or (held_out.size and held_out.min() < 0)
-    refuse_if(bad, f"{path} holds no fits: numbers are out of range.", None, expected)
+    refuse_if(bad, f"{path} contains no fits: numbers are out of range.", None, expected)
     auxiliary = tuple(arrays[_AUXILIARY.format(number)] for number in range(len(others)))
     return Fits(positions, auxiliary, held_out, steps)

@@ -56,7 +56,7 @@ class H5Table(Rows):
     ) -> None:
         super().__init__(path, columns)
         if not self.is_integer.any() or self.is_integer.all():
-            raise ValueError("an HDF5 table needs an integer column and another one")
+            raise ValueError("an HDF5 table needs an integer column and at least one other")
         self.dtype = np.dtype(dtype)
         self._index_names = [name for name in self.columns if name in INTEGERS]
         self._row_names = [name for name in self.columns if name not in INTEGERS]
@@ -85,10 +85,10 @@ class H5Table(Rows):
             index_columns, other_columns = reading.h5_columns(source)
             stored = reading.h5_length(source)
             if index_columns != table._index_names or other_columns != table._row_names:
-                raise InputError(f"The file {table.path} has other columns than the run to resume.")
-            what = f"The file {table.path} has other numbers than the run to resume."
+                raise InputError(f"The columns of {table.path} differ from the run's.")
+            what = f"The numbers in {table.path} differ from the run's."
             refuse_if(source["rows"].dtype != table.dtype, what, source["rows"].dtype, table.dtype)
-            what = f"The file {table.path} does not fit the checkpoint."
+            what = f"The file {table.path} does not match the checkpoint."
             refuse_if(stored < position, what, f"{stored} rows", f"at least {position} rows")
             table.digest = RowCheck(table.path, source, Known(position, digest)).all_of(
                 source, position

@@ -34,7 +34,7 @@ def writing(folder: AnyPath | None, new: bool = True) -> Iterator[None]:
     if where is None or (where.exists() and not where.is_dir()) or not (new or where.exists()):
         yield
         return
-    what = f"The folder {where} is a link to a place that is not there."
+    what = f"The folder {where} is a link to a missing target."
     refuse_if(where.is_symlink() and not where.exists(), what, where.resolve(), "a folder")
     made = [place for place in (where, *where.parents) if not place.exists()]
     path = where / LOCK
@@ -124,7 +124,7 @@ def _of_another_user(path: Path) -> InputError:
     if said:
         owner += f", process {said['process']} on {said['host']}"
     what = f"The folder {path.parent} has a {LOCK} of another user."
-    expected = f"to wait for that run, another folder, or {path} removed by its owner"
+    expected = f"wait for that run, use another folder, or ask the owner to remove {path}"
     return InputError(what, owner, expected)
 
 
@@ -143,14 +143,16 @@ def _lock(file: BinaryIO, folder: Path) -> None:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         said = _said(file)
-        what = f"Another process writes to the folder {folder}."
+        what = f"Another process is writing to the folder {folder}."
         received = (
             f"process {said.get('process', 'unknown')} on {said.get('host', 'an unknown host')}"
         )
-        raise InputError(what, received, "to wait for its end, or another folder") from None
+        raise InputError(what, received, "wait for it to end, or use another folder") from None
     except (ImportError, OSError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or "no flock on this system"
-        text = f"The folder {folder} cannot be locked ({why}): nothing keeps a second process from writing there."
+        text = (
+            f"The folder {folder} cannot be locked ({why}): a second process could write there too."
+        )
         warnings.warn(text, stacklevel=6)
 
 

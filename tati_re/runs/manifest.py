@@ -272,7 +272,7 @@ def read(folder: AnyPath) -> Manifest:
     version = content.get("schema_version")
     if version is None:
         received = (
-            f"no schema_version beside {', '.join(list(content)[:3])}"
+            f"no schema_version next to {', '.join(list(content)[:3])}"
             if content
             else "an empty file"
         )
@@ -291,7 +291,7 @@ def read(folder: AnyPath) -> Manifest:
     known = _known(folder)
     if lost := min(known.keys() - lasting(content) - content.keys(), default=None):
         raise InputError(
-            f"The file {path} is cut: {lost.removeprefix('options.')} is missing.",
+            f"The file {path} is incomplete: {lost.removeprefix('options.')} is missing.",
             expected=known[lost],
         )
     return found
@@ -308,8 +308,8 @@ def changes(folder: AnyPath, content: Mapping[str, Any]) -> list[str]:
     known = _known(folder)
     found = lasting(content) if known else {}
     return [
-        f"{MANIFEST} was changed after its checkpoint: {name.removeprefix('options.')} = {value}, which was "
-        f"{known.get(name, 'not there')}."
+        f"{MANIFEST} was changed after its checkpoint: {name.removeprefix('options.')} = "
+        f"{value} (before: {{known.get(name, 'missing')}})."
         for name, value in found.items()
         if known.get(name) != value and name != "workers"  # a resume may have other ones
     ]

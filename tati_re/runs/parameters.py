@@ -57,12 +57,14 @@ def read_parameters(
         return _folder(path, step, wanted)
     check_regular(path, "parameters")
     readers = {".csv": _rows, ".h5": _rows, ".npz": _arrays, ".npy": _arrays, ".keras": _keras}
-    refuse_if(path.suffix not in readers, "parameters: a file of another kind.", path, KINDS)
+    refuse_if(
+        path.suffix not in readers, "parameters: the file has an unknown format.", path, KINDS
+    )
     if step is not None and path.suffix not in (".csv", ".h5"):
         raise InputError(
             f"parameters_step: {path} has no steps.",
             received=step,
-            expected="a trajectory, or no step",
+            expected="a trajectory, or no parameters_step",
         )
     try:
         return readers[path.suffix](path, step, wanted)
@@ -81,13 +83,13 @@ def read_trajectory(
     at some steps.
     """
     if Path(path).suffix != ".csv" or not os.path.exists(path):
-        raise InputError("parameters: no trajectory of rows.", path, "a .csv file")
+        raise InputError("parameters: the trajectory has no rows.", path, "a .csv file")
     table = reading.read_csv(path)
     wanted = ExpectedParameters(list(names))
     chosen, step, _ = columns_of(Path(path), list(table.columns), wanted)
     found = np.arange(len(table)) if step is None else table.iloc[:, step].to_numpy()
     if missing := sorted(set(steps) - set(found.tolist())):
-        raise InputError(f"parameters_step: there is no such step in {path}.", missing[0])
+        raise InputError(f"parameters_step: {path} has no such step.", missing[0])
     kept = np.isin(found, steps) if steps else slice(None)
     return found[kept], wanted.checked(Path(path), table.iloc[:, chosen].to_numpy())[kept]
 
@@ -128,7 +130,7 @@ def _arrays(path: Path, _: int | None, wanted: ExpectedParameters) -> FileParame
             return FileParameters(wanted.checked(path, np.atleast_2d(values)), str(path))
         tensors = list(dict.fromkeys(name.split("[")[0] for name in wanted.names))
         if missing := [tensor for tensor in tensors if tensor not in archive.files]:
-            expected = f"the array parameters, or one for each of {', '.join(tensors)}"
+            expected = f"an array named parameters, or one for each of {', '.join(tensors)}"
             raise InputError(
                 f"parameters: {path} has no array {missing[0]!r}.",
                 ", ".join(archive.files),

@@ -112,7 +112,7 @@ class Positions:
         tempered = method.simulated_tempering
         alone = 1 if tempered is None else len(tempered)
         rungs = range(method.num_replicas if whole else alone)
-        what = "The positions of this rung are not stored; trajectory_rungs says of which they are."
+        what = "The positions of this rung are not stored; trajectory_rungs chooses which are."
         refuse_if(
             bool(method.table) and rung is not None and rung not in rungs,
             what,
@@ -135,7 +135,8 @@ class Positions:
                 columns = checked.header_of(file.readline())
         if lost := {*files.INDEX, *files.BEFORE_PARAMETERS} - {*index, *columns}:
             raise InputError(
-                f"{self._path} has no column {min(lost)}.", expected="the file as the run wrote it"
+                f"{self._path} has no column {min(lost)}.",
+                expected="the unmodified file of the run",
             )
         self._known = checkpoint.known(self.run.folder, self._path.name)
         self._index = index
@@ -207,7 +208,9 @@ class Positions:
             missing, "The walker is not in the trajectory.", self.walker, f"0 to {len(walkers) - 1}"
         )
         what = f"No positions are left after the burn-in of {self.burnin:,} steps."
-        expected = "a smaller trajectory_every, more steps (the run resumed, num_steps), or a smaller burnin"
+        expected = (
+            "a smaller trajectory_every, more steps (resume with num_steps), or a smaller burnin"
+        )
         received = f"{last_step(self.run, last):,} steps, last stored {last:,}, trajectory_every {self._every:,}"
         refuse_if(empty, what, received, expected)
 

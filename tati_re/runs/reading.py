@@ -68,7 +68,7 @@ def complete_lines(path: AnyPath) -> bytes:
     complete = content[: content.rfind(b"\n") + 1]
     refuse_if(
         not complete,
-        f"The file {path} has no header line; the run was stopped before it wrote one.",
+        f"The file {path} has no header line; the run stopped before writing it.",
     )
     return complete
 
@@ -98,9 +98,9 @@ def open_h5(path: AnyPath, alone: bool = False) -> Iterator[Any]:
                 file = opened.enter_context(h5py.File(path, "r", locking=False))
             except OSError as error:
                 if "flag values don't match" in str(error):
-                    what = f"The file {path} is open in this process, by h5py with locks."
+                    what = f"This process has opened the file {path} with h5py and a lock."
                     raise InputError(
-                        what, expected="that file closed, or opened with locking=False"
+                        what, expected="close that file, or open it with locking=False"
                     ) from None
                 # Only a file whose writer is at work is opened as one that changes: HDF5 reads the
                 # damaged parts of such a file again and again, without an end.
@@ -121,14 +121,16 @@ def open_h5(path: AnyPath, alone: bool = False) -> Iterator[Any]:
                     os.path.getsize(path),
                 )
                 if claimed > size + _NOT_YET_WRITTEN:
-                    raise OSError(f"it claims {claimed:,} bytes of numbers and has {size:,}")
+                    raise OSError(f"it claims {claimed:,} bytes of numbers but has {size:,}")
                 _check_sizes(file)
                 yield file
         except InputError:
             raise
         except (OSError, RuntimeError, KeyError, ValueError) as error:
             what = f"The file {path} is damaged and cannot be read ({error.args[0] if error.args else error})."
-            expected = "the HDF5 file that the run wrote; the other files of the run stay readable"
+            expected = (
+                "the HDF5 file that the run wrote; the other files of the run remain readable"
+            )
             raise InputError(what, expected=expected) from error
         if not complete:
             raise InputError(
@@ -173,7 +175,7 @@ def _check_sizes(file: Any) -> None:
     if rows.nbytes > rows.id.get_storage_size() and not rows.id.get_create_plist().get_nfilters():
         read = h5_length(file) * rows.shape[1] * rows.dtype.itemsize
         if read > (there := rows.id.get_storage_size()):
-            raise ValueError(f"it claims {read:,} bytes of numbers and has {there:,}")
+            raise ValueError(f"it claims {read:,} bytes of numbers but contains {there:,}")
 
 
 def h5_columns(file: Any) -> tuple[list[str], list[str]]:
@@ -189,7 +191,7 @@ def _names_in(file: Any, name: str) -> list[str]:
         found += part
         letters += sum(map(len, part))
         if letters > most:
-            raise OSError(f"its names claim {letters:,} letters or more, and it has {most:,} bytes")
+            raise OSError(f"its names claim {letters:,} letters or more, but it has {most:,} bytes")
     return found
 
 

@@ -82,8 +82,8 @@ class Rows:
             size = self.path.stat().st_size
         if self._left is not None and size != self._left:
             raise InputError(
-                f"The file {self.path} was changed while its run wrote it, by another process perhaps; nothing more is "
-                "written there.",
+                f"The file {self.path} was changed during the run, perhaps by another "
+                "process; the run stops writing to it.",
                 received=f"{size:,} bytes",
-                expected=f"{self._left:,} bytes, as the run left it",
+                expected=f"{self._left:,} bytes, as written by the run",
             )

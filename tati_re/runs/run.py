@@ -49,9 +49,9 @@ class Moments:
         counts = self.count[_checked(walker, len(self.mean))]
         refuse_if(
             not counts,
-            "No step of this walker counts.",
+            "This walker has no steps at the target temperature.",
             f"walker={walker}",
-            "one that was at the target",
+            "a walker that visited the target",
         )
         return self.mean[walker], self.variance[walker]
 
@@ -139,7 +139,9 @@ class RunFiles:
             raise
         except (TypeError, ValueError, OSError) as error:
             raise InputError(
-                f"No run can be there ({said(error)}).", shown(folder, 77, repr), "a run folder"
+                f"This path cannot be a run folder ({said(error)}).",
+                shown(folder, 77, repr),
+                "a run folder",
             ) from None
         self._read: dict[str, tuple[tuple[int, int], Any]] = {}
         self._made: dict[str, tuple[tuple[Any, ...], Any]] = {}
@@ -269,7 +271,7 @@ class RunFiles:
         vector = self.moments.of(walker)[0] if which == "mean" else self._stored(which, walker)
         if len(vector) != num_parameters:
             raise InputError(
-                "The run's files do not fit its manifest.",
+                "The run's files do not match its manifest.",
                 f"{len(vector)} parameters",
                 num_parameters,
             )
@@ -335,7 +337,8 @@ class RunFiles:
         averaged = "moments/mean" in arrays and np.max(arrays["moments/count"], initial=0) > 0
         refuse_if(
             not averaged,
-            f"The run {self.folder} has no averaged parameters: no step after burn-in was saved.",
+            f"The run {self.folder} has no averaged parameters: no step after the burn-in "
+            "was stored.",
         )
         options = self.manifest.options
         # Where the positions of all rungs are stored those of the target come first.
@@ -348,7 +351,7 @@ class RunFiles:
     def _stored(self, which: str | int, walker: int | None) -> np.ndarray:
         if not isinstance(which, SupportsIndex):
             raise InputError(
-                "Unknown choice of parameters.", which, '"mean" or the number of a stored step'
+                "parameters: unknown choice.", which, '"mean" or the number of a stored step'
             )
         step = operator.index(which)
         path = files.trajectory_of(self.folder)

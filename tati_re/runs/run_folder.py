@@ -19,9 +19,9 @@ def prepare(path: AnyPath, overwrite: bool = False) -> Path:
     folder = Path(path)
     refuse_if(
         folder.exists() and not folder.is_dir(),
-        "The output is a file.",
+        "The output folder is a file.",
         folder,
-        "a folder that is new or empty",
+        "a new or empty folder",
     )
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,9 @@ def free_folder(name: str, parent: AnyPath = "runs") -> Path:
     """Makes the next free numbered folder, `runs/sample-1`, `runs/sample-2`, ..., safely for
     concurrent commands.
     """
-    refuse_if(Path(parent).is_file(), f"{parent} is no folder.", "a file", "a folder, or --output")
+    refuse_if(
+        Path(parent).is_file(), f"{parent} is not a folder.", "a file", "a folder, or --output"
+    )
     for number in count(1):
         folder = Path(parent) / f"{name}-{number}"
         with storing(folder), suppress(FileExistsError):

@@ -21,7 +21,7 @@ def burnin_of(run: RunFiles, burnin: int | None) -> int:
     """Returns the steps to drop: the given number, else the run's burn-in (none for a fit)."""
     if burnin is None:
         return run.manifest.num_burnin_steps
-    refuse_if(burnin < 0, "burnin is a number of steps.", burnin, "0 or more")
+    refuse_if(burnin < 0, "burnin must be a number of steps.", burnin, "0 or more")
     return int(burnin)
 
 

@@ -54,7 +54,7 @@ def open_folder(
             return then
         refuse_if(
             not overwrite,
-            f"output: {folder} holds another {kind}.",
+            f"output: {folder} contains another {kind}.",
             found,
             "another folder, or overwrite",
         )

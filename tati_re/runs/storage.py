@@ -27,9 +27,7 @@ class StorageError(InputError):
         reason = str(
             getattr(error, "strerror", None) or (inside.group(1) if inside else error)
         ).rstrip(".")
-        expected = (
-            "a folder that can be written, on a disk with free space; earlier content is kept"
-        )
+        expected = "a writable folder on a disk with free space; existing content is kept"
         super().__init__(f"Cannot write {os.fspath(path)}: {reason}.", expected=expected)
 
 
@@ -84,7 +82,7 @@ def open_existing(path: AnyPath) -> Any:
     path = Path(path)
     _refuse_link(path.parent)
     if path.is_symlink():
-        raise OSError(errno.ELOOP, "it is a symbolic link, through which nothing is written")
+        raise OSError(errno.ELOOP, "it is a symbolic link; nothing is written through it")
     return open(
         path, "r+b", buffering=0, opener=lambda name, flags: os.open(name, flags | _NO_LINKS)
     )
@@ -96,7 +94,7 @@ _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 def _refuse_link(folder: Path) -> None:
     """A folder inside a run folder is no link to elsewhere."""
     if folder.is_symlink() and (folder.parent / MANIFEST).exists():
-        raise OSError(errno.ELOOP, f"{folder} is a symbolic link, through which nothing is written")
+        raise OSError(errno.ELOOP, f"{folder} is a symbolic link; nothing is written through it")
 
 
 LEFTOVER = re.compile(rf"\.[0-9a-f]{{16}}{re.escape(PARTIAL)}(\.\w+)?$")

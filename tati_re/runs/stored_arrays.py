@@ -92,7 +92,7 @@ class StoredArrays(dict[str, np.ndarray]):
     def _unfit(self, name: str, expected: str) -> InputError:
         array = self[name]
         return InputError(
-            f"The checkpoint in {self.folder} does not fit the run: {name}.",
+            f"The checkpoint in {self.folder} does not match the run: {name}.",
             f"shape {array.shape} of {array.dtype}",
             expected,
         )

@@ -50,13 +50,13 @@ class ExpectedParameters(NamedTuple):
         expected = f"{len(self.names)} parameters"
         refuse_if(
             len(found) != len(self.names),
-            f"parameters: {path} does not fit the model.",
+            f"parameters: {path} does not match the model.",
             received,
             expected,
         )
         first = next(pair for pair in zip(found, self.names, strict=True) if pair[0] != pair[1])
         raise InputError(
-            f"parameters: {path} is of another model.", f"a parameter {first[0]}", first[1]
+            f"parameters: {path} is from another model.", f"a parameter {first[0]}", first[1]
         )
 
     def checked(self, path: Path, values: np.ndarray) -> np.ndarray:
@@ -68,20 +68,20 @@ class ExpectedParameters(NamedTuple):
                 else f"an array of shape {values.shape}"
             )
             raise InputError(
-                f"parameters: {path} does not fit the model.",
+                f"parameters: {path} does not match the model.",
                 found,
                 f"{len(self.names)} parameters",
             )
         refuse_if(
             values.dtype.kind not in "fiu",
-            f"parameters: {path} holds no real numbers.",
+            f"parameters: {path} does not contain real numbers.",
             f"values of the type {values.dtype}",
             "finite numbers",
         )
-        refuse_if(not len(values), f"parameters: {path} holds no rows.", expected=KINDS)
+        refuse_if(not len(values), f"parameters: {path} contains no rows.", expected=KINDS)
         refuse_if(
             not np.isfinite(values).all(),
-            f"parameters: {path} holds values that are not finite.",
+            f"parameters: {path} contains values that are not finite.",
             expected="finite numbers",
         )
         return values.astype(np.float64)
@@ -175,12 +175,13 @@ def columns_of(
         return _of_tati(path, weights, biases, names), step, walker
     if any(re.fullmatch(r"c\d+", name) for name in columns):
         raise InputError(
-            f"parameters: {path} holds projections on directions, not parameters.", expected=KINDS
+            f"parameters: {path} contains projections on directions, not parameters.",
+            expected=KINDS,
         )
     if found := [name for name in columns if "[" in name or "/" in name]:
         wanted.check(path, found)
     raise InputError(
-        f"parameters: {path} has no columns of parameters.",
+        f"parameters: {path} has no parameter columns.",
         received=", ".join(columns[:4]) + ", ...",
     )
 
@@ -201,7 +202,7 @@ def _of_tati(path: Path, weights: list[int], biases: list[int], names: list[str]
     if (len(weights), len(biases)) != wanted:
         received = f"{len(weights)} weights and {len(biases)} biases"
         expected = f"{wanted[0]} weights and {wanted[1]} biases"
-        raise InputError(f"parameters: {path} does not fit the model.", received, expected)
+        raise InputError(f"parameters: {path} does not match the model.", received, expected)
     left = {False: iter(weights), True: iter(biases)}
     return [next(left[bias]) for bias in is_bias]
 
@@ -215,7 +216,7 @@ def _rows_at(path: Path, index: np.ndarray, step: int | None) -> tuple[list[int]
         step = int(index[:, 0].max())
     if not (rows := rows_of_step(index, step)):
         raise InputError(
-            f"parameters_step: there is no such step in {path}.", step, stored_steps(index, step)
+            f"parameters_step: {path} has no such step.", step, stored_steps(index, step)
         )
     return rows, step
 
@@ -232,4 +233,7 @@ def stored_steps(index: np.ndarray, step: int) -> str:
     """Which steps are stored, in words, and which of them is the nearest."""
     steps = np.unique(index[:, 0])
     near = steps[np.argmin(np.abs(steps - np.float64(step)))]
-    return f"one of the {len(steps)} stored steps from {steps[0]} to {steps[-1]}, the nearest being {near}"
+    return (
+        f"one of the {len(steps)} stored steps from {steps[0]} to {steps[-1]}; the nearest is "
+        f"{near}"
+    )

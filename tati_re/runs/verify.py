@@ -75,21 +75,21 @@ def _checked(folder: Path, name: str) -> str:
     check_regular(path)
     if name == files.MANIFEST:
         refuse_if(changed := manifest.changes(folder, manifest.read(folder)), " ".join(changed))
-        return "It says what the checkpoint knows."
+        return "It agrees with the checkpoint."
     if path.parent.name == files.CHECKPOINTS:
         step = checkpoint.read(path)[1].get("step")
-        refuse_if(step is None, f"{path}: it does not say its step.")
-        return f"It is that of step {step:,}; its sha256 fits."
+        refuse_if(step is None, f"{path}: it does not state its step.")
+        return f"It is from step {step:,}; its sha256 matches."
     if name == files.DIRECTIONS:
         rows = whole_array(path, digests := checkpoint.known_whole(folder, name))
         return f"{len(rows)} directions" + (
-            ", as at the start." if digests else "; no digest is known."
+            ", unchanged since the start." if digests else "; no digest is known."
         )
     if name in (*files.OF_METHODS.values(), files.NOISE):
         frame = read_whole(path, lambda: checkpoint.known_whole(folder, name))
         digests = checkpoint.known_whole(folder, name)
         return f"{len(frame):,} rows" + (
-            ", those of a checkpoint." if digests else "; no digest is known."
+            ", as at the checkpoint." if digests else "; no digest is known."
         )
     if name == files.COMPARISON:
         return f"{_rows_of_text(path):,} rows; no digest is known."
@@ -97,10 +97,10 @@ def _checked(folder: Path, name: str) -> str:
         with zipfile.ZipFile(path) as archive:
             bad = archive.testzip()
         refuse_if(bad is not None, f"{path}: {bad} in it is damaged.")
-        return "Its sums fit."
+        return "Its checksums match."
     known = checkpoint.known(folder, name)
     if path.parent != folder or path.suffix not in (".csv", ".h5"):
-        return f"{path.stat().st_size:,} bytes; nothing is known of its content."
+        return f"{path.stat().st_size:,} bytes; its content was not checked."
     said = f"{check_table(path, known):,} rows of numbers"
     return (
         f"{said}, the same as at step {known.step:,}."
@@ -115,5 +115,5 @@ def _rows_of_text(path: Path) -> int:
     refuse_if(lines.pop() != "", f"{path}: its last line is not complete.")
     rows = list(csv.reader(lines))
     widths = {len(row) for row in rows}
-    refuse_if(len(rows) < 2 or len(widths) != 1, f"{path}: its rows differ in length, or lack.")
+    refuse_if(len(rows) < 2 or len(widths) != 1, f"{path}: rows are missing or differ in length.")
     return len(rows) - 1

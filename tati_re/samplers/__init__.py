@@ -81,7 +81,7 @@ def tuned(sampler: Method, options) -> Method:
         return sampler
     if sampler.adapts and not sampler.dynamics.finds_length:
         raise InputError(
-            "target_acceptance: the sampler tunes itself.", target, "one of the two: leave it out"
+            "target_acceptance: the sampler tunes itself.", target, "no target_acceptance"
         )
     return StepSizeTuning(
         sampler, target_acceptance=target, step_size_tuning=options.step_size_tuning
@@ -109,7 +109,7 @@ def _of_name(name: str, options) -> Method:
     if name.upper() == "EQN":
         expected = "covariance_blending above 0, such as 10, with sampler BAOAB and several walkers (num_walkers)"
         raise InputError(
-            "sampler: ensemble quasi-Newton is a preconditioner around any sampler.",
+            "sampler: ensemble quasi-Newton preconditions another sampler.",
             repr(name),
             expected,
         )

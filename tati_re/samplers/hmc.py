@@ -69,7 +69,7 @@ class HamiltonianMonteCarlo(Method):
     ) -> None:
         refuse_if(
             walls not in ("reject", "reflect"),
-            "walls: not known.",
+            "walls: unknown value.",
             repr(walls),
             "'reject' or 'reflect'",
         )
@@ -118,9 +118,9 @@ def trajectory_lengths(num_leapfrog_steps: int | str, leapfrog_jitter: float) ->
     """The least and the largest whole number of [(1 - j) L₀, (1 + j) L₀], at least 1."""
     if isinstance(num_leapfrog_steps, str):
         raise InputError(
-            "num_leapfrog_steps: the sampler cannot find them.",
+            "num_leapfrog_steps: this sampler cannot choose them.",
             num_leapfrog_steps,
-            "a number, or HMC",
+            "a number, or sampler HMC",
         )
     refuse_if(
         num_leapfrog_steps < 1, "num_leapfrog_steps: too few.", num_leapfrog_steps, "at least 1"

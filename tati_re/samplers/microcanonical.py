@@ -46,7 +46,7 @@ McLachlan, SIAM J. Sci. Comput. 16, 151 (1995), has the least sum of both square
 def checked(integrator: str) -> str:
     refuse_if(
         integrator not in INTEGRATORS,
-        "integrator: not known.",
+        "integrator: unknown value.",
         repr(integrator),
         " or ".join(INTEGRATORS),
     )
@@ -54,7 +54,7 @@ def checked(integrator: str) -> str:
 
 
 def check_dimension(num_parameters: int) -> None:
-    what = "sampler: a momentum of fixed length has nowhere to turn in one dimension."
+    what = "sampler: a momentum of fixed length cannot turn in one dimension."
     refuse_if(
         num_parameters < 2, what, "1 parameter", "2 or more, or a sampler such as HMC or BAOAB"
     )
@@ -147,7 +147,7 @@ class MCLMC(Method):
         )
         if not self.adapts and (isinstance(friction, str) or not friction > 0):
             raise InputError(
-                "friction: nothing refreshes.",
+                "friction: momenta are not refreshed.",
                 received=friction,
                 expected="a number above 0, or auto",
             )

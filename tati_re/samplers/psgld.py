@@ -72,7 +72,7 @@ class PreconditionedSGLD(Method):
     ) -> None:
         refuse_if(
             preconditioner not in MODES,
-            "preconditioner: not known.",
+            "preconditioner: unknown value.",
             repr(preconditioner),
             "frozen or adaptive",
         )
@@ -97,14 +97,14 @@ class PreconditionedSGLD(Method):
         self.adapts = not self.adaptive
         self.dynamics = Dynamics(own_speeds=True)
         self.against_noise = (
-            "its preconditioner, and with it the speed of each parameter, is measured on the way."
+            "its preconditioner, and thus the speed of each parameter, is measured during the run."
         )
 
     def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:
         """Refuses, before a run, a frozen preconditioner that has no burn-in to learn in, with an
         `InputError`.
         """
-        what = "preconditioner: frozen, it is learned during the burn-in."
+        what = "preconditioner: a frozen one is learned during the burn-in."
         expected = f"num_burnin_steps such as {round(10 / (1 - self.preconditioner_decay))}"
         refuse_if(
             not self.adaptive and not num_burnin_steps, what, "num_burnin_steps = 0", expected

@@ -50,9 +50,11 @@ def table(pairs: Sequence[tuple[int, float]], unit: float, name: str) -> Factor:
     try:
         steps, values = (np.asarray(column, np.float64) for column in zip(*pairs, strict=True))
     except (TypeError, ValueError):
-        raise InputError(f"{name}: not a table.", pairs, "pairs (step, value)") from None
+        raise InputError(f"{name}: this is not a table.", pairs, "pairs (step, value)") from None
     if (np.diff(steps) <= 0).any() or not (np.isfinite(values) & (values > 0)).all():
-        raise InputError(f"{name}: a bad table.", list(pairs), "rising steps, and values above 0")
+        raise InputError(
+            f"{name}: the table is invalid.", list(pairs), "ascending steps, and values above 0"
+        )
     return lambda t: values[np.clip(np.searchsorted(steps, t, side="right") - 1, 0, None)] / unit
 
 
@@ -66,7 +68,7 @@ def read_table(path: str, name: str) -> list[tuple[int, float]]:
     Raises:
         InputError: No such file, other columns, or a line that is not a step and a number.
     """
-    expected = "columns step and value, a number each"
+    expected = "columns step and value, with one number each"
     try:
         lines = numbered_lines(path, regular_bytes(path))
     except OSError as error:
@@ -86,9 +88,7 @@ def read_table(path: str, name: str) -> list[tuple[int, float]]:
             with suppress(ValueError):
                 pairs.append((int(cells[at_step]), float(cells[at_value])))
                 continue
-        raise InputError(
-            f"{name}: {path}, line {number} is not a row of the table.", line, expected
-        )
+        raise InputError(f"{name}: {path}, line {number} is not a table row.", line, expected)
     return pairs
 
 
@@ -107,13 +107,15 @@ def keras_schedule(schedule, unit: float, name: str = "step_schedule") -> Factor
     def factor(steps: np.ndarray) -> np.ndarray:
         with users_code(
             f"{name}: the schedule",
-            "a number above 0 of each step, made of keras.ops or TensorFlow",
+            "a number above 0 for each step, computed with keras.ops or TensorFlow",
         ):
             found = values(tf.constant(steps - 1, tf.int64)).numpy()
         if not (np.isfinite(found) & (found >= 0)).all():
             received = f"{found[~(np.isfinite(found) & (found >= 0))][0]:g}"
             raise InputError(
-                f"{name}: the schedule gives a bad value.", received, "finite numbers from 0 on"
+                f"{name}: the schedule returns an invalid value.",
+                received,
+                "finite numbers, 0 or more",
             )
         return found / unit
 
@@ -134,7 +136,7 @@ def temperature_factor(options, given=None) -> Factor | None:
     """The factor of the temperature, or `None` if it is constant."""
     explores = options.exploration_fraction > 0
     if explores and options.step_schedule != "cyclical":
-        what = "exploration_fraction is a part of each cycle."
+        what = "exploration_fraction is a fraction of each cycle."
         raise InputError(what, f"step_schedule = {options.step_schedule}", "step_schedule cyclical")
     if explores and (given is not None or options.temperature_schedule != "constant"):
         what = "exploration_fraction and temperature_schedule exclude each other."

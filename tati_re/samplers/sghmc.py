@@ -78,7 +78,9 @@ class SGHMC(Method):
             else not gradient_noise >= 0
         ):
             raise InputError(
-                "gradient_noise: no variance.", repr(gradient_noise), "0 or more, or 'estimate'"
+                "gradient_noise: this is not a variance.",
+                repr(gradient_noise),
+                "0 or more, or 'estimate'",
             )
         self.friction = float(friction)
         self.gradient_noise: Any = gradient_noise if self.estimates else float(gradient_noise)
@@ -90,7 +92,8 @@ class SGHMC(Method):
         )
         if self.estimates or gradient_noise:
             self.against_noise = (
-                "it injects so much less noise as it knows of the gradient's, and the rest heats."
+                "it reduces the injected noise by the known variance of the gradient; "
+                "the rest heats."
             )
 
     def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:

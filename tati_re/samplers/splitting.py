@@ -94,28 +94,38 @@ def parse_word(word: str) -> str:
     letters = expand(word)
     unknown = sorted(set(letters) - set(LETTERS))
     if unknown or not letters:
-        which = f"has no letter {', '.join(map(repr, unknown))}" if unknown else "needs letters"
+        which = (
+            f"contains unknown letters {', '.join(map(repr, unknown))}"
+            if unknown
+            else "needs letters"
+        )
         raise InputError(
             f"sampler: a splitting word {which}.",
             received=repr(word),
-            expected="letters A (drift), B (kick), O (Ornstein-Uhlenbeck), U (A and O in one), D (thermostat) and C "
-            "(damping by the covariance), such as BAOAB, UBU or BADODAB",
+            expected="letters A (drift), B (kick), O (Ornstein-Uhlenbeck), U (A and O), D "
+            "(thermostat) and C (damping by covariance), such as BAOAB, UBU or BADODAB",
         )
-    bath = "no heat bath sets the temperature (HMC is the method without one)"
+    bath = "no heat bath sets the temperature (HMC is the method without a bath)"
     if "D" in letters:
         bath = "nothing uses the friction that the thermostat D adapts"
     elif "C" in letters:
-        bath = "nothing warms what C damps"
-    lost = {"A": "nothing moves the parameters", "B": "nothing feels the potential", "O": bath}
+        bath = "nothing heats what C damps"
+    lost = {"A": "the parameters do not move", "B": "the potential has no effect", "O": bath}
     for letter, why in lost.items():
         if letter not in letters and not ("U" in letters and letter in "AO"):
             expected = "each of A, B, O at least once, or B and U"
             raise InputError(f"sampler: without {letter} {why}.", repr(word), expected)
     if "U" in letters and (second := set(letters) & set("AO")):
-        what = f"sampler: U is drift and bath together; {' and '.join(sorted(second))} would do it a second time."
+        what = (
+            f"sampler: U combines drift and bath, so {' and '.join(sorted(second))} would "
+            "repeat it."
+        )
         raise InputError(what, repr(word), "U, or A and O, such as UBU or BAOAB")
     if twice := re.search(r"(.)\1", letters):
-        what = f"sampler: {twice[0]} is one {twice[1]} written twice, which spends its time step for nothing."
+        what = (
+            f"sampler: {twice[0]} applies {twice[1]} twice in a row; a single {twice[1]} does "
+            "the same."
+        )
         raise InputError(what, repr(word), re.sub(r"(.)\1+", r"\1", letters))
     return letters
 
@@ -191,7 +201,7 @@ class Splitting(Method):
         self.thermal_mass = thermostat.checked_mass(thermal_mass)
         self.bath_noise = None if bath_noise is None else float(bath_noise)
         if bath_noise is not None and not (self.thermostatted and bath_noise > 0):
-            what = "bath_noise: the noise of a bath next to a thermostat."
+            what = "bath_noise: the noise of a bath with a thermostat."
             raise InputError(
                 what,
                 f"{bath_noise} in {word}",
@@ -205,7 +215,7 @@ class Splitting(Method):
             self.against_noise = thermostat.THERMOSTATS
         if thermal_mass is not None and not self.thermostatted:
             raise InputError(
-                "thermal_mass: the word has no thermostat.", word, "a word with D, such as BADODAB"
+                "thermal_mass: this word has no thermostat.", word, "a word with D, such as BADODAB"
             )
         self.dynamics = Dynamics(
             # Cyclic shifts of palindromes are of second order.

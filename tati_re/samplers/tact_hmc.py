@@ -271,7 +271,10 @@ def from_temperatures(
     """
     hottest = max_temperature or 6.0 * kT
     refuse_if(
-        hottest < kT, "max_temperature: below the target's.", max_temperature, f"{kT:g} or more"
+        hottest < kT,
+        "max_temperature is below the target's temperature.",
+        max_temperature,
+        f"{kT:g} or more",
     )
     return TactHMC(
         friction, thermal_mass, hottest / kT, tempering_plateau, tempering_steps, tempering_nodes

@@ -29,9 +29,12 @@ from tati_re.core.ops import (
     zeros_like,
 )
 
-THERMOSTATS = "its thermostat takes out noise that is white and of one variance for all parameters, whatever its size."
+THERMOSTATS = (
+    "its thermostat removes noise that is white and has the same variance for all "
+    "parameters, however large."
+)
 """What a method with D, and without C, does about the noise of mini-batches."""
-DAMPS = "it damps the noise of each parameter by its measured variance."
+DAMPS = "it damps the noise of each parameter according to its measured variance."
 """What one with C does."""
 
 
@@ -40,7 +43,10 @@ def checked_mass(thermal_mass: float | None) -> float | None:
     if thermal_mass is None:
         return None
     refuse_if(
-        not thermal_mass > 0, "thermal_mass: too light.", thermal_mass, "a number above 0, or none"
+        not thermal_mass > 0,
+        "thermal_mass is out of range.",
+        thermal_mass,
+        "a number above 0, or none",
     )
     return float(thermal_mass)
 

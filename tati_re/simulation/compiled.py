@@ -76,12 +76,12 @@ def sample(
             raise InputError(what, received, "model.compile(loss=...), or loss")
         weights = (model.get_compile_config() or {}).get("loss_weights")
         what = "model: the compiled loss has loss_weights."
-        refuse_if(weights not in (None, 1, [1]), what, weights, "a loss that is weighted itself")
+        refuse_if(weights not in (None, 1, [1]), what, weights, "a loss that contains the weights")
         if loss_name(loss) == "mean_squared_error":
             loss = "gaussian"
             make_progress(given.get("verbose", 1)).message(
-                "The compiled mean squared error does not set a noise level: using Gaussian noise whose standard "
-                "deviation is sampled (loss, noise_std)."
+                "The compiled mean squared error does not set a noise level. Using "
+                "Gaussian noise with a sampled standard deviation (loss, noise_std)."
             )
     of_call = {name: given.pop(name) for name in _OF_THE_CALL if name in given}
     refuse_if(

@@ -113,12 +113,12 @@ class Evaluations:
             sampler.dynamics.own_speeds or not keeps_speed(mass),
             what,
             received,
-            "step_size = auto, with which a run finds its own",
+            "step_size = auto, which finds a step size during the run",
         )
         found = self.step_size_advice(walker_index)
         size = found.suggested(is_timed(sampler))
         received = f"a largest eigenvalue of {found.curvature:.4g}"
-        expected = "a place near a minimum, as fit finds it"
+        expected = "a position near a minimum, for example after fit"
         refuse_if(
             not np.isfinite(size),
             "suggest_step_size: U has no positive curvature here.",

@@ -33,9 +33,12 @@ _OF_ONE = ("num_steps", "output", "workers", "control_variate", "bias", "tensorb
 
 def _check(folder: Any, *counts: Any) -> None:
     whole = all(isinstance(count, int | np.integer) and count >= 1 for count in counts)
-    refuse_if(not whole, "num_rounds, steps: below 1, or no integers.", counts, "1 or more")
+    refuse_if(not whole, "num_rounds and steps must be integers of 1 or more.", counts, "1 or more")
     refuse_if(
-        not isinstance(folder, str | os.PathLike | None), "output is no path.", folder, "a folder"
+        not isinstance(folder, str | os.PathLike | None),
+        "output is not a path.",
+        folder,
+        "a folder",
     )
 
 
@@ -102,7 +105,7 @@ class Game:
     def __init__(self, **players: tuple[Player, Simulation]) -> None:
         refuse_if(
             len(players) < 2,
-            "players: a game has two or more.",
+            "players: a game needs at least two.",
             len(players),
             "x=(player, simulation), ...",
         )
@@ -148,7 +151,7 @@ class Game:
         requests = []
         refuse_if(
             {*turns} != {*self.players},
-            "steps: not of all players.",
+            "steps: one number for each player is needed.",
             ", ".join(turns),
             ", ".join(self.players),
         )
@@ -165,7 +168,12 @@ class Game:
                 {"num_steps": num_rounds * turns[name], "output": folder}
             )
             unnamed = options.until is not None or is_open(options, objects)
-            refuse_if(unnamed, f"until: {name} has rounds.", options.until, "a sampler by name")
+            refuse_if(
+                unnamed,
+                f"until: a game ends after num_rounds, but {name} has until.",
+                options.until,
+                "a sampler by name",
+            )
             options = calls.next("sample", options)
             options = with_goal(options, objects, sim.system, placed=True)
             options, _ = prepared(sim, options, objects, sim.limits, places=False)
@@ -195,7 +203,7 @@ class Game:
         turns = {name: manifest.read(at).turn or 0 for name, at in where.items()}
         refuse_if(
             not all(turns.values()),
-            "resume: no game.",
+            "resume: this is not a game.",
             os.fspath(folder),
             "a folder of Game.sample",
         )

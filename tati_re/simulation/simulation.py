@@ -243,7 +243,7 @@ class Simulation(Evaluations):
 
     def _check_momentum(self) -> None:
         sampler = own_sampler(self.options, self.objects)
-        what = f"momenta: the sampler has none, {sampler.name} moves positions alone."
+        what = f"momenta: {sampler.name} has none; it moves positions only."
         refuse_if(
             not sampler.has_momentum,
             what,
@@ -271,7 +271,10 @@ class Simulation(Evaluations):
         """
         self._check_momentum()
         if unnamed:
-            what = "init_momenta: the argument needs a name, because TATi's positional argument is the inverse temperature."
+            what = (
+                "init_momenta: pass the argument by name (in TATi the positional argument "
+                "was the inverse temperature)."
+            )
             raise InputError(what, unnamed[0], "temperature=T or inverse_temperature=1/T")
         given = {
             "temperature": temperature,
@@ -406,7 +409,7 @@ class Simulation(Evaluations):
         """
         refuse_if(
             overrides.get("workers"),
-            "workers: a fit is made by one process.",
+            "workers: a fit uses a single process.",
             overrides.get("workers"),
             "none",
         )

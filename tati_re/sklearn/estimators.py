@@ -235,7 +235,7 @@ class Posterior(BaseEstimator):
         count = len(classes)
         refuse_if(
             count and last not in (1, count),
-            f"The model does not fit {count} classes.",
+            f"The model does not match {count} classes.",
             f"{last} outputs",
         )
         if "predictor_" in vars(self):
@@ -422,7 +422,7 @@ class BayesianRegressor(RegressorMixin, Posterior):
 
     def _warn_of_the_mean(self, what: str) -> None:
         loss = self.source_[0].predictive.name
-        said = f"{what} is of the mean, not of a new observation"
+        said = f"{what} is for the mean, not for a new observation"
         warnings.warn(f"{said}: the loss {loss} says nothing of the noise.", stacklevel=3)
 
     def sample_posterior(self, X: Any, noise: bool = False) -> np.ndarray:
@@ -431,7 +431,7 @@ class BayesianRegressor(RegressorMixin, Posterior):
         """
         predictive, outputs, own = self._drawn(X)
         if noise and not predictive.has_noise:
-            raise InputError("noise: the loss says nothing of it.", predictive.name, "gaussian")
+            raise InputError("noise: the loss does not model it.", predictive.name, "gaussian")
         random = np.random.default_rng([self._seed_of_run(), _NEW])
         return self._shaped(
             predictive.drawn(outputs, own, random) if noise else predictive.restored(outputs, own)
@@ -480,7 +480,7 @@ class BayesianClassifier(ClassifierMixin, Posterior):
         self.classes_, numbers = np.unique(y, return_inverse=True)
         refuse_if(
             len(self.classes_) < 2,
-            "y has one class only.",
+            "y contains only one class.",
             self.classes_[0],
             "labels of at least two classes",
         )

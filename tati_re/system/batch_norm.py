@@ -20,10 +20,13 @@ class _VarianceProbe(SilentEvaluate):
 
 def check_model(flat) -> None:
     """Refuses `batch_norm="batch"` for models that it would change in other ways, or not at all."""
-    what = "batch_norm: the model has no batch normalization that trains."
+    what = "batch_norm: the model has no trainable batch normalization."
     refuse_if(LAYER not in flat.training_layers, what, "batch", "batch_norm = frozen, the default")
     others = [name for name in flat.training_layers if name != LAYER]
-    what = "batch_norm: statistics of mini-batches come with the training behavior of all layers, and some of these "
+    what = (
+        "batch_norm: mini-batch statistics require the training behavior of all layers, and "
+        "some of these "
+    )
     what += "draw random numbers."
     refuse_if(
         others, what, ", ".join(others), "a model without such layers, or batch_norm = frozen"
@@ -36,15 +39,16 @@ def sentence(options, flat) -> str | None:
         return None
     if options.batch_norm == "batch":
         return (
-            "Batch normalization takes the statistics of each mini-batch, so that U depends on the whole batch; "
-            "energies of all data, swaps and predictions take the moving averages of each walker."
+            "Batch normalization uses the statistics of each mini-batch, so U depends on "
+            "the whole batch. Energies of all data, swaps and predictions use the moving "
+            "averages of each walker."
         )
     frozen = "batch normalization at its moving statistics" if LAYER in flat.training_layers else ""
     random = [name for name in flat.training_layers if name != LAYER]
     augmenting = [name for name in random if name.startswith("Random")]
     off = "dropout off" if len(random) > len(augmenting) else ""
     unchanged = (
-        f"examples as they are, without {', '.join(augmenting)}, which only a fit sees"
+        f"unchanged examples without {', '.join(augmenting)}, which acts only in a fit"
         if augmenting
         else ""
     )

@@ -77,7 +77,7 @@ def objects_of(
     for name in sorted(missing):
         if name != "model" or not (run.has(files.MODEL) or "model" in run.objects):
             what = f"{who}: the run was started with {name} given in Python."
-            raise InputError(what, expected=f"{name}=... as it was then")
+            raise InputError(what, expected=f"{name}=... with the same value")
     if (
         "model" in given
         or "model" not in needed
@@ -92,7 +92,7 @@ def objects_of(
                 refuse_untrusted({"model": code}, run.folder, who)
             return given
         raise InputError(
-            f"{who}: {error}", expected="model=..., the object with which the run was started"
+            f"{who}: {error}", expected="model=..., the object used to start the run"
         ) from None
 
 

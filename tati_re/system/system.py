@@ -359,7 +359,7 @@ class System:
             and targets
             and not objective.one_output_a_class
         )
-        what = "loss: class numbers at several places have one."
+        what = "loss: class numbers at several positions work with one loss only."
         expected = "sparse_categorical_crossentropy"
         refuse_if(other, what, loss.name, f"{expected}, or num_classes = 0 for labels or values")
         if targets == () and not objective.one_output_a_class:
@@ -422,7 +422,7 @@ class System:
     def _tether(self, options: Options) -> Prior:
         if not isinstance(options.prior_factor, float):
             raise InputError(
-                "prior_factor: a tether has one strength.", options.prior_factor, "a number"
+                "prior_factor: a tether has a single strength.", options.prior_factor, "a number"
             )
         names = self.flat.parameter_names()
         return Tether(
@@ -457,7 +457,7 @@ class System:
         batch 128, 5.4 and 3.8 ms, for which XLA compiles 2.5 s longer.
         """
         if self.streamed:
-            what = "execution: data larger than memory_limit are read by the host, which XLA cannot ask."
+            what = "execution: XLA cannot read data larger than memory_limit from the host."
             refuse_if(
                 options.execution == "xla", what, "xla", "auto or graph, or a larger memory_limit"
             )
@@ -583,7 +583,7 @@ def _refuse_unfit(options: Options, objects: Mapping[str, Any], given_loss: Any)
     """Refuses options of a potential, and units that the loss does not allow."""
     for name, value in options.values_of(("dimension", "coordinates")).items():
         refuse_if(
-            value, f"{name} belongs to a potential given as a function.", value, "potential=f"
+            value, f"{name} applies only to a potential given as a function.", value, "potential=f"
         )
 
     refuse_ignored(objects.get("loss"))  # before its labels are
@@ -676,7 +676,7 @@ def _refuse_beside_model(options: Options, model: Any, read: Dataset, code: bool
     ]
     refuse_if(
         beside and not (code or options.tati),
-        "The layers of a given model have their own.",
+        "The options of layers do not apply to a given model.",
         ", ".join(beside),
         "hidden, or a function that builds the model",
     )
@@ -684,7 +684,7 @@ def _refuse_beside_model(options: Options, model: Any, read: Dataset, code: bool
     twice = _scales_bytes(model) if read.input_scale < 1.0 else None
     refuse_if(
         twice,
-        f"model: its layer {twice} scales bytes, which are multiplied by 1/255 already, from 0 to 1.",
+        f"model: its layer {twice} rescales bytes, but they are already multiplied by 1/255.",
         expected="floats from 0 to 255 as the inputs, or a model for inputs from 0 to 1",
     )
 
@@ -696,7 +696,7 @@ def _in_its_precision(model: Any, options: Options) -> tuple[Any, tuple[str, ...
         return model, ()
 
     unasked = "mixed" in model.dtype_policy.name or "dtype" not in options.explicit
-    sentence = f"The model is rebuilt in {options.dtype}, and sampled in it (dtype)."
+    sentence = f"The model is rebuilt and sampled in {options.dtype} (dtype)."
     return rebuilt, (sentence,) if unasked else ()
 
 
@@ -757,8 +757,8 @@ def _classes_by_outputs(read: Dataset, model: Any) -> tuple[int | None, str]:
             return None, ""
         otherwise = ", or loss='binary_crossentropy' for a logit" if two else ""
         return 0, (
-            f"The labels, whole numbers from {low:g} to {high:g}, are the values of a regression, for the model has "
-            f"one output: classes need one output each{otherwise}."
+            f"The labels, integers from {low:g} to {high:g}, are regression targets, "
+            f"because the model has one output. Classes need one output each{otherwise}."
         )
     if count > 1 and read.num_classes is None and low >= 0 and high < count:
         return count, _told_of_outputs(count, len(np.unique(labels)))
@@ -786,7 +786,7 @@ def _count_of_outputs(read: Dataset, model: Any) -> int | None:
     if low >= 0 and high < count:
         return count
     raise InputError(
-        "The outputs of the model do not fit the labels.",
+        "The outputs of the model do not match the labels.",
         f"{count} outputs and {read.num_classes} labels from {low} to {high}",
         f"{read.num_classes} outputs, one for each label that occurs, or at least {high + 1}",
     )
@@ -825,8 +825,8 @@ def fitted_to(law: Likelihood, dataset: Dataset) -> Likelihood:
         InputError: Names of classes without an order, labels outside of the support.
     """
     names = [name for name in dataset.class_names if isinstance(name, str)]
-    what = f"loss: {law.name} needs numbers, and the labels are names."
-    expected = "whole numbers in the order of the classes" if law.kind == CLASSES else "numbers"
+    what = f"loss: {law.name} needs numbers, but the labels are names."
+    expected = "integers in the order of the classes" if law.kind == CLASSES else "numbers"
     refuse_if(names, what, ", ".join(names[:4]), expected)
     targets = np.asarray(dataset.targets, np.float64).reshape(dataset.num_examples, -1)
     return law.named(target_names(dataset)).fitted(targets, dataset.weights)
@@ -842,11 +842,11 @@ def num_outputs(dataset: Dataset, loss: Any, sigmoid: bool) -> int:
     classes = dataset.num_classes
     if classes is None or is_signs(dataset) or traits.one_output:
         return 1
-    what = "output_activation: numbers between 0 and 1 are not logits of classes."
+    what = "output_activation: numbers between 0 and 1 are not class logits."
     refuse_if(
         sigmoid and loss is None and classes > 2,
         what,
         "sigmoid",
-        "linear, softmax, or a loss that takes them",
+        "linear, softmax, or a loss that accepts such outputs",
     )
     return 1 if sigmoid and loss is None else classes

@@ -75,7 +75,7 @@ class NoData(Dataset):
 
     def prepare(self, inputs: np.ndarray) -> np.ndarray:
         raise InputError(
-            "predict: a potential given as a function predicts nothing.",
+            "predict: a potential given as a function makes no predictions.",
             expected="a model with data",
         )
 
@@ -200,8 +200,8 @@ class TargetSystem(System):
 
     def check_failure(self) -> None:
         if self.target.failure is not None:
-            what = f"potential: {self.target.name} failed while the run went on."
-            expected = "U and its gradient at every position, nan where there is no density"
+            what = f"potential: {self.target.name} failed during the run."
+            expected = "U and its gradient at every position, nan where the density is 0"
             raise InputError(what, self.target.failure, expected)
 
     def check_start(self, position: np.ndarray) -> None:
@@ -262,12 +262,15 @@ def target_system(options: Options, objects: Mapping[str, Any]) -> TargetSystem:
     dimension = options.dimension or len(names)
     if not dimension:
         raise InputError(
-            "dimension is missing: of how many coordinates is the potential?",
+            "dimension is missing: the number of coordinates of the potential is needed.",
             expected="dimension = d",
         )
     usable = {name for name in names if name.isprintable() and name not in _COLUMNS}
     if names and not len(names) == dimension == len(usable):
-        what = "coordinates: one printable name for each, all different, and none of a column of the trajectory."
+        what = (
+            "coordinates: one printable name for each is needed, all different, and none of "
+            "a trajectory column."
+        )
         raise InputError(
             what, ", ".join(map(repr, names)), f"{dimension} names, not {', '.join(_COLUMNS[:-1])}"
         )

@@ -118,7 +118,7 @@ def _check_density(
     require(ours.shape == (len(labels),), f"log_prob has shape {ours.shape}. Expected: (n,).")
     other = likelihood.log_likelihood(labels, outputs, extra)[0]
     worst = np.abs(ours - other).max()
-    text = f"log_prob and log_likelihood differ by {worst:.3g}. Expected: the same law."
+    text = f"log_prob and log_likelihood differ by {worst:.3g}. Expected: the same distribution."
     require(worst < 1e-6 * (1 + np.abs(other).max()), text)
 
 
@@ -143,7 +143,10 @@ def _check_gradient(
         below = log_prob_of(likelihood, labels, outputs[0] - shift, extra)
         difference = (above - below) / (2 * step)
         worst = np.abs(difference - slopes[:, column]).max()
-        text = f"The gradient by output {column} differs from differences by {worst:.3g}."
+        text = (
+            f"The gradient with respect to output {column} differs from finite differences by "
+            f"{worst:.3g}."
+        )
         require(worst < 1e-4 * (1 + np.abs(difference).max()), text)
 
     for number, slope in enumerate(of_extra):
@@ -155,7 +158,7 @@ def _check_gradient(
         below = log_prob_of(likelihood, labels, outputs[0], extra - shift).sum()
         difference = (above - below) / (2 * step)
         off = abs(float(difference - slope))
-        text = f"The gradient by {name} differs from differences by {off:.3g}."
+        text = f"The gradient with respect to {name} differs from finite differences by {off:.3g}."
         require(off < 1e-4 * (1 + abs(float(difference))), text)
 
 
@@ -206,9 +209,7 @@ def _check_pit(law: Law, draws: np.ndarray, random: np.random.Generator) -> None
     upper, lower = law.cdf(draws), law.below(draws)
     pit = lower + random.random(draws.shape) * (upper - lower)
     found = stats.kstest(pit.ravel(), "uniform").pvalue
-    text = (
-        f"The draws do not have the law's distribution function (Kolmogorov-Smirnov p {found:.1g})."
-    )
+    text = f"The draws do not follow the distribution function (Kolmogorov-Smirnov p {found:.1g})."
     require(found > _LEAST_P, text)
 
 
@@ -217,7 +218,7 @@ def _check_quantiles(law: Law) -> None:
         values = law.quantile(level)
         enough = law.cdf(values) >= level - 1e-9
         less = law.below(values) <= level + 1e-9
-        text = f"quantile({level}) is not where the distribution function passes {level}."
+        text = f"quantile({level}) is not where the distribution function equals {level}."
         require((enough & less).all(), text)
 
 

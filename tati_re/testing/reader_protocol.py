@@ -49,7 +49,7 @@ def _check_suffixes(reader: Reader, path: Path) -> None:
     require(reader.suffixes, "suffixes is empty.")
     for suffix in reader.suffixes:
         written = suffix.startswith(".") and suffix == suffix.lower()
-        require(written, f"The suffix {suffix!r} lacks its dot, or is not in lower case.")
+        require(written, f"The suffix {suffix!r} lacks its dot or is not in lower case.")
     text = f"{path.name} has the suffix {suffix_of(path)}. Expected: one of {reader.suffixes}."
     require(suffix_of(path) in reader.suffixes, text)
 
@@ -80,7 +80,7 @@ def _check_values(contents: Contents, inputs: np.ndarray, targets: np.ndarray) -
 def _check_repetition(reader: Reader, path: Path, request: ReadRequest, first: Contents) -> None:
     """A second time, and with a memory limit of one byte, the reader gives the same."""
     again = reader.read(path, request)
-    require(_are_equal(again, first), "A second read of the file gives other values.")
+    require(_are_equal(again, first), "Reading the file a second time gives other values.")
     limited = reader.read(path, replace(request, limit=1.0))
     require(_are_equal(limited, first), "A limit on the memory changes the values.")
 
@@ -99,7 +99,9 @@ def _check_columns(
     require(backwards.names == request.inputs[::-1], "Contents.names is not request.inputs.")
 
     one = reader.read(path, replace(request, inputs=request.inputs[-1:]))
-    require(np.array_equal(one.inputs, contents.inputs[:, -1:]), "One column is not read alone.")
+    require(
+        np.array_equal(one.inputs, contents.inputs[:, -1:]), "A single column cannot be read alone."
+    )
 
     first, *others = request.inputs
     weighted = reader.read(path, replace(request, inputs=tuple(others), weights=first))
@@ -108,7 +110,7 @@ def _check_columns(
     require(equal, "The sample weights are not the column request.weights.")
 
     blank = reader.is_blank(path, request.labels, ReadRequest())
-    require(not blank, "is_blank says that the labels are empty, and they have values.")
+    require(not blank, "is_blank says that the labels are empty, but they have values.")
 
 
 def _check_damaged_files(reader: Reader, path: Path, request: ReadRequest, count: int) -> None:

@@ -179,6 +179,6 @@ def check_checkpoint(sampler: Any) -> None:
     differs = first_difference(whole, after)
     require(
         differs is None,
-        f"{differs} after a checkpoint goes on from other numbers than without one. "
-        "Expected: what goes on from step to step are fields of the state.",
+        f"{differs} differs when a checkpoint is resumed. Expected: everything that "
+        "changes from step to step is a field of the state.",
     )

@@ -224,14 +224,16 @@ def _compare(
     value, error = found
     at = f"the {what} on the harmonic well at T = {temperature:g}"
     if not np.isfinite(value):
-        raise AssertionError(f"{at} is not finite; expected {wanted:.4g}, try a smaller step_size.")
+        raise AssertionError(f"{at} is not finite; expected {wanted:.4g}. Try a smaller step_size.")
     if abs(value - wanted) > TOLERANCE * error + bias * wanted:
         within = TOLERANCE * error + bias * wanted
         raise AssertionError(
-            f"{at} is {value:.4g} times that of exp(-U/T); expected {wanted:.4g} ± {within:.2g}."
+            f"{at} is {value:.4g} times its value under exp(-U/T); expected {wanted:.4g} "
+            f"± {within:.2g}."
         )
     if TOLERANCE * error > RESOLUTION * wanted:
         raise AssertionError(
-            f"{at} is known to {TOLERANCE * error / wanted:.0%} only, the walkers move too slowly; "
-            f"expected {RESOLUTION:.0%}, give more num_steps or a larger step_size."
+            f"{at} is known only to {TOLERANCE * error / wanted:.0%}, because the walkers "
+            f"move too slowly; expected {RESOLUTION:.0%}. Use more num_steps or a larger "
+            "step_size."
         )

@@ -141,7 +141,7 @@ def check_shapes_and_types(sampler: Any, dtype=np.float64) -> None:
                 )
         require(
             now.rung is evaluate.rung,
-            f"{where} changes the rung. Expected: the one it got, as it is.",
+            f"{where} changes the rung. Expected: the unchanged rung.",
         )
     for name, before, now in zip(state._fields, state, after, strict=True):
         if name != "rung":
@@ -157,13 +157,15 @@ def check_shapes_and_types(sampler: Any, dtype=np.float64) -> None:
         fits = np.shape(after._asdict().get(name)) == narrow
         require(
             fits,
-            f"shown names {name}, which is not a field of shape {narrow}. Expected: one number a walker.",
+            f"shown names {name}, which is not a field of shape {narrow}. Expected: one "
+            "number per walker.",
         )
     meters = as_method(sampler).dynamics.meters
     told = ", ".join(name for name, value in info._asdict().items() if value is not None)
     require(
         [value is not None for value in info] == [sampler.metropolis, sampler.metropolis or meters],
-        f"metropolis is {sampler.metropolis}, and step returns {told or 'an empty Info'}. Expected: both of Info, or "
+        f"metropolis is {sampler.metropolis}, but step returns {told or 'an empty Info'}. "
+        "Expected: both fields of Info, or "
         f"{'energy_change alone, as meters is True' if meters else 'neither'}.",
     )
     if sampler.metropolis:
@@ -208,25 +210,29 @@ def check_pure(sampler: Any) -> None:
             or not (value is copied or np.all(value == copied))
         ):
             changed.append(name)
-    text = f"a step changes the sampler's {', '.join(changed)}. Expected: what changes is a field of the state."
+    text = (
+        f"a step changes {', '.join(changed)} of the sampler. Expected: everything that "
+        "changes is a field of the state."
+    )
     require(not changed, text)
     written = first_difference(copies, state)
     require(
-        written is None, f"a step writes into {written} of the state it got. Expected: a new array."
+        written is None, f"a step writes into {written} of its input state. Expected: a new array."
     )
     differs = first_difference(first, again)
     require(
         differs is None,
-        f"{differs} differs when a step is repeated. Expected: the same for the same inputs.",
+        f"{differs} differs when a step is repeated. Expected: the same result for the "
+        "same inputs.",
     )
     require(
         first_difference(first, other),
-        "other random numbers give the same step. Expected: another one.",
+        "other random numbers give the same step. Expected: a different step.",
     )
     differs = first_difference(sampler.init(*inputs()), sampler.init(*inputs()))
     require(
         differs is None,
-        f"{differs} differs when init is repeated. Expected: the same for the same inputs.",
+        f"{differs} differs when init is repeated. Expected: the same result for the same inputs.",
     )
 
 
@@ -243,7 +249,8 @@ def check_noise_asked_alike(sampler: Any) -> None:
     )
     odd = next((asked for asked in requests if asked != requests[0]), None)
     require(
-        odd is None, f"one step draws {requests[0]}, another {odd}. Expected: the same each time."
+        odd is None,
+        f"one step draws {requests[0]}, another {odd}. Expected: the same draws each time.",
     )
     for kind, shape in requests[0]:
         text = f"a step draws {kind} numbers of shape {shape}. Expected: () or the {WALKERS} walkers first."
@@ -269,7 +276,7 @@ def check_walkers_alone(sampler: Any) -> None:
         )
     require(
         (ends[0].position[0] != ends[1].position[0]).any(),
-        "the walkers forget where they start within 3 steps.",
+        "the walkers forget their start within 3 steps.",
     )
 
 
@@ -295,12 +302,18 @@ def check_gradients(sampler: Any) -> None:
                 ("gradient", state.gradient, state.position**3 + state.position),
                 ("potential", state.potential, quartic(state.position)),
             ):
-                text = f"{name} after a step is not that of the position. Expected: so, or current = False."
+                text = (
+                    f"{name} after a step is not for the new position. Expected: values for "
+                    "the position, or current = False."
+                )
                 require(np.allclose(value, wanted, rtol=0, atol=1e-12), text)
     after, others = calls()
-    text = f"full_batch is {sampler.full_batch}, and {wrong} is asked. Expected: one kind of evaluation, as it says."
+    text = (
+        f"full_batch is {sampler.full_batch}, but {wrong} is requested. Expected: one kind of "
+        "evaluation, as full_batch says."
+    )
     require(others == 0, text)
     found = (after - before) / num_steps
     said = sampler.gradients_per_step
-    text = f"a step asks for {found:g} gradients. Expected: {said:g}, as gradients_per_step says."
+    text = f"a step requests {found:g} gradients. Expected: {said:g}, as gradients_per_step says."
     require(abs(found - said) <= (0.09 * said if sampler.metropolis else 0), text)

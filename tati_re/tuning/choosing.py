@@ -40,7 +40,7 @@ def with_steps(sampler, options, given_schedule: bool = False):
     ):
         refuse_if(
             asked,
-            f"{name}: needs a step size that is given.",
+            f"{name}: needs a given step size.",
             "step_size = auto",
             "a number as step_size",
         )
@@ -105,7 +105,9 @@ def wrapped(sampler, options, names: Sequence[str], shapes: Sequence[tuple[int, 
         sampler.check_walkers(options.num_walkers)
         turns = turns_of(sampler)
         if turns.groups > 1 and options.num_steps % turns.steps:
-            what = "num_steps: each half of the walkers moves covariance_after_steps at a time."
+            what = (
+                "num_steps: each half of the walkers moves covariance_after_steps steps at a time."
+            )
             raise InputError(what, options.num_steps, f"a multiple of {turns.steps}")
     return (
         ControlVariate(sampler, refresh_every=options.control_variate_every)

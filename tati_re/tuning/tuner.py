@@ -29,12 +29,18 @@ _FIELDS = ("tuner_own", "tuner_sums", "tuner_window", "tuner_masses", "tuner_fou
 _FOUND = ("end", "step", "mass", "length", "rhat", "heat")
 LENGTHS = ("friction", "trajectory_length")
 NOT_SETTLED = "not settled: "
-LEARNT = "what a ladder or a bias learns, which is not looked at"
+LEARNT = "the ladder or the bias, which are not tested"
 """What is open after the burn-in of a ladder or of a bias, which has no test for it."""
-FOR_SPEED = ("the step size", "the mass", "the length of the momenta's memory")
+LEARNT_BEFORE = "what a ladder or a bias learns, which is not looked at"
+"""The same in manifests of earlier versions."""
+LENGTH_NAMES = {"friction": "decoherence length", "trajectory_length": "trajectory length"}
+"""What the burn-in calls the length that it tunes, by the name of its option or field."""
+FOR_SPEED = ("step size", "masses", *LENGTH_NAMES.values())
 """What costs steps where it has not settled; the bias of the step that was found is measured after
 the burn-in.
 """
+FOR_SPEED_BEFORE = ("the step size", "the mass", "the length of the momenta's memory")
+"""The same in manifests of earlier versions."""
 _LONGEST = 1000.0  # Steps of the longest memory.
 _PART = 0.4
 _PART_ON_SPHERE = 0.65
@@ -88,7 +94,7 @@ class Tuner(Wrapper):
         super().__init__(inner or Metered())
         if turns_of(self.inner).groups > 1:
             raise InputError(
-                "num_burnin_steps: with walkers that take turns the burn-in cannot end automatically.",
+                "num_burnin_steps: the burn-in cannot end automatically if walkers take turns.",
                 self.name,
             )
         self.adapts = True
@@ -257,7 +263,7 @@ class TunedBurnin(BurninAround):
     @property
     def _compared(self) -> str:
         """How R-hat compares the walkers."""
-        return "within" if self.within_chains else "over"
+        return "within" if self.within_chains else "between"
 
     def shortened(self, state: Any, step: int) -> Any:
         state, found = self.inner.shortened(state, step), np.array(state.tuner_found)
@@ -273,16 +279,17 @@ class TunedBurnin(BurninAround):
         names = [name for name in ("step_size", *LENGTHS, "mass_spread") if name in values]
         said = [f"{name.replace('_', ' ')} {_range(np.asarray(values[name]))}" for name in names]
         found = np.reshape(state.tuner_found, (-1, len(_FOUND)))[:, 1:].T
+        length = next((name for name in reversed(LENGTHS) if name in values), LENGTHS[0])
+        tuned = ("step size", "masses", LENGTH_NAMES[length])
         open_ = [
-            name for name, settled in zip(FOR_SPEED, found, strict=False) if not (settled > 0).all()
+            name for name, settled in zip(tuned, found, strict=False) if not (settled > 0).all()
         ]
         if not (rhat := found[3].max()) < _MOST_RHAT:
-            open_.append(f"U (R-hat {rhat:.3g} {self._compared} the walkers of the last window)")
+            open_.append(f"U (R-hat {rhat:.3g} {self._compared} chains)")
         if not found[4].max() < _HOT:
-            open_.append("the kinetic temperature")
-        open_ = (
-            ["all of it, since no window of steps was complete"] if np.isnan(found).all() else open_
-        )
+            open_.append("kinetic temperature")
+        if np.isnan(found).all():
+            open_ = ["nothing was tested: no window of steps was complete"]
         if self.finds_end and open_:
             said.append(NOT_SETTLED + ", ".join(open_))
         return ", ".join(said)

@@ -103,7 +103,7 @@ def test_other_architectures_are_refused_in_a_sentence():
     for model, name in ((skip, "Add"), (normed, "BatchNormalization")):
         with pytest.raises(InputError, match=rf"cannot be matched.*{name}"):
             align(model, np.zeros((2, 30)))
-    with pytest.raises(InputError, match="do not fit"):
+    with pytest.raises(InputError, match="do not match"):
         align(dense("relu")[0], np.zeros((2, 30)))
 
 
@@ -151,6 +151,6 @@ def test_a_run_with_fixed_weights_is_refused():
         sampler="BAOAB", step_size=0.01, num_steps=20, num_burnin_steps=0, trajectory_every=10
     )
     with pytest.raises(
-        InputError, match=r"weights are fixed cannot change places\. Received: dense/kernel"
+        InputError, match=r"fixed weights cannot be permuted\. Received: dense/kernel"
     ):
         tati_re.analyse(run, what=["alignment"])

@@ -82,7 +82,7 @@ def test_errors_cover_the_truth():
 def test_short_chains_say_how_long_they_must_be():
     line = average(autoregression(2, 300, 1))
     assert np.isnan(line["autocorrelation_steps"])
-    assert line["note"].startswith("too short: needs ") and "rows a chain" in line["note"]
+    assert line["note"].startswith("too short: needs ") and "rows per chain" in line["note"]
     assert average(np.ones((2, 50)))["note"] == "never changes"
     assert average(np.ones((2, 3)))["note"] == "fewer than 4 rows"
 
@@ -260,7 +260,7 @@ def test_a_fit_has_no_temperature(tmp_path, capsys):
     assert "not draws" in capsys.readouterr().out
     for module in ("free_energy", "reweighting", "temperatures"):
         assert analyse.main([str(fit.folder), "--what", module]) == 2
-        assert "is a fit, which samples no temperature" in capsys.readouterr().err
+        assert "is a fit, and samples no temperature" in capsys.readouterr().err
 
 
 def test_the_command_names_every_module():
@@ -274,7 +274,9 @@ def test_the_command_names_every_module():
 )
 def test_what_is_no_run(what):
     for analysis in (averages, tati_re.analysis.reweight, Positions):
-        with pytest.raises(InputError, match=r"No run can be there .*Expected: a run folder\.$"):
+        with pytest.raises(
+            InputError, match=r"This path cannot be a run folder .*Expected: a run folder.$"
+        ):
             analysis(what)
 
 
@@ -369,7 +371,7 @@ def test_analyse_is_the_command_in_python(run, tmp_path, monkeypatch):
     assert list(tati_re.analyse(run)) == ["averages", "covariance"], (
         "a first look is at what the run has data for"
     )
-    with pytest.raises(InputError, match=r"no choice burn_in\. Did you mean 'burnin'"):
+    with pytest.raises(InputError, match=r"unknown choice burn_in\. Did you mean 'burnin'"):
         tati_re.analyse(run, burn_in=1)
     wrong = {
         "method": ["averages"],
@@ -379,7 +381,7 @@ def test_analyse_is_the_command_in_python(run, tmp_path, monkeypatch):
     }
     for name, what in wrong.items():
         with pytest.raises(
-            InputError, match=rf"^{name} belongs to another module\. Received: .* Expected: what "
+            InputError, match=rf"^{name} applies to another module\. Received: .* Expected: what "
         ):
             tati_re.analyse(run, what, **{name: "kernel"})
     with pytest.raises(InputError, match="Unknown module"):
@@ -415,21 +417,21 @@ def test_a_run_that_has_stored_no_positions_yet_has_its_averages(tmp_path):
         (["{run}", "--what", "averges"], "--what is not known. Did you mean 'averages'?"),
         (["{run}", "--thin", "0"], "--thin is out of range"),
         (["{run}", "--burnin", "x"], "--burnin has the wrong type"),
-        (["{run}", "--to", "excel"], "--to is not known"),
-        (["{run}", "--by", "day"], "--by is not known"),
+        (["{run}", "--to", "excel"], "--to: unknown format"),
+        (["{run}", "--by", "day"], "--by: unknown value"),
         (["{run}x"], "There is no run folder"),
         (
             ["{run}", "--what", "averages", "--num-bins", "7"],
-            "--num-bins belongs to another module. Received: averages",
+            "--num-bins applies to another module. Received: averages",
         ),
-        (["{run}", "--what", "averages", "--along", "loss"], "--along belongs to another module."),
+        (["{run}", "--what", "averages", "--along", "loss"], "--along applies to another module."),
         (
             ["{run}", "--what", "covariance", "--target-measure"],
             "another module. Received: covariance. Expected: --what diff",
         ),
         (
             ["{run}", "--what", "free_energy", "--alpha", "1", "--along", "loss"],
-            "--alpha belongs to another module.",
+            "--alpha applies to another module.",
         ),
         (
             ["{run}", "--what", "covariance", "--observables", "loss"],
@@ -445,17 +447,17 @@ def test_a_run_that_has_stored_no_positions_yet_has_its_averages(tmp_path):
         ),
         (
             ["{run}", "--groups", "layer"],
-            "--groups belongs to another module. Received: averages, covariance.",
+            "--groups applies to another module. Received: averages, covariance.",
         ),
         (
             ["{run}", "--what", "covariance", "--by", "rung"],
-            "--by belongs to another module. Received: covariance.",
+            "--by applies to another module. Received: covariance.",
         ),
         (
             ["{run}", "--to", "arviz", "--by", "walker"],
-            "--by belongs to another module. Received: arviz.",
+            "--by applies to another module. Received: arviz.",
         ),
-        (["{run}", "{run}", "--output", "o"], "two of the runs have the same name"),
+        (["{run}", "{run}", "--output", "o"], "two runs have the same name"),
     ],
 )
 def test_the_command_refuses_in_one_line(run, arguments, sentence, capsys):

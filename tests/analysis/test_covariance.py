@@ -183,7 +183,7 @@ def test_spectra_of_several_runs(tmp_path):
 
 
 def test_bad_input(tmp_path):
-    with pytest.raises(InputError, match="two positions or more"):
+    with pytest.raises(InputError, match="at least two positions"):
         leading_eigenpairs(in_blocks(np.ones((1, 3))))
     with pytest.raises(InputError, match="not finite"):
         leading_eigenpairs(in_blocks(np.array([[1.0], [np.nan]])))

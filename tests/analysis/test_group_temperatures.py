@@ -40,12 +40,12 @@ def test_bands_hold_and_a_hot_layer_is_found(tmp_path):
     table = group_temperatures(made_run(tmp_path / "a", energies(1), temperature=T, shapes=SHAPES))
     assert table["group"].tolist() == [*SHAPES, "all"] * 2
     assert table["parameters"].tolist() == [40, 10, 10, 1, 61] * 2
-    assert (table["verdict"] == "inside").all() and group_sentences(table, True) == []
+    assert (table["verdict"] == "passed").all() and group_sentences(table, True) == []
     np.testing.assert_allclose(table["mean"], T, rtol=0.15)
     hot = made_run(tmp_path / "b", energies(1, (1.0, 1.0, 1.1, 1.0)), temperature=T, shapes=SHAPES)
     table = group_temperatures(hot)
-    off = table[(table["verdict"] != "inside") & (table["group"] != "all")]
-    assert off["group"].tolist() == ["dense_1/kernel"] * len(off) and set(off["verdict"]) == {
+    off = table[(table["verdict"] != "passed") & (table["group"] != "all")]
+    assert off["group"].tolist() == ["dense_1/kernel"] * len(off) and set(off["reason"]) == {
         "above"
     }
     assert "kinetic" in set(off["temperature"])
@@ -55,7 +55,7 @@ def test_bands_hold_and_a_hot_layer_is_found(tmp_path):
     )
     layers = group_temperatures(hot, by="layer")
     assert layers["group"].tolist() == ["dense", "dense_1", "all"] * 2
-    assert layers["verdict"][:2].tolist() == ["inside", "above"]
+    assert layers["verdict"][:2].tolist() == ["passed", "failed"]
     assert group_temperatures(hot, by="kind")["group"].tolist() == ["kernel", "bias", "all"] * 2
     figure = plot_group_temperatures(table, tmp_path / "t.png")
     assert len(figure.axes) == 2 and (tmp_path / "t.png").stat().st_size > 5000
@@ -81,7 +81,7 @@ def test_bad_input(tmp_path):
     run = made_run(tmp_path / "a", {"loss": np.random.default_rng(1).random((2, 50))})
     with pytest.raises(InputError, match="recorded no temperatures of groups"):
         group_temperatures(run)
-    with pytest.raises(InputError, match="by is not known"):
+    with pytest.raises(InputError, match="by: unknown value"):
         group_temperatures(run, by="colour")
 
 
@@ -123,9 +123,9 @@ def test_positions_that_nothing_confines_have_no_target(tmp_path):
     )
     table = group_temperatures(free)
     positions = table[table["temperature"] == "configurational"]
-    assert set(positions["verdict"]) == {"no target"} and positions["upper"].isna().all()
+    assert set(positions["reason"]) == {"no target"} and positions["upper"].isna().all()
     assert [
         sentence for sentence in group_sentences(table, True) if "configurational" in sentence
     ] == []
-    assert table[table["temperature"] == "kinetic"]["verdict"].tolist()[2] == "above"
+    assert table[table["temperature"] == "kinetic"]["reason"].tolist()[2] == "above"
     assert len(plot_group_temperatures(table).axes) == 2

@@ -243,7 +243,7 @@ def test_from_the_fit_to_the_table(tmp_path, capsys, monkeypatch):
     assert again.manifest["loss_at_center"] == pytest.approx(
         run.manifest["loss_at_center"], rel=1e-12
     )
-    with pytest.raises(InputError, match="one strength"):
+    with pytest.raises(InputError, match="a single strength"):
         own.sample(tether="fit", prior_factor={"dense*": 1.0}, num_steps=5)
     with pytest.raises(InputError, match="nowhere"):
         own.sample(tether="nowhere", num_steps=5)

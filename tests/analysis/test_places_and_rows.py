@@ -141,7 +141,7 @@ def test_classes_at_several_places_are_shares_of_each_place():
         found.mean.reshape(30, 5, 2), sim.predict_probabilities(x), rtol=1e-9
     )
     assert found.draw_losses[-1] == pytest.approx(float(sim.loss()), rel=1e-9)
-    with pytest.raises(InputError, match="Classes at several places are not draws"):
+    with pytest.raises(InputError, match="Sequences of classes are not draws"):
         run.loo()
 
 
@@ -200,7 +200,7 @@ def test_class_numbers_at_several_places(tmp_path, places, classes, named):
     )
     assert tati_re.load(run.folder, data=(x, y), **test).predict(thin=1).scores() == again.scores()
     for wrong in (y[:, :-1], np.full_like(y, classes)):
-        with pytest.raises(InputError, match=r"abels do not fit"):
+        with pytest.raises(InputError, match=r"abels do not match"):
             run.predict(x, wrong)
 
 
@@ -224,7 +224,7 @@ def test_class_numbers_at_places_that_do_not_fit():
     for labels, sentence in (
         (
             y + 1,
-            r"outside the classes\. Received: targets\[0, 2\] = 3\. Expected: integers from 0 to 2\.",
+            r"not one of the classes\. Received: targets\[0, 2\] = 3\. Expected: integers from 0 to 2\.",
         ),
         (y / 2, r"not integers\. Received: targets\[0, 1\] = 0\.5\."),
         (y[:, :3], r"outputs of shape \(4, 3\) for labels of shape \(3, 3\)"),
@@ -233,7 +233,9 @@ def test_class_numbers_at_places_that_do_not_fit():
             Simulation(network, (x, labels), **sparse).sample(num_steps=1, step_size=0.1)
     labels = np.eye(4, dtype=int)[y[:, 0]] + np.eye(4, dtype=int)[3]
     for loss in ("binary_crossentropy", "gaussian"):
-        with pytest.raises(InputError, match="loss: class numbers at several places have one"):
+        with pytest.raises(
+            InputError, match="loss: class numbers at several positions work with one loss only"
+        ):
             four = keras.Sequential([keras.Input((4, 2)), layers.Flatten(), layers.Dense(4)])
             Simulation(four, (x, labels), num_classes=3, **{**sparse, "loss": loss}).sample(
                 num_steps=1, step_size=0.1
@@ -243,16 +245,18 @@ def test_class_numbers_at_places_that_do_not_fit():
         num_steps=9, step_size=0.01
     )
     with pytest.raises(
-        InputError, match=r"Classes at several places have no picture over the inputs\. Received: 4"
+        InputError, match=r"Sequences of classes cannot be drawn over the inputs. Received: 4"
     ):
         input_space(run)
     not_built = keras.Sequential([layers.Dense(3)])
     assert Simulation(not_built, (x[:, 0], y[:, 0]), **sparse).dataset.num_classes == 3
-    with pytest.raises(InputError, match="of several places with num_classes"):
+    with pytest.raises(InputError, match="for several positions, with num_classes"):
         Simulation(keras.Sequential([layers.Dense(3)]), (x, y), **sparse).sample(
             num_steps=1, step_size=0.1
         )
-    with pytest.raises(InputError, match="class_weights: an example has several classes"):
+    with pytest.raises(
+        InputError, match="class_weights cannot weight examples with several classes"
+    ):
         Simulation(network, (x, y), class_weights=[1, 1, 2], **sparse)
 
 
@@ -289,10 +293,10 @@ def test_a_loss_that_ignores_a_class_is_refused_and_one_that_leaves_places_out_i
     ignoring = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=k)
     with pytest.raises(
         InputError,
-        match=rf"^loss: ignore_class is not taken\. Received: {k}\. Expected: sample_weights",
+        match=rf"^loss: ignore_class is not supported\. Received: {k}\. Expected: sample_weights",
     ):
         Simulation(network, (x, y), loss=ignoring, **QUIET)
-    with pytest.raises(InputError, match="ignore_class is not taken"):
+    with pytest.raises(InputError, match="ignore_class is not supported"):
         Simulation(network, (x, y % 3), **QUIET).sample(loss=ignoring, num_steps=1, step_size=0.1)
 
     def left_out(labels, outputs):
@@ -317,7 +321,7 @@ def test_what_a_data_set_and_a_model_say_of_their_labels():
         assert Dataset(np.zeros((4, 1)), rows.astype(kind), num_classes=3).task == "one_hot"
     inputs = keras.Input((3,))
     flat = keras.Model(inputs, layers.Dense(1)(inputs)[:, 0])
-    with pytest.raises(InputError, match="needs one output a class"):
+    with pytest.raises(InputError, match="needs one output per class"):
         Simulation(flat, (np.ones((4, 3)), [0, 1, 0, 1]), **QUIET).sample(
             num_steps=1, step_size=0.1
         )
@@ -350,7 +354,7 @@ def test_other_losses_say_that_they_are_means_and_a_scaled_loss_is_refused(capsy
     )
     sim.sample(sampler="BAOAB", step_size=0.01, num_steps=5)
     assert (
-        "sampled unchanged. It is a mean over 4 numbers of each example, not their sum."
+        "sampled unchanged. It is a mean over 4 numbers per example, not their sum."
         in capsys.readouterr().out
     )
     with pytest.raises(InputError, match=r"Received: loss_scale_factor=16\.0"):
@@ -403,7 +407,7 @@ def _frames():
 def test_rows_in_another_order_are_refused():
     x, y, weights = _frames()
     mixed = {"frac": 1, "random_state": 1}
-    said = "have the index of the inputs in another order"
+    said = "have the same index as the inputs, but in another order"
     with pytest.raises(InputError, match=f"the weights {said}"):
         Simulation(data=(x, y.y1, weights.sample(**mixed)), **QUIET)
     with pytest.raises(InputError, match=f"sample_weights {said}"):
@@ -435,7 +439,9 @@ def test_a_frame_brings_its_labels_to_predictions(label):
 
 def test_arrays_have_no_keys():
     x = np.random.default_rng(0).normal(size=(20, 2))
-    with pytest.raises(InputError, match="data_keys belong to NPZ and TFRecord files; arrays"):
+    with pytest.raises(
+        InputError, match="data_keys applies only to NPZ and TFRecord files; arrays"
+    ):
         Simulation(data=(x, x[:, 0]), data_keys=["x", "y"], **QUIET)
 
 
@@ -587,7 +593,7 @@ def test_a_mean_loss_is_no_posterior_and_a_run_without_rows_says_so():
     x = np.random.default_rng(0).normal(size=(30, 2))
     sim = Simulation(data=(x, x[:, 0]), potential="mean_loss", prior="none", **QUIET)
     run = sim.sample(sampler="BAOAB", step_size=0.01, num_steps=100, trajectory_every=10)
-    with pytest.raises(InputError, match="The run sampled exp\\(-mean loss\\), no posterior"):
+    with pytest.raises(InputError, match=r"The run sampled exp\(-mean loss\), not a posterior"):
         run.loo()
     short = Simulation(data=(x, x[:, 0]), **QUIET).sample(
         sampler="BAOAB", step_size=0.01, num_steps=3
@@ -667,7 +673,7 @@ def test_runs_find_their_columns_by_name(tmp_path, capsys):
         scores.append(table.loc["optimum", "rmse"])
     assert scores[1] == pytest.approx(scores[0], rel=0.05)
     with pytest.raises(
-        InputError, match=r"The runs predict different things\. Received: y, u and u, y"
+        InputError, match=r"The runs predict different quantities. Received: y, u and u, y"
     ):
         predict([sampled("two", "ab", ("y", "u")), sampled("turned", "ab", ("u", "y"))], frame)
 
@@ -684,7 +690,7 @@ def test_masked_places_of_outputs_are_refused(masked):
     x = np.random.default_rng(0).integers(0, 7, (20, 5))
     data = x, np.zeros((20, 5, 1) if masked else 20)
     if masked:
-        with pytest.raises(InputError, match="The model masks places of its outputs"):
+        with pytest.raises(InputError, match="The model masks positions of its outputs"):
             Simulation(network, data, noise_std=1.0, **QUIET)
     else:
         assert np.isfinite(float(Simulation(network, data, noise_std=1.0, **QUIET).potential()))
@@ -831,7 +837,7 @@ def test_walkers_that_were_never_at_the_target_have_no_average():
         1
     ] == pytest.approx(500.0, abs=0.6)
     moments = Moments(np.zeros((2, 3)), np.zeros((2, 3)), np.array([5.0, 0.0]))
-    with pytest.raises(InputError, match="No step of this walker counts"):
+    with pytest.raises(InputError, match="This walker has no steps at the target temperature"):
         moments.of(1)
     assert spacing(rows) == 1.0 and len(keep(rows, thin=2)) == len(rows) // 2
     with pytest.raises(InputError, match="a whole number"):

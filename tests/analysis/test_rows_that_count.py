@@ -109,9 +109,7 @@ def test_expected_energies_beside_averages_at_the_target_are_the_targets():
 
 @pytest.mark.parametrize("name", ["weight", "rung", "replica", "walker"])
 def test_observables_may_not_be_named_as_columns_that_choose_rows(name):
-    with pytest.raises(
-        InputError, match=f"a name is taken by a column of run.csv. Received: {name}"
-    ):
+    with pytest.raises(InputError, match=f"a column of run.csv. Received: {name}"):
         well().sample(sampler="HMC", num_steps=10, observables={name: lambda p: p[:, 1]}, **QUICK)
 
 
@@ -127,7 +125,7 @@ def test_a_temperature_that_changes_after_the_burn_in_is_told(capsys):
     assert "after the burn-in" not in capsys.readouterr().out
     explores = {"step_schedule": "cyclical", "cycle_steps": 10_000, "exploration_fraction": 0.9}
     well().sample(num_burnin_steps=10, **explores, **asked)
-    assert "explore at temperature 0: no draws" in capsys.readouterr().out
+    assert "explore at temperature 0, so there are no draws" in capsys.readouterr().out
 
 
 def tempered_by_hand(folder, left=(300, 300, 2, 0), rows=300):

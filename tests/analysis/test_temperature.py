@@ -74,7 +74,7 @@ def left_bands(phi, walkers, rows, parameters, kind, level, runs=2000):
         measured_temperature(0.5 * each, kind, parameters, 1.0, level)
         for each in (p**2).sum(axis=2)
     ]
-    return np.mean([one.verdict in ("above", "below") for one in found]), np.mean(
+    return np.mean([one.verdict == "failed" for one in found]), np.mean(
         [one.upper < np.inf for one in found]
     )
 
@@ -114,27 +114,27 @@ def test_a_run_that_is_too_short_has_no_verdict():
     for rows in (chain, chain[:15]):
         found = measured_temperature(rows, "configurational", 1, 1.0)
         assert (
-            found.verdict == "too short"
+            (found.verdict, found.reason) == ("not measured", "too short")
             and found.in_band
             and np.isinf([found.lower, found.upper]).all()
         )
         assert (
-            "inconclusive: the run is too short" in temperature_text(found)
+            "not measured: the run is too short" in temperature_text(found)
             and temperature_note(found, Manifest()) is None
         )
     # Some 20 effective rows: the band would be -3 to 5, and no mean lies below it; one above it is
     # still found.
     few = 6.5 * (1 + 0.05 * autoregression(0.85, 1, 150, seed=3)[0])
     found = measured_temperature(few, "kinetic", 13, 1.0)
-    assert 8 < found.effective_sample_size < 24 and found.verdict == "too short"
+    assert 8 < found.effective_sample_size < 24 and found.reason == "too short"
     assert "band" not in temperature_text(found)
-    assert measured_temperature(1e4 * few, "kinetic", 13, 1.0).verdict == "above"
+    assert measured_temperature(1e4 * few, "kinetic", 13, 1.0).reason == "above"
     scattered = 500 * np.random.default_rng(0).standard_normal(3_000)  # as of positions far from 0
     found = measured_temperature(scattered, "configurational", 1, 1.0)
-    assert "inconclusive: too noisy" in temperature_text(found)
+    assert "not measured: too noisy" in temperature_text(found)
     still = measured_temperature(np.ones(40), "kinetic", 1, 1.0)
     assert (
-        still.verdict == "never changes"
+        (still.verdict, still.reason) == ("not measured", "never changes")
         and temperature_note(still, Manifest()) is None
         and temperature_text(still)
     )

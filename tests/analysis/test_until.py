@@ -95,7 +95,7 @@ def test_what_is_no_condition_is_refused_with_its_place(text, words):
     ("options", "words"),
     [
         ({"until": "mcse(potental)<1"}, "no column potental.*potential"),
-        ({"until": "rhat<1.1", "trajectory_every": 0}, "about stored positions"),
+        ({"until": "rhat<1.1", "trajectory_every": 0}, "needs stored positions"),
         ({"until": "rhat(weights)<1.1"}, "weights of a network"),
         ({"until": "rhat"}, "character 1"),
     ],
@@ -631,7 +631,7 @@ def test_an_end_that_is_not_reached_says_what_is_missing(tmp_path, capsys):
     command += [f"{tmp_path}/run.toml", "--output", f"{tmp_path}/a", "--execution", "graph"]
     assert main(command) == 0
     out = capsys.readouterr().out
-    assert "Not converged: ESS " in out and "      run about " in out
+    assert "Not converged: ESS. Continue with:" in out and "      run about " in out
     until = tati_re.load(tmp_path / "a").manifest["until"]
     assert not until["reached"] and [look["step"] for look in until["looks"]] == [2500, 3000]
     advice = re.fullmatch(
@@ -642,7 +642,7 @@ def test_an_end_that_is_not_reached_says_what_is_missing(tmp_path, capsys):
     end = tati_re.load(tmp_path / "a").manifest["until"]["looks"][-1]
     assert end["step"] == int(advice[1].split()[-1]) and end["ess"] > 1_600
     assert main([*command, "--until", "rhat>2"]) == 2
-    assert "--until: there is no condition at character 1." in capsys.readouterr().err
+    assert "--until: no valid condition at character 1." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("asked", ["rhat(weights)<1.1", "rhat<1.5"])
@@ -660,7 +660,7 @@ def test_a_walker_of_a_network_that_drifts_is_asked_for_by_name(monkeypatch, cap
     sim = tati_re.Simulation(data=(x, x), hidden=[1], num_walkers=4, execution="graph")
     run = sim.sample(sampler="BAOAB", step_size=0.01, num_steps=300, until=asked)
     said = capsys.readouterr().out
-    assert "worst: projection 0\n      run about 440 more steps" in said
+    assert "(worst: projection 0)\n      run about 440 more steps" in said
     assert ("weights" in asked) != run.manifest["until"]["reached"]
     row = run.certificate.detailed().set_index("check").loc["R-hat of weights"]
     assert (row["limit"], row["verdict"], row["given"]) == (1.1, "failed", "weights" in asked)

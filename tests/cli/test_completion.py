@@ -109,6 +109,6 @@ def test_every_command_prints_its_completion_and_version(name, capsys):
 
 def test_another_shell_is_refused(parser):
     with pytest.raises(
-        InputError, match=r"^--print-completion: there is none for this shell\. Received: fish\."
+        InputError, match=r"^--print-completion: this shell is not supported. Received: fish."
     ):
         parser.parse(["--print-completion", "fish"])

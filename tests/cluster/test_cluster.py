@@ -40,7 +40,7 @@ def test_ray_is_used_with_a_token_that_nobody_else_reads(token, monkeypatch):
     on_ray.check_cluster("auto")
     for mode in (0o644, 0o640, 0o604):
         token.chmod(mode)
-        with pytest.raises(InputError, match=f"others can read Ray's token.*mode {mode:o}"):
+        with pytest.raises(InputError, match=f"other users can read Ray's token.*mode {mode:o}"):
             on_ray.check_cluster("auto")
     token.unlink()
     with pytest.raises(InputError, match="Ray has no token"):
@@ -187,10 +187,10 @@ def test_workers_are_where_there_is_room_and_one_message_goes_to_each_machine(cl
     ]
     assert len(ray.calls) == 3
     with pytest.raises(
-        InputError, match=r"no place for 9 workers of 1 thread\(s\) each.*8 place\(s\) on 3 machine"
+        InputError, match=r"no slots for 9 workers of 1 thread\(s\) each.*8 slot\(s\) on 3 machine"
     ):
         cluster(ray, 9)
-    with pytest.raises(InputError, match="no place for 5 workers of 2 thread"):
+    with pytest.raises(InputError, match="no slots for 5 workers of 2 thread"):
         cluster(ray, 5, threads=2)
     assert cluster(Ray(8, 8, gpus=1), 4, gpus=0.5).size == 2
     with pytest.raises(InputError, match=r"and 0.5 GPU\(s\) each"):
@@ -210,7 +210,7 @@ def test_workers_of_a_lost_machine_go_to_a_spare_one_and_else_beside_others(clus
     for number, worker in enumerate(workers):
         worker.tell(b"step")
         if worker.place[-1] == lost:
-            with pytest.raises(Lost, match=f"10.0.0.{lost} is gone"):
+            with pytest.raises(Lost, match=f"10.0.0.{lost} was lost"):
                 worker.hear()
             worker.close()
             again.append(here.start(b"made", number))
@@ -223,7 +223,7 @@ def test_workers_of_a_lost_machine_go_to_a_spare_one_and_else_beside_others(clus
     again[0].tell(b"step")
     with pytest.raises(Lost):
         again[0].hear()
-    with pytest.raises(Exception, match="no machine left"):
+    with pytest.raises(Exception, match="no machines left"):
         here.start(b"made", 0)
 
 
@@ -232,7 +232,7 @@ def test_a_machine_whose_cores_others_hold_is_left(cluster):
     here = cluster(ray, 2)
     workers = [here.start(b"made", number) for number in range(2)]
     ray.busy = {workers[0].place[-1]}
-    with pytest.raises(Lost, match="other work holds its cores"):
+    with pytest.raises(Lost, match="other work occupies its cores"):
         workers[0].hear()
     assert b"made" in workers[1].hear()
     instead = here.start(b"made", 0)

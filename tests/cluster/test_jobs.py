@@ -102,7 +102,7 @@ def test_fits_of_several_seeds_are_those_of_one_after_the_other(tmp_path):
     assert (tmp_path / "died1").exists()
     for seed, losses in enumerate(found):
         np.testing.assert_array_equal(losses, tati_re.side_by_side(fitted, [seed], workers=1)[0])
-    with pytest.raises(tati_re.SamplingError, match="died 3 times at one job"):
+    with pytest.raises(tati_re.SamplingError, match="died 3 times in one job"):
         tati_re.side_by_side(lambda _: os._exit(3), [0])
     with pytest.raises(tati_re.InputError, match="step_size"):
         tati_re.side_by_side(

@@ -141,7 +141,7 @@ def test_a_schedule_names_its_bad_line(text, words):
 def test_other_encodings_and_words_are_refused(capsys):
     with open("l.csv", "wb") as file:
         file.write("step,größe\n1,2\n".encode("latin-1"))
-    with pytest.raises(InputError, match=r"l\.csv, line 1 is not text in UTF-8"):
+    with pytest.raises(InputError, match=r"l.csv, line 1 is not UTF-8 text"):
         read_csv("l.csv")
     write("w.csv", TRAJECTORY.replace("0.2,", "high,"))
     for words in (

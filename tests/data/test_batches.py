@@ -181,7 +181,9 @@ def test_batches_in_the_order_of_the_data():
     for walker in range(3):
         assert indices[:, walker].tolist() == [[0, 1], [2, 3], [4, 0]] * 2
     assert batches.indices(4, 1)[0][0, 0].tolist() == [2, 3]
-    with pytest.raises(InputError, match=r"shuffle is off, but the examples are drawn\."):
+    with pytest.raises(
+        InputError, match=r"shuffle is off, but batch_sampling draws the examples at random."
+    ):
         Batches(5, 2, 1, seed=0, sampling="replacement", shuffle=False)
 
 

@@ -149,7 +149,7 @@ def test_a_file_of_few_examples_has_no_test_part(tmp_path, count):
     """ "test_fraction: no example would be kept apart" was said to those who had given none."""
     (path := tmp_path / "few.csv").write_text("a,y\n" + "1,2.5\n" * count)
     assert load_data(path).num_examples == count
-    with pytest.raises(InputError, match="no example would be kept apart"):
+    with pytest.raises(InputError, match="no example would be held out"):
         load_data((np.zeros((2, 1)), np.zeros(2)), test_fraction=0.2)
 
 
@@ -212,7 +212,7 @@ def test_csv_columns(tmp_path):
     assert data.targets.tolist() == [[1, 3], [5, 7]]
     with pytest.raises(InputError, match=r"no column 'lable1'\. Did you mean 'label1'\?"):
         load_data(path, label_columns=["lable1"])
-    with pytest.raises(InputError, match="only be named for a table"):
+    with pytest.raises(InputError, match="only tables have named columns"):
         load_data("digits", label_columns=["z"])
 
 
@@ -226,11 +226,11 @@ def test_csv_columns(tmp_path):
         ("x\n1\n", "single column"),
         (
             ",x,y\n0,1,2\n1,2,3\n",
-            "a column without a name. Received: , x, y. Expected: a name each, or input_columns",
+            "a column without a name. Received: , x, y. Expected: a name for each column, or input_columns",
         ),
         ("0,1\n1,2\n", "no header line"),
         ("1,2,3\n1,2,4\n", "no header line"),
-        ("x,x\n1,2\n", "several columns of one name"),
+        ("x,x\n1,2\n", "several columns with the same name"),
         ("x,y\n1,2\n\n3,nan\n", "line 4, column 'y' is not a finite number. Received: nan."),
         ("x,y\n1,2\n-inf,3\n", "line 3, column 'x' is not a finite number. Received: -inf."),
         ("x,y\n1,\n", "line 2, column 'y' is not a finite number. Received: an empty cell."),
@@ -246,7 +246,7 @@ def test_csv_columns(tmp_path):
         ),
         (
             "x,y\n1,two\n2,\n",
-            "not the name of a class, as others are. Received: a.csv, line 3, column 'y' = ''.",
+            "not a class name, although others are. Received: a.csv, line 3, column 'y' = ''.",
         ),
         (
             "x,y\n1,2\n2,one\n",
@@ -328,7 +328,7 @@ def test_bad_npz(tmp_path):
         (([[1.0], [2.0]], [1.0]), "Received: 2 inputs and 1 targets."),
         (([[1.0], [np.nan]], [1.0, 2.0]), "not finite. Received: inputs[1, 0] = nan."),
         (([[1.0], [2.0]], [1.0, np.inf]), "Received: targets[1] = inf."),
-        (([["a"], ["b"]], [1.0, 2.0]), "column '0' holds text"),
+        (([["a"], ["b"]], [1.0, 2.0]), "column '0' contains text"),
         (([[1.0], [2.0, 3.0]], [1.0, 2.0]), "rows of unequal lengths"),
         ((np.zeros((0, 2)), np.zeros(0)), "no examples"),
         ((1.0, 2.0), "too few dimensions"),

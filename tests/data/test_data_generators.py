@@ -32,7 +32,7 @@ def test_what_the_sets_of_the_plane_share(generate):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"num_examples": 1}, "needs a point of each class"),
+        ({"num_examples": 1}, "needs at least one point of each class"),
         ({"noise": 1.5}, "noise is out"),
         ({"noise": -0.1}, "noise"),
     ],

@@ -42,12 +42,12 @@ def test_labels_that_were_counted(targets, num_classes, task, values):
         (
             [0, 1, 3],
             2,
-            "A label is outside the classes. Received: targets[2] = 3. Expected: integers from 0 to 1.",
+            "A label is not one of the classes. Received: targets[2] = 3. Expected: integers from 0 to 1.",
         ),
         (
             [0, -1, 2],
             4,
-            "A label is outside the classes. Received: targets[1] = -1. Expected: integers from 0 to 3.",
+            "A label is not one of the classes. Received: targets[1] = -1. Expected: integers from 0 to 3.",
         ),
         (
             [[1, 0], [0, 0], [0, 1]],
@@ -67,14 +67,16 @@ def test_labels_that_were_counted(targets, num_classes, task, values):
         (
             [0, 1, 1],
             1,
-            "num_classes is out of range. Received: 1. Expected: at least 2, or 0 for a regression.",
+            "num_classes is out of range. Received: 1. Expected: at least 2, or 0 for regression.",
         ),
         (
             [[1, 0], [1, 1], [0, 1]],
             None,
-            "One-hot labels do not sum to one. Received: targets[1] = [1, 1], sum 2. Expected: a single 1 in each row, "
-            "loss = 'binary_crossentropy' for several labels at once, or num_classes = 0 for the values of a "
-            "regression.",
+            (
+                "One-hot labels do not sum to one. Received: targets[1] = [1, 1], sum 2. "
+                "Expected: a single 1 in each row, loss = 'binary_crossentropy' for several "
+                "labels per example, or num_classes = 0 for regression."
+            ),
         ),
     ],
 )
@@ -86,14 +88,14 @@ def test_labels_that_are_wrong(targets, num_classes, sentence):
 
 def test_the_test_part_is_checked_too():
     with pytest.raises(
-        InputError, match=r"outside the classes\. Received: test_targets\[0\] = 3\."
+        InputError, match=r"not one of the classes\. Received: test_targets\[0\] = 3\."
     ):
         load_data(((X, [0, 1, 2]), (X[:1], [3])), num_classes=3)
     with pytest.raises(InputError, match=r"not sum to one\. Received: test_targets\[0\]"):
         load_data(((X, [[1, 0], [0, 1], [0, 1]]), (X[:1], [[0, 0]])))
     with pytest.raises(
         InputError,
-        match=r"outside the classes\. Received: test_targets\[1\] = 0\. Expected: -1 or 1,",
+        match=r"not one of the classes\. Received: test_targets\[1\] = 0\. Expected: -1 or 1,",
     ):
         load_data("two_clusters", test_data=(X[:2], [1, 0]))
 
@@ -102,7 +104,8 @@ def test_a_data_set_that_was_counted_already():
     data = load_data((X, [0, 1, 2]))
     assert load_data(data, num_classes=3).num_classes == 3
     with pytest.raises(
-        InputError, match=r"num_classes differs from the data set's\. Received: 4\. Expected: 3\."
+        InputError,
+        match=r"num_classes contradicts the data set. Received: 4. Expected: 3.",
     ):
         load_data(data, num_classes=4)
 
@@ -113,7 +116,7 @@ def test_values_written_as_text_are_no_names_of_classes(text):
     values = [text.format(value) for value in np.linspace(0.1, 20.3, 10)]
     for labels in (values, [value.replace(".", ",") for value in values]):
         with pytest.raises(
-            InputError, match=r"the labels are numbers written as text\. Received: '"
+            InputError, match=r"the labels are numbers stored as text\. Received: '"
         ):
             load_data((np.zeros((10, 2)), labels))
     assert load_data((np.zeros((4, 2)), ["1.0", "2.0", "1.0", "2.0"])).class_names == ("1.0", "2.0")

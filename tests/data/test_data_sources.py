@@ -48,8 +48,7 @@ def test_files_that_cannot_be_joined(tmp_path):
     two = write(tmp_path / "b.csv", "x1,x3,label\n1,2,0\n")
     assert (
         said(load_data, [one, two])
-        == "b.csv has another header than a.csv. Received: x1, x3, label. "
-        "Expected: x1, x2, label."
+        == "b.csv has a different header from a.csv. Received: x1, x3, label. Expected: x1, x2, label."
     )
     np.savez(tmp_path / "c.npz", x=np.ones((2, 2)), y=LABELS[:2])
     np.savez(tmp_path / "d.npz", x=np.ones((2, 3)), y=LABELS[:2])
@@ -71,7 +70,7 @@ def test_files_that_cannot_be_joined(tmp_path):
     assert "Only one of c.npz and f.npz has a test part" in said(
         load_data, [tmp_path / "c.npz", tmp_path / "f.npz"]
     )
-    assert said(load_data, []).startswith("data names no files.")
+    assert said(load_data, []).startswith("data contains no file names.")
 
 
 def test_a_test_file(tmp_path):
@@ -94,7 +93,7 @@ def test_a_test_file(tmp_path):
 def test_test_files_that_do_not_fit(tmp_path):
     one = write(tmp_path / "a.csv", "x1,x2,label\n1,2,0\n3,4,1\n")
     two = write(tmp_path / "b.csv", "x1,label\n5,2\n")
-    assert "test_data: the test file has another header. Received: x1, label." in said(
+    assert "test_data: the test file has a different header. Received: x1, label." in said(
         load_data, one, test_data=two
     )
     text = said(load_data, one, test_data=tmp_path / "c.csv")
@@ -102,13 +101,10 @@ def test_test_files_that_do_not_fit(tmp_path):
         " or .tfrecord file."
     )
     what = "data is a file that does not exist. Received: moved/d.csv. Expected: a .csv, .txt, .npz, .parquet or .tfrecord"
-    assert (
-        said(load_data, "moved/d.csv")
-        == f"{what} file in {Path.cwd()}, or its folder before its name."
-    )
+    assert said(load_data, "moved/d.csv") == f"{what} file in {Path.cwd()}, or with its folder."
     assert said(load_data, one, test_data=3).startswith("test_data has the wrong form.")
     np.savez(tmp_path / "a.npz", x=IMAGES, y=LABELS)
-    assert "not of the type of the training" in said(
+    assert "differ in type from the training" in said(
         load_data, tmp_path / "a.npz", test_data=(np.ones((1, 4, 5)), [0])
     )
 
@@ -204,11 +200,11 @@ def test_chosen_arrays(tmp_path):
     assert (data.num_examples, len(data.test_inputs)) == (7, 2)
     text = said(load_data, tmp_path / "a.npz", data_keys=["pictures", "kind"])
     assert "data_keys: a.npz has no array 'kind'. Did you mean 'kinds'?" in text
-    assert "data_keys are not two names. Received: kinds." in said(
+    assert "data_keys needs two names. Received: kinds." in said(
         load_data, tmp_path / "a.npz", data_keys=["kinds"]
     )
     path = write(tmp_path / "a.csv", "x,y\n1,2\n")
-    assert "data_keys belong to NPZ and TFRecord files" in said(
+    assert "data_keys applies only to NPZ and TFRecord files" in said(
         load_data, path, data_keys=["x", "y"]
     )
 
@@ -221,7 +217,7 @@ def test_arrays_of_text_and_of_bytes_are_names_of_classes(tmp_path, kind):
     for data in (load_data(tmp_path / "a.npz", 0), load_data((np.zeros((3, 1)), labels))):
         assert data.class_names == ("b", "ähre") and data.targets.tolist() == [1, 0, 1]
     np.savez(tmp_path / "b.npz", x=np.zeros((3, 1)), y=names.astype(object))
-    assert "names of classes as np.array(labels, str)" in said(load_data, tmp_path / "b.npz")
+    assert "class names as np.array(labels, str)" in said(load_data, tmp_path / "b.npz")
 
 
 def test_a_pickled_npz_is_not_opened(tmp_path):
@@ -296,7 +292,7 @@ def test_parquet(tmp_path):
     assert "cannot be read as a parquet file" in said(
         load_data, write(tmp_path / "d.parquet", "x,y\n")
     )
-    assert "another header" in said(load_data, [path, holes], label_columns=["label"])
+    assert "a different header" in said(load_data, [path, holes], label_columns=["label"])
     texts = pyarrow.array(["up", "down", "up"])
     for name, column in (
         ("e", texts),
@@ -393,17 +389,17 @@ def test_bad_tfrecord(tf, tmp_path):
     later = records(tf, tmp_path / "b.tfrecord", [*images(3), {"image_raw": b"1"}])
     assert "record 3 of b.tfrecord has no feature 'label'" in said(load_data, later)
     turned = [*images(3, height=4, width=5, depth=1), *images(1, height=5, width=4, depth=1)]
-    assert "d.tfrecord: the records have a different 'height'" in said(
+    assert "d.tfrecord: the records differ in 'height'" in said(
         load_data, records(tf, tmp_path / "d.tfrecord", turned)
     )
     named = records(tf, tmp_path / "e.tfrecord", [image | {"label": b"cat"} for image in images()])
     assert (
-        "e.tfrecord: feature 'label' holds text. Received: cat. Expected: the number of the"
+        "e.tfrecord: feature 'label' contains text. Received: cat. Expected: the number of the"
         in said(load_data, named)
     )
     odd = records(tf, tmp_path / "c.tfrecord", [*images(3), {"image_raw": b"123", "label": 1}])
     assert (
-        "c.tfrecord: the records have a different number of bytes in feature 'image_raw'. Received: 3 in record 3"
+        "c.tfrecord: the records differ in the number of bytes of feature 'image_raw'. Received: 3 in record 3"
         in (said(load_data, odd))
     )
     kinds = records(tf, tmp_path / "d.tfrecord", [*images(3), {"image_raw": b"1", "label": 0.5}])
@@ -411,7 +407,7 @@ def test_bad_tfrecord(tf, tmp_path):
         "Record 3 of d.tfrecord has a feature 'label' unlike the first record's. Received: 1 of type float."
         in (said(load_data, kinds))
     )
-    assert "does not fit their bytes" in said(
+    assert "does not match their bytes" in said(
         load_data, records(tf, tmp_path / "e.tfrecord", images(height=4, width=4, depth=1))
     )
     assert "holds encoded images. Received: PNG." in said(
@@ -427,7 +423,7 @@ def test_bad_tfrecord(tf, tmp_path):
     with tf.io.TFRecordWriter(str(tmp_path / "j.tfrecord")) as writer:
         writer.write(b"\xffno example")
     assert "records of another kind" in said(load_data, tmp_path / "j.tfrecord")
-    assert "data_keys are not two names" in said(
+    assert "data_keys needs two names" in said(
         load_data, path, data_keys=["image_raw", "label", "a", "b"]
     )
 
@@ -450,7 +446,7 @@ def test_tf_data_that_may_be_examples_or_batches(tf):
         (np.arange(12.0).reshape(6, 2), np.eye(2)[[0, 1] * 3])
     )
     assert (
-        "may be examples, or batches of numbers. Received: inputs and labels of shape (2,)"
+        "could be examples or batches of numbers. Received: inputs and labels of shape (2,)"
         in said(load_data, rows)
     )
     data = load_data(rows.batch(4))
@@ -465,7 +461,7 @@ def test_tf_data_that_may_be_examples_or_batches(tf):
 
 def test_bad_tf_data(tf):
     whole = tf.data.Dataset.from_tensor_slices((IMAGES, LABELS))
-    assert "has no end. Received: an infinite one. Expected: one without repeat()" in said(
+    assert "is infinite. Received: an infinite one. Expected: a data set without repeat()" in said(
         load_data, whole.repeat()
     )
     assert "has no examples" in said(load_data, whole.take(0))
@@ -492,12 +488,13 @@ def test_tf_data_without_an_end(tf, monkeypatch):
     monkeypatch.setattr("tati_re.data.tf_datasets.free_bytes", lambda: 25e6)
     with pytest.warns(
         UserWarning,
-        match=r"does not say where it ends; 1,500,000 examples are read so far, and take",
+        match=r"does not state its length; 1,500,000 examples are read so far; take",
     ):
         sentence = said(load_data, stream)
     assert sentence == (
-        "data: the tf.data.Dataset does not say where it ends; 2,500,000 examples are read, and fill the memory. "
-        "Expected: one without repeat(), or take(n)."
+        "data: the tf.data.Dataset does not state its length; 2,500,000 examples are "
+        "read, and fill the memory. Expected: a data set without repeat(), or with "
+        "take(n)."
     )
 
 
@@ -531,7 +528,7 @@ def test_image_sets_of_keras(name, monkeypatch):
     text = said(load_data, name)
     assert text.startswith(f"{name} could not be downloaded by Keras. Received: URL fetch failure")
     assert text.endswith(
-        "Expected: a network, or the path of an NPZ file with the arrays x_train, y_train, x_test, y_test."
+        "Expected: a network connection, or the path of an NPZ file with the arrays x_train, y_train, x_test, y_test."
     )
 
 

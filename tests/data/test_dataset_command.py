@@ -34,9 +34,12 @@ def test_make_describe_draw_and_write(folder, capsys):
     flags = ["--num-examples", "50", "--noise", "0.1", "--test-fraction", "0.2", "--seed", "1"]
     out = printed(capsys, "two_clusters", *flags, "--output", "data.csv", "--plot", "data.png")
     assert out.startswith(
-        "two_clusters: 50 examples to train on, 12 to test\ninputs: 2, float64\n  x1 "
+        "two_clusters: 50 examples for training, 12 for testing\ninputs: 2, float64\n  x1 "
     )
-    assert "labels: 2 classes by sign, for one output\n  class -1        25 and 6 to test\n" in out
+    assert (
+        "labels: 2 classes by sign, with one output\n  class -1        25 and 6 for testing\n"
+        in out
+    )
     assert out.endswith("drawn: data.png\nwritten: data.csv data-test.csv\n")
     assert (folder / "data.png").read_bytes().startswith(PNG)
     made = two_clusters(50, 1, noise=0.1, test_fraction=0.2)
@@ -65,7 +68,7 @@ def test_the_other_sets_of_the_plane(folder, capsys, name):
 
 def test_potentials_known_in_closed_form(folder, capsys):
     assert printed(capsys, "harmonic", "--a", "4").startswith(
-        "harmonic: 1 example to train on, no test part\n"
+        "harmonic: 1 example for training, no test part\n"
     )
     (folder / "s.csv").write_text("2,1\n1,3\n")
     printed(capsys, "gaussian", "--covariance", "s.csv", "--output", "g.csv")
@@ -90,7 +93,7 @@ def test_files_are_converted_and_columns_derived(capsys):
 def test_digits_are_described_as_bytes(capsys):
     out = printed(capsys, "digits", "--test-fraction", "0.2", "--output", "d.csv")
     assert (
-        "digits: 1438 examples to train on, 359 to test\ninputs: 64, uint8, taken times 1/16\n  all "
+        "digits: 1438 examples for training, 359 for testing\ninputs: 64, uint8, multiplied by 1/16\n  all "
         in out
     )
     assert load_data("d.csv", 0).inputs.max() == 1.0
@@ -101,17 +104,17 @@ def test_digits_are_described_as_bytes(capsys):
     [
         (
             [],
-            "tati-dataset makes a set or reads files. Received: neither. Expected: one of digits,",
+            "tati-dataset either makes a set or reads files. Received: neither. Expected: one of digits,",
         ),
         (["digits", "--inspect", "a.csv"], "Received: digits and --inspect."),
-        (["spiral"], "spiral is not a data set that can be made. Did you mean 'spirals'?"),
+        (["spiral"], "spiral: unknown data set. Did you mean 'spirals'?"),
         (["data.csv"], "data is a file that does not exist."),
         (
             ["digits", "--noise", "1"],
-            "--noise does not belong to digits. Expected: --test-fraction, --seed.",
+            "--noise does not apply to digits. Expected: --test-fraction, --seed.",
         ),
-        (["harmonic", "--seed", "1"], "--seed does not belong to harmonic. Expected: --a."),
-        (["squares", "--label-columns", "x"], "--label-columns does not belong to squares."),
+        (["harmonic", "--seed", "1"], "--seed does not apply to harmonic. Expected: --a."),
+        (["squares", "--label-columns", "x"], "--label-columns does not apply to squares."),
         (
             ["squares", "--noise", "2"],
             "--noise is out of its range. Received: 2.0. Expected: a number in [0, 1].",
@@ -122,7 +125,7 @@ def test_digits_are_described_as_bytes(capsys):
         ),
         (
             ["squares", "--num-examples", "1"],
-            "--num-examples: squares needs a point of each class. Received: 1.",
+            "--num-examples: squares needs at least one point of each class. Received: 1.",
         ),
         (["squares", "--test-fraction", "1"], "--test-fraction is out of range."),
         (
@@ -131,13 +134,13 @@ def test_digits_are_described_as_bytes(capsys):
         ),
         (
             ["squares", "--output", "a.txt"],
-            "--output: the data are written as .csv or .npz. Received: a.txt.",
+            "--output: the data can only be written as .csv or .npz. Received: a.txt.",
         ),
         (
             ["squares", "--output", "no/a.csv"],
             "--output: no/a.csv cannot be written: No such file or directory.",
         ),
-        (["squares", "--output", "here.csv"], "--output is there already. Received: here.csv."),
+        (["squares", "--output", "here.csv"], "--output already exists. Received: here.csv."),
         (["squares", "--plot", "a.pdf"], "The path of a figure must end in .png."),
         (
             ["digits", "--plot", "a.png"],
@@ -145,7 +148,7 @@ def test_digits_are_described_as_bytes(capsys):
         ),
         (["gaussian", "--covariance", "no.csv"], "--covariance: no.csv cannot be read."),
         (["gaussian", "--covariance", "here.csv"], "--covariance is not symmetric."),
-        (["--inspect", "here.csv", "--noise", "1"], "--noise does not belong to --inspect."),
+        (["--inspect", "here.csv", "--noise", "1"], "--noise does not apply with --inspect."),
         (
             ["--inspect", "her.csv"],
             "data is a file that does not exist. Did you mean 'here.csv'? Received: her.csv.",
@@ -208,5 +211,5 @@ def test_many_classes_are_counted(folder):
     data = load_data((np.zeros((60, 1)), np.arange(60)), 0, num_classes=60)
     text = describe_dataset(data)
     assert "labels: 60 classes\n  class 0          1\n" in text and text.endswith(
-        "and 40 classes more"
+        "and 40 more classes"
     )

@@ -166,7 +166,7 @@ def test_weights_that_are_a_fill_value():
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in parts.items():
             archive.writestr(name, content)
-    with pytest.raises(InputError, match="claims 16,000,000,000 bytes of numbers and has 0"):
+    with pytest.raises(InputError, match="claims 16,000,000,000 bytes of numbers but contains 0"):
         load_model(path)
 
 

@@ -152,7 +152,7 @@ def test_num_classes_takes_numerals_as_names(tmp_path):
     texts = ["9 cm", "12 cm"] * 10
     for data in (csv_of(tmp_path / "a.csv", texts), (np.zeros((20, 1)), texts)):
         assert load_data(data, 0, num_classes=2).class_names == ("12 cm", "9 cm")
-        with pytest.raises(InputError, match=r"num_classes .*takes .*texts .*as names"):
+        with pytest.raises(InputError, match=r"num_classes .*takes .*texts .*class names"):
             load_data(data)
     with pytest.raises(InputError, match="a name in all rows"):
         load_data((np.zeros((20, 1)), ["9 cm", ""] * 10), num_classes=2)
@@ -167,9 +167,9 @@ def test_texts_that_do_not_repeat_are_asked_about(tmp_path):
             load_data(data)
         assert load_data(data, 0, num_classes=12).num_classes == 12
     numbers = [str(k) for k in range(12)]
-    with pytest.raises(InputError, match=r"numbers written as text.*y\.astype\(float\)"):
+    with pytest.raises(InputError, match=r"numbers stored as text.*y.astype\(float\)"):
         load_data((np.zeros((12, 1)), numbers))
-    with pytest.raises(InputError, match="Some labels are numbers and others are text"):
+    with pytest.raises(InputError, match="Some labels are numbers, others are text"):
         load_data((np.zeros((12, 1)), ["1", "2", "low"] * 4))
 
 

@@ -214,7 +214,7 @@ WRONG = {
     OtherErrors: "raises KeyError",
     SilentlyEmpty: "Expected: an error",
     ShiftedLabels: "labels differ from the file",
-    OnceOnly: "second read",
+    OnceOnly: "Reading",
     WithoutDot: "lacks its dot",
 }
 
@@ -276,7 +276,7 @@ def test_a_package_that_cannot_be_imported_is_one_sentence(tmp_path, monkeypatch
 def test_a_reader_needs_suffixes_of_its_own(monkeypatch):
     monkeypatch.setattr(registry, "_added", {})
     assert "not a Reader" in said(add_reader, JsonReader)
-    assert "not valid" in said(add_reader, WithoutDot())
+    assert "invalid" in said(add_reader, WithoutDot())
     taken = type("Taken", (JsonReader,), {"suffixes": (".csv", ".json")})
     assert "belong to a reader of this package. Received: .csv" in said(add_reader, taken())
     assert registry._added == {}
@@ -315,7 +315,7 @@ def test_columns_weights_and_test_data(added):
     assert len(joined.inputs) == COUNT + 10
 
     table.rename(columns={"depth": "length"}).to_feather("c.feather")
-    assert "another header" in said(load_data, "a.feather", test_data="c.feather")
+    assert "a different header" in said(load_data, "a.feather", test_data="c.feather")
     table.to_csv("a.csv", index=False)
     assert "cannot be joined" in said(load_data, ["a.feather", "a.csv"])
 
@@ -328,13 +328,13 @@ def test_options_that_a_reader_does_not_take(added):
     keys = {"data_keys": ["x", "y"]}
     assert "a .feather file has columns" in said(load_data, "a.feather", **keys)
     assert "a .json file has no named arrays" in said(load_data, "a.json", **keys)
-    assert "not read from .json files" in said(load_data, "a.json", sample_weights="w")
-    assert "encoding belongs to tables of text" in said(load_data, "a.json", encoding="utf-8")
-    assert "can only be named for a table" in said(load_data, "a.json", label_columns=["y"])
+    assert "cannot be read from .json files" in said(load_data, "a.json", sample_weights="w")
+    assert "encoding applies only to text tables" in said(load_data, "a.json", encoding="utf-8")
+    assert "only tables have named columns" in said(load_data, "a.json", label_columns=["y"])
 
 
 BAD_COLUMNS = {
-    "holds text": ["a"] * 39 + ["b"],
+    "contains text": ["a"] * 39 + ["b"],
     "has missing values": [1.0] * 39 + [None],
     "holds dates": [pd.Timestamp("2020-01-01")] * 40,
 }
@@ -403,7 +403,7 @@ def test_inputs_to_predict(added):
     np.testing.assert_array_equal(labels, LABELS[:5])
     assert "new.json cannot be read as a .json file" in said(read_inputs, "new.json", run)
     np.savez("new.npz", x=INPUTS, y=LABELS)
-    assert "tables of text" in said(read_inputs, "new.npz", run, encoding="utf-16")
+    assert "text tables" in said(read_inputs, "new.npz", run, encoding="utf-16")
 
     from tati_re.cli import predict
 

@@ -59,7 +59,9 @@ def test_tables_and_what_is_none():
     assert settled(NEAR, classes) == "none"
     assert settled(FAR, np.column_stack([NEAR[:, 0], VALUES])) == "all", "one target is enough"
     assert settled(FAR, VALUES, kept="noise_std") == "inputs"
-    assert "the targets stay in the units of noise_std" in str(said(FAR, VALUES, kept="noise_std"))
+    assert "the targets keep their units under noise_std" in str(
+        said(FAR, VALUES, kept="noise_std")
+    )
     assert settled(NEAR, VALUES, kept="noise_std") == "none" and "stay" in str(
         said(NEAR, VALUES, kept="noise_std")
     )
@@ -120,7 +122,7 @@ def test_what_is_in_order_is_left():
         "images from 0 to 1 are in order"
     )
     assert said(words.astype(np.uint8), np.arange(N) % 2, input_scale=1 / 255) is None
-    assert settled(FAR, VALUES, given=True) == "none" and "the model is given" in str(
+    assert settled(FAR, VALUES, given=True) == "none" and "the given model" in str(
         said(FAR, VALUES, given=True)
     )
     assert said(words, np.arange(N) % 2, given=True) is None, (
@@ -143,7 +145,7 @@ def test_skewed_targets_are_told(capsys):
     """
     z = np.random.default_rng(5).normal(size=N)
     third = [float(((v - v.mean()) ** 3).mean() / v.std() ** 3) for v in (2 * np.exp(2 * z), z)]
-    told = f"a skewness of {third[0]:.1f}, their logarithms of {abs(third[1]):.1f}: under Gaussian noise"
+    told = f"a skewness of {third[0]:.1f}, their logarithms of {abs(third[1]):.1f}. With Gaussian noise"
     assert (
         told in said_of_skewed(2 * np.exp(2 * z))[0]
         and told in said_of_skewed(np.c_[z + 9, 2 * np.exp(2 * z)])[0]
@@ -175,7 +177,7 @@ def test_raw_bytes_of_images_are_divided_in_a_run_its_folder_and_its_model(tmp_p
     images[0, 0, 0] = 255
     labels = (images[:, 0, 0] > 127).astype(int)
     sim = Simulation(data=(images, labels), **QUICK)
-    assert "pixels, are divided by 255" in sim.system.notes[0]
+    assert "pixels and are divided by 255" in sim.system.notes[0]
     sim.fit(num_steps=20)
     run = sim.sample(
         num_steps=4,
@@ -205,7 +207,7 @@ def test_arrays_on_the_disk_and_streams(tmp_path):
     np.save(tmp_path / "x.npy", FAR)
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     sim = Simulation(data=(mapped, np.arange(N) % 2), **QUICK)
-    assert "they are on the disk" in sim.system.notes[0] and sim.dataset.preparation is None
+    assert "they are on disk" in sim.system.notes[0] and sim.dataset.preparation is None
     stream = tf.data.Dataset.from_tensor_slices((FAR, VALUES)).batch(16)
     assert Simulation(data=stream, **QUICK).system.settled(sim.options).standardize == "all"
 
@@ -329,7 +331,7 @@ def test_targets_without_noise_are_told_where_a_step_diverges():
     sim = Simulation(data=(NEAR, NEAR[:, 0]), **{**QUICK, "hidden": []})
     sim.parameters[-1] = -12.0
     with pytest.raises(
-        SamplingError, match=r"The noise is sampled: .* a number as noise_std holds it\."
+        SamplingError, match=r"The noise is sampled. .* Set noise_std to a number to fix it."
     ):
         sim.sample(sampler="BAOAB", step_size=0.05, num_steps=200)
 

@@ -214,11 +214,11 @@ def test_a_store_keeps_what_fits():
     [
         (
             {"execution": "xla"},
-            "execution: data larger than memory_limit are read by the host, which XLA cannot ask.",
+            "execution: XLA cannot read data larger than memory_limit from the host.",
         ),
         (
             {"standardize": "inputs"},
-            "standardize, input_columns: data larger than memory_limit are read as they are.",
+            "standardize, input_columns: data larger than memory_limit cannot be transformed.",
         ),
         ({"memory_limit": 0.0}, "memory_limit is out of range."),
     ],
@@ -240,7 +240,7 @@ def test_layers_that_train_on_all_data_at_once_are_refused():
     ]
     sim = simulation((X, Y), LOW, model=keras.Sequential(layers), batch_size=None)
     with pytest.raises(
-        InputError, match="layers that act otherwise while training need their examples at once"
+        InputError, match="layers that behave differently in training need all examples at once"
     ):
         sim.fit(optimizer="sgd", num_steps=2)
 
@@ -265,7 +265,7 @@ def test_augmentation_acts_in_fit_and_is_said_to_be_off_in_sampling():
         values.append(sim.potential())
         said = batch_norm.sentence(sim.options, sim.system.flat)
         assert said == (
-            "Sampling keeps examples as they are, without RandomFlip, which only a fit sees."
+            "Sampling keeps unchanged examples without RandomFlip, which acts only in a fit."
             if flips
             else None
         )

@@ -75,9 +75,12 @@ def test_booleans_are_numbers_as_in_a_data_frame(tmp_path):
     [
         (
             "a;b;y\n1,500;2.5;3\n",
-            r"numbers with commas and with points\. Received: 2\.5\. Expected: decimal commas",
+            r"numbers with commas and numbers with points\. Received: 2\.5\. Expected: decimal commas",
         ),
-        ("a;b;y\n1.000,5;2;3\n", r"numbers with commas and with points\. Received: 1\.000,5"),
+        (
+            "a;b;y\n1.000,5;2;3\n",
+            r"numbers with commas and numbers with points\. Received: 1\.000,5",
+        ),
         ('a,b,y\n"1,000",2,3\n', r"column 'a' is not a finite number\. Received: 1,000"),
         ("a,b,y\n1_000,2,3\n", r"column 'a' is not a finite number\. Received: 1_000"),
         ("a,b,y\n1,inf,3\n", r"column 'b' is not a finite number\. Received: inf\. .*dropna"),
@@ -87,7 +90,7 @@ def test_booleans_are_numbers_as_in_a_data_frame(tmp_path):
         ),
         (
             ",a,y\n0,2,3\n",
-            r"a column without a name\. Received: , a, y\. .*input_columns; pandas leaves out its index",
+            "a column without a name. Received: , a, y. .*input_columns; index=False keeps pandas from writing its index",
         ),
         ("Unnamed: 0,a,y\n0,2,3\n", r"a column without a name\. Received: Unnamed: 0, a, y\."),
     ],
@@ -128,7 +131,7 @@ def test_columns_of_a_data_frame_have_names_and_no_order(tmp_path):
         InputError, match=r"^test_data: the data frame has no column 'a'\. Received: c, y, b"
     ):
         load_data(FRAME, test_data=TURNED[["c", "y", "b"]])
-    with pytest.raises(InputError, match="the test file has another header"):
+    with pytest.raises(InputError, match="the test file has a different header"):
         load_data(TURNED, test_data=path)
     counted = INPUTS.set_axis(range(3), axis=1)
     assert (
@@ -191,11 +194,11 @@ def test_predictions_take_columns_by_their_names(tmp_path):
     [
         (
             (INPUTS, FRAME["y"].sample(frac=1, random_state=1)),
-            "labels have the index of the inputs in another order",
+            "labels have the same index as the inputs, but in another order",
         ),
         (
             FRAME.set_axis(["a", "a", "b", "y"], axis=1),
-            "the data frame has several columns of one name. Received: a",
+            "the data frame has several columns with the same name. Received: a",
         ),
         (
             FRAME.set_axis(["Unnamed: 0", "a", "b", "y"], axis=1),

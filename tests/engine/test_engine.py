@@ -280,17 +280,20 @@ def test_names_of_columns_of_swaps_hold_any_number_elsewhere():
     [
         (
             {"loss": lambda p: p[:, 0]},
-            r"a name is taken by a column of run\.csv\. Received: loss\.",
+            r"a column of run\.csv already has this name\. Received: loss\.",
         ),
         (
             {"all": lambda p: p},
-            r"'all' must give one number a walker\. Received: shape \(2, 9\)\. Expected: \(2,\)\.",
+            r"'all' must return one number per walker\. Received: shape \(2, 9\)\. Expected: \(2,\)\.",
         ),
         (
             {"norm": lambda p: np.linalg.norm(p, axis=1)},
             r"'norm' cannot be computed inside the compiled steps",
         ),
-        ({"a\nb": lambda p: p[:, 0]}, r"a name cannot head a column\. Received: \['a\\nb'\]\."),
+        (
+            {"a\nb": lambda p: p[:, 0]},
+            r"a name cannot be a column header\. Received: \['a\\nb'\]\.",
+        ),
     ],
 )
 def test_observables_that_cannot_be_recorded_are_refused(observables, sentence):

@@ -8,7 +8,13 @@ import pytest
 from rich.console import Console
 
 import tati_re
-from tati_re.engine.progress import NullProgress, PlainProgress, RichProgress, make_progress
+from tati_re.engine.progress import (
+    NullProgress,
+    PlainProgress,
+    RichProgress,
+    make_progress,
+    wrapped,
+)
 
 
 class Terminal(io.StringIO):
@@ -159,7 +165,7 @@ def test_bar(width, monkeypatch):
         "0:08 left",
     ):
         assert part in last, last
-    assert "x" * 100 + " [bold]is used[/bold].\n" in text
+    assert "x" * 100 + "\n  [bold]is used[/bold].\n" in text
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1
 
 
@@ -225,3 +231,17 @@ def test_silence(capsys):
     progress.finish("done")
     progress.stop()
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_long_message_fits_the_screen():
+    """One was 188 columns wide; a command that can be pasted stays on its line."""
+    call = "  tati-sample --resume " + 40 * "folder/"
+    text = (
+        "The inputs are standardized, " + "since they are far from order 1, " * 3 + "by default. "
+    )
+    lines = wrapped(
+        f"{text}Predictions are in the units of the data. Continue with:\n{call}"
+    ).split("\n")
+    assert max(map(len, lines[:-1])) <= 100 and lines[-1] == call
+    assert lines[-2] == "  Predictions are in the units of the data. Continue with:"
+    assert wrapped("Short. Two sentences.") == "Short. Two sentences."

@@ -191,7 +191,7 @@ def test_ctrl_c_ends_with_a_checkpoint_and_says_how_to_go_on(stopped):
     assert f"Step 18 of {STEPS}" in said
     # A command has no data of Python; the call names what it takes again.
     assert (
-        said.endswith(f" Continue with: tati_re.Simulation.resume({str(folder)!r}, data=...)")
+        said.endswith(f" Continue with:\n  tati_re.Simulation.resume({str(folder)!r}, data=...)")
         and "tati-sample" not in said
     )
 
@@ -215,7 +215,7 @@ def test_max_time_ends_with_a_checkpoint_and_says_how_to_go_on(tmp_path, whole, 
     said = capsys.readouterr().out
     assert "max_time is used up" in said
     call = f"tati_re.Simulation.resume({str(folder)!r}, data=...)"
-    assert f" Continue with: {call}\n" in said and "tati-sample" not in said
+    assert f" Continue with:\n  {call}\n" in said and "tati-sample" not in said
     assert checkpoint.load(folder)[1]["step"] == 9
     Simulation.resume(str(folder), data=DATA, verbose=0)
     assert tables(folder) == whole
@@ -227,7 +227,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(copy, who
     content[len(content) // 2] ^= 1
     current.write_bytes(content)
     Simulation.resume(str(copy), data=DATA, verbose=2)
-    said = capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
     assert "current.npz is damaged" in said
     assert "the previous checkpoint, of step 9, is used" in said
     assert tables(copy) == whole
@@ -268,7 +268,7 @@ def test_a_changed_byte_is_refused_and_nothing_is_written(copy, name):
     path.write_bytes(content)
     before = {file: file.read_bytes() for file in copy.rglob("*") if file.is_file()}
     with pytest.raises(
-        InputError, match=rf"{name}, lines 1 to \d+: they are not what the run wrote"
+        InputError, match=rf"{name}, lines 1 to \d+: they differ from what the run wrote"
     ):
         Simulation.resume(str(copy), data=DATA)
     assert {file: file.read_bytes() for file in before} == before

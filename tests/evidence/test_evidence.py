@@ -314,7 +314,7 @@ def test_a_run_on_a_ladder_of_likelihood_weights():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"sample_weights": np.full(20, 3.0)}, "weights of examples"),
+        ({"sample_weights": np.full(20, 3.0)}, "example weights"),
         ({"regularizer": 0.1}, "weight regularizers"),
         ({"temperature_schedule": [(1, 5.0)]}, "at T = 1"),
     ],
@@ -407,7 +407,7 @@ def test_disagreement_is_said(energies):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"loss": "mean_squared_error"}, "is not a likelihood"),
+        ({"loss": "mean_squared_error"}, "is not a normalized likelihood"),
         ({"prior": "none"}, "proper"),
         ({"temperature": 2.0}, "temperature"),
         ({"batch_size": 5}, "batch_size"),

@@ -159,7 +159,7 @@ def test_options_that_the_methods_do_not_use_are_told(models, capsys):
             "--method has an unknown value. Did you mean 'mbar'?",
         ),
         (["--compare", "line.toml"], "several models"),
-        (["--compare", "line.toml", "line.toml"], "named twice"),
+        (["--compare", "line.toml", "line.toml"], "appears twice"),
         (["--compare", "line.toml", "nothing.toml"], "nothing.toml cannot be read"),
         (
             ["--compare", "line.toml", "parabola.toml", "--config", "line.toml"],
@@ -195,7 +195,7 @@ def test_an_evidence_of_a_part_of_a_table_says_so(models):
             sim, "smc", num_particles=8, num_populations=2, num_moves=1, num_steps=20
         )
         told[name] = [note for note in found.notes if "examples" in note]
-    note = "log Z is that of 16 examples; 4 are kept for testing (test_fraction)."
+    note = "log Z is for 16 examples; 4 are held out for testing (test_fraction)."
     assert told == {"of itself": [note], "asked": []}
 
 
@@ -238,4 +238,4 @@ def test_models_on_other_rows_or_targets_are_refused(models, capsys, change):
     lines = [line for line in lines if line.split(" = ")[0] != change.split(" = ")[0]]
     (models / "other.toml").write_text("\n".join([*lines, change, ""]))
     assert evidence.main(["--compare", "line.toml", "other.toml", *SHORT, "--output", "e"]) == 2
-    assert "the models have different targets to train on" in capsys.readouterr().err
+    assert "the models have different training targets" in capsys.readouterr().err

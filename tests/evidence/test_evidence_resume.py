@@ -127,7 +127,7 @@ def test_the_command_goes_on(models, monkeypatch, capsys):  # noqa: F811
     stopped, whole = (pd.read_csv(f"{name}/evidence.csv") for name in ("stopped", "whole"))
     assert stopped["log_z"][0] == whole["log_z"][0] and stopped["error"][0] == whole["error"][0]
     assert evidence.main(["--resume", "nowhere"]) == 2
-    assert "no evidence was begun there" in capsys.readouterr().err
+    assert "this folder holds no evidence estimate" in capsys.readouterr().err
 
 
 def test_parts_are_computed_once(tmp_path):

@@ -648,7 +648,7 @@ def test_renhd_on_a_network_takes_one_budget_of_gradients(network, there, tmp_pa
     assert (tmp_path / "figure.png").stat().st_size > 10_000
     said = capsys.readouterr().out
     assert there in said and ("Fashion-MNIST" in said) == (network == "lstm")
-    assert "replicas would not travel" not in said.split("chosen")[0]
+    assert "replicas would not cross" not in said.split("chosen")[0]
 
 
 def test_permuted_labels_of_the_lstm_and_their_mean_potential(monkeypatch):

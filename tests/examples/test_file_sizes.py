@@ -35,7 +35,7 @@ def announced(tmp_path, capsys, **options) -> str:
 )
 def test_a_large_size_names_what_reduces_it(tmp_path, capsys, options, advice):
     found = announced(tmp_path, capsys, num_steps=10**8, **options)
-    assert re.search(r"about \d+\.\d GB if it reaches step 100,000,000\.", found)
+    assert re.search(r"about \d+\.\d GB when it reaches step 100,000,000\.", found)
     assert found.endswith(f"To reduce this, {advice}")
 
 

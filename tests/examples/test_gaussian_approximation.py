@@ -74,7 +74,7 @@ def test_linear_regression_is_exact():
         diagonal.variance[0], 1 / np.diag(np.linalg.inv(covariance)), rtol=1e-6
     )
     sim.parameters = mean + np.array([[0.0] * 4, [0.3, -0.2, 0.1, 0.4]])
-    with pytest.warns(UserWarning, match="above the bottom"):
+    with pytest.warns(UserWarning, match="above the minimum"):
         np.testing.assert_allclose(gaussian_approximation(sim).log_evidence, evidence, rtol=1e-6)
     hot = simulation(x, y, temperature=3.0)
     hot.parameters = mean
@@ -82,7 +82,7 @@ def test_linear_regression_is_exact():
         gaussian_approximation(hot).covariance(), 3 * covariance, rtol=1e-6, atol=1e-9
     )
     hot.parameters = mean + 1.0
-    with pytest.warns(UserWarning, match="above the bottom"):
+    with pytest.warns(UserWarning, match="above the minimum"):
         away = gaussian_approximation(hot)
     np.testing.assert_allclose(away.excess, np.linalg.inv(covariance).sum() / 6, rtol=1e-6)
 
@@ -106,7 +106,7 @@ def test_draws_start_weigh_and_predict():
     np.testing.assert_allclose(predicted.parameter_std[:, 0], exact, rtol=Z / np.sqrt(2 * 4000))
     with pytest.raises(InputError, match="wrong shape"):
         run.predict(x, parameters=draws[:, :2])
-    with pytest.raises(InputError, match="in place of the draws"):
+    with pytest.raises(InputError, match="replaces the draws"):
         run.predict(x, parameters=draws, thin=2)
 
 
@@ -131,7 +131,7 @@ def test_no_direction_is_wider_than_the_prior():
     diagonal = gaussian_approximation(sim, "laplace_diagonal")
     np.testing.assert_allclose(diagonal.variance[0], [PRIOR**2, 1 / (4 + 1 / PRIOR**2)], rtol=1e-6)
     alone = tati_re.Simulation(potential=saddle, dimension=2, verbose=0)
-    with pytest.raises(InputError, match="not curved upwards where walker 0 is"):
+    with pytest.raises(InputError, match="not convex at the position of walker 0"):
         gaussian_approximation(alone)
 
 
@@ -257,8 +257,8 @@ def test_the_fit_of_swag_has_defaults_and_bad_input_is_refused():
     )
     for options, sentence in (
         ({"kind": "swa"}, "kind is not known"),
-        ({"rank": 5}, "rank belongs to kind swag"),
-        ({"learning_rate": 0.1}, "learning_rate belongs to kind swag"),
+        ({"rank": 5}, "rank applies only to kind swag"),
+        ({"learning_rate": 0.1}, "learning_rate applies only to kind swag"),
         ({"kind": "swag", "rank": 1}, "rank is out of range"),
         ({"kind": "swag", "rank": 5, "num_steps": 20, "trajectory_every": 5}, "too few positions"),
     ):

@@ -182,7 +182,7 @@ def test_a_curve_of_runs_is_the_same(study, capsys):
     found, _, test, folder, _ = study
     curve = temperature_curve(list(found.runs.values()), *test)
     pd.testing.assert_frame_equal(curve, found.frame)
-    with pytest.raises(InputError, match="one temperature only"):
+    with pytest.raises(InputError, match="only one temperature"):
         temperature_curve(found.runs[1.0], *test)
     np.savez(folder / "test.npz", x=test[0], y=test[1])
     runs = [str(folder / f"T-{value:g}") for value in TEMPERATURES]
@@ -206,7 +206,7 @@ def test_a_curve_of_runs_is_the_same(study, capsys):
         )
         == 2
     )
-    assert "does not belong" in capsys.readouterr().err
+    assert "does not apply" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -295,7 +295,7 @@ def test_what_a_study_lacks_is_said_before_its_first_run(tmp_path):
     options = {"test_fraction": 0.2, "noise_std": 0.5, "execution": "graph", "verbose": 0}
     sim = tati_re.Simulation(data=(x, x[:, 0]), **options)
     for temperatures in (1.0, ["a", "b"], [1.0, 1.0], [], [0.0, 1.0]):
-        with pytest.raises(InputError, match=r"temperatures are not right\..* in a list"):
+        with pytest.raises(InputError, match=r"temperatures are invalid\..* in a list"):
             temperature_study(sim, temperatures)
     with pytest.raises(
         InputError, match=r"sets the temperature itself\. Received: inverse_temperature"

@@ -165,7 +165,7 @@ def test_likelihood_tempering():
 def test_what_is_said_of_an_impossible_ladder():
     found = ladder_advice(geometric(12, temperature_ratio=1.2), dimensions=7850)
     first, second = found.sentences
-    assert "6.6e-16" in first and "would not travel" in first
+    assert "6.6e-16" in first and "would not cross" in first
     for words in (
         "num_replicas 87 (temperature_ratio 1.0236)",
         "T = 7.43",
@@ -191,7 +191,9 @@ def test_a_gap_that_no_bias_closes():
 
 def test_what_is_said_of_a_middling_ladder():
     found = ladder_advice(explicit([1.0, 1.2, 1.8, 2.0]), dimensions=50)
-    assert not found.hopeless and "would make it 0.3 or more throughout" in found.sentences[1]
+    assert (
+        not found.hopeless and "would raise it to 0.3 or more for all pairs" in found.sentences[1]
+    )
     assert "between T = 1.2 and 1.8" in found.sentences[0]
 
 

@@ -618,7 +618,7 @@ def test_a_ladder_of_ones_own_in_a_run_of_a_simulation():
         "attempts"
     ].tolist()[:2] == [2, 2]
     for wrong in ({"temperature": 3.0}, {"step_size": 0.002}):
-        with pytest.raises(InputError, match=r"ladder begins at .*Expected: \(1, 0\.001\)"):
+        with pytest.raises(InputError, match=r"ladder starts at .*Expected: \(1, 0.001\)"):
             sim.sample(sampler=own, **given | wrong)
     with pytest.raises(
         InputError, match=r"num_walkers: this sampler defines its own temperature ladder"

@@ -102,7 +102,7 @@ def test_factor_falls_with_swaps_and_grows_with_steps():
     state = correction.counted(correction.start(2, 4), np.array([[True, True], [False, True]]))
     np.testing.assert_allclose(correction.factor(state, 3_000), 1.02**3 * np.array([[0.64], [0.8]]))
     assert correction.varies and not Correction().varies
-    assert "by what happened before" in Corrected(2.0, correction=correction).biased
+    assert "according to past swaps" in Corrected(2.0, correction=correction).biased
 
 
 def test_tensorflow_computes_the_same():

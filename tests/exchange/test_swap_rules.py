@@ -302,12 +302,12 @@ def test_rules_by_name():
     ("arguments", "said"),
     [
         ({"name": "penalti"}, "Did you mean 'penalty'"),
-        ({"name": "barker_compensated", "swap_variance": 1.2}, "negative above 1.05"),
+        ({"name": "barker_compensated", "swap_variance": 1.2}, "Above 1.05"),
         ({"name": "barker_compensated", "swap_variance": 0.0}, "Expected: above 0"),
         ({"name": "penalty", "swap_variance": -1.0}, "swap_variance"),
-        ({"name": "metropolis", "swap_variance": 1.0}, "no noise"),
+        ({"name": "metropolis", "swap_variance": 1.0}, "without noise"),
         ({"name": "corrected", "correction_factor": 0.0}, "correction_factor"),
-        ({"name": "penalty", "correction_factor": 2.0}, "has none"),
+        ({"name": "penalty", "correction_factor": 2.0}, "has no such factor"),
     ],
 )
 def test_bad_input_is_refused(arguments, said):

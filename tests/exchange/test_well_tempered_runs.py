@@ -438,10 +438,7 @@ def test_mini_batches_by_their_own_energies_are_warned_of(rule, capsys):
         verbose=1, **MINI | {"swap_rule": rule}, bias_energies="batch", exchange_batch_size=6
     )
     said = capsys.readouterr()
-    assert (
-        "bias_energies batch: the bias is evaluated at noisy mini-batch energies"
-        in said.out + said.err
-    )
+    assert "bias_energies batch: the bias acts on noisy mini-batch energies" in said.out + said.err
     tried = run.exchanges.query(f"step > {BURNIN}")
     assert set(tried["batch_size"]) <= {6, 12} and (tried["variance"] > 0).mean() > 0.1
     assert (tried["variance"] <= 1).all() or rule == "penalty"
@@ -453,9 +450,9 @@ def test_mini_batches_by_their_own_energies_are_warned_of(rule, capsys):
     [
         (
             {"tempering": "likelihood", "temperature_ratio": None},
-            r"^bias: well_tempered is a bias on U at fixed temp",
+            "^bias: well_tempered acts on U at fixed temperatures",
         ),
-        ({"exchange": "tempering"}, r"^bias: well_tempered is a bias on U at fixed temperatures"),
+        ({"exchange": "tempering"}, "^bias: well_tempered acts on U at fixed temperatures"),
         ({"num_burnin_steps": 0}, r"^bias: it grows during the burn-in only"),
         ({"bias_factor": 1.0}, r"^bias_factor is out of range"),
         ({"sampler": "CCAdL", "batch_size": 4}, r"^bias: this sampler estimates the gradient"),

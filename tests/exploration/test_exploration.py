@@ -207,7 +207,7 @@ def test_time_is_over(tmp_path, monkeypatch):
         say=said.append,
         **options,
     )
-    assert found.reason == "the 10 seconds were used up" and len(found.legs) == 3
+    assert found.reason == "the 10 seconds are used up" and len(found.legs) == 3
     legs = [text for text in said if text.startswith("leg ")]
     assert len(legs) == 1 and "leg 2: 2 descents in 3 s, U " in legs[0]
     assert "at most 5 more legs, 2 s left" in legs[0]
@@ -436,7 +436,7 @@ def test_five_wells_from_one_start(seed):
         sorted(distances.argmin(axis=1)) == [0, 1, 2, 3, 4] and distances.min(axis=1).max() < 1e-4
     )
     np.testing.assert_allclose(found.minima["ln_volume"], np.log(2 * np.pi / 4), rtol=1e-3)
-    assert found.minima["times_found"].min() >= 1 and "nothing new" in found.reason
+    assert found.minima["times_found"].min() >= 1 and "without a new" in found.reason
     lone = explore(
         system(five_wells()),
         np.array([0.3, 0.1]),
@@ -520,9 +520,9 @@ def test_an_exploration_goes_on_after_a_kill(tmp_path, monkeypatch):
     for name in ("minima.csv", "barriers.csv", "paths.csv"):
         if (tmp_path / "whole" / name).exists():
             assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    with pytest.raises(InputError, match=r"holds another exploration\. Received: seed = 0"):
+    with pytest.raises(InputError, match=r"contains another exploration\. Received: seed = 0"):
         explore(system(five_wells()), start, **arguments, seed=1, output=tmp_path / "a")
-    with pytest.raises(InputError, match=r"holds another exploration\. Received: digest"):
+    with pytest.raises(InputError, match=r"contains another exploration\. Received: digest"):
         explore(system(five_wells(), step_size=0.1), start, **arguments, output=tmp_path / "a")
 
 
@@ -538,7 +538,7 @@ def test_a_function_potential():
         temperature=0.2,
     )
     np.testing.assert_allclose(np.abs(found.positions[0]), np.sqrt(0.99), atol=1e-5)
-    with pytest.raises(InputError, match="other processes cannot see"):
+    with pytest.raises(InputError, match="are not available in others"):
         explore(jobs_module.system_of(FunctionPotential(function, 2)), np.zeros(2), num_processes=2)
 
 
@@ -621,7 +621,7 @@ def test_command(two_weights, tmp_path, monkeypatch, capsys):
         ),
         (
             ["--data", "two_clusters", "--centre", "best"],
-            "--centre is a place in RUN. Received: best.",
+            "--centre needs RUN. Received: best.",
         ),
         (
             ["--data", "two_clusters", "--num-processes", "-2"],

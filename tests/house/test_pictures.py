@@ -211,7 +211,7 @@ def test_predictions_draw_themselves(tmp_path):
     places = dataclasses.replace(classes(2, labels=False), places=2)
     with pytest.raises(
         InputError,
-        match=r"no such column\. Received: 0\. Expected: none, for their inputs are not drawn\.",
+        match=r"no such column. Received: 0. Expected: no along, as the inputs are not drawn.",
     ):
         places.plot(along=0)
 

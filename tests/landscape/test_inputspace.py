@@ -74,7 +74,7 @@ def test_given_inputs_and_parameters(runs):
     assert input_space(runs / "fit").prediction.num_draws == 1
     with pytest.raises(InputError, match="grid of one or two inputs"):
         plot_input_space(space)
-    with pytest.raises(InputError, match="inputs are given already"):
+    with pytest.raises(InputError, match="inputs were already given"):
         input_space(runs / "fit", "-1:1:3", inputs=points)
 
 
@@ -124,11 +124,14 @@ def test_command(runs, tmp_path, capsys, monkeypatch):
         (["RUN", "--which", "mena"], "--which is not known. Received: mena."),
         (["RUN", "--which", "10", "x"], "--which has the wrong form."),
         (["RUN", "--range=1:0:3"], "--range has the wrong form."),
-        (["RUN", "--range=0:1:3,0:1:3,0:1:3"], "--range: not one for each input. Received: 3."),
+        (
+            ["RUN", "--range=0:1:3,0:1:3,0:1:3"],
+            "--range: one for each input is needed Received: 3.",
+        ),
         (["RUN", "--inputs", "no.csv"], "--inputs: the file does not exist."),
         (
             ["RUN", "--parameters", "no.csv", "--which", "mean"],
-            "--which chooses among the run's parameters.",
+            "--which selects from the run's parameters.",
         ),
         (["RUN", "--thin", "0"], "--thin is out of range."),
         (["RUN", "--parameters", "no.csv"], "--parameters: there is no no.csv"),
@@ -322,8 +325,8 @@ def test_means_without_the_data(wide):
         ({"along": ["age", 1]}, "different inputs"),
         ({"along": [1, 2, 3, 4]}, "one, two or three"),
         ({"along": []}, "one, two or three"),
-        ({"along": ["age"], "ranges": ["0:1:2", "0:1:2"]}, "not one for each input"),
-        ({"along": ["age"], "inputs": np.zeros((1, 5))}, "along: inputs are given already"),
+        ({"along": ["age"], "ranges": ["0:1:2", "0:1:2"]}, "one for each input is needed"),
+        ({"along": ["age"], "inputs": np.zeros((1, 5))}, "along: inputs were already given"),
     ],
 )
 def test_inputs_that_cannot_vary(wide, more, words):
@@ -340,4 +343,4 @@ def test_the_command_says_which_inputs_vary(wide, tmp_path, capsys, monkeypatch)
     assert pd.read_csv("a/inputspace.csv")["s2"].nunique() == 1
     assert (tmp_path / "a" / "inputspace.png").exists()
     assert command.main([run, "--along", "nothing", "--output", "b"]) == 2
-    assert "--along: there is no such input" in capsys.readouterr().err
+    assert "--along: unknown input" in capsys.readouterr().err

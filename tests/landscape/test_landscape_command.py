@@ -194,7 +194,7 @@ print("END", status, sorted({{module.partition(".")[0] for module in sys.modules
         ),
         (
             ["RUN", "--directions", "hessian:x"],
-            "--directions: no numbers of eigenvectors. Received: hessian:x.",
+            "--directions: eigenvectors need numbers. Received: hessian:x.",
         ),
         (
             ["RUN", "--directions", "covariance:9"],
@@ -207,25 +207,25 @@ print("END", status, sorted({{module.partition(".")[0] for module in sys.modules
         (["RUN", "--centre", "mena"], "--centre is not known. Did you mean 'mean'?"),
         (
             ["--data", "two_clusters", "--model", "x.keras", "--centre", "mean"],
-            "--centre is a place in RUN. Received: m",
+            "--centre needs RUN. Received: m",
         ),
         (
             ["RUN", "--parameters", "x.npz", "--centre", "zero"],
-            "--centre is a place in RUN. Received: zero.",
+            "--centre needs RUN. Received: zero.",
         ),
         (["RUN", "--hessian", "trce"], "--hessian has an unknown word. Did you mean 'trace'?"),
-        (["RUN", "--hessian", "trace", "--range=-1:1:3"], "--range does not belong to --hessian."),
+        (["RUN", "--hessian", "trace", "--range=-1:1:3"], "--range does not apply with --hessian."),
         (["RUN", "--along", "--grid", "a=0:1:2"], "--grid and --along exclude each other."),
-        (["RUN", "--along", "--fix", "*/bias=0"], "--fix does not belong to --along."),
-        (["RUN", "--along", "--page"], "--page does not belong to --along."),
+        (["RUN", "--along", "--fix", "*/bias=0"], "--fix does not apply with --along."),
+        (["RUN", "--along", "--page"], "--page does not apply with --along."),
         (
             ["RUN", "--directions", "covariance:1", "--normalization", "tensor"],
-            "--normalization belongs to random dir",
+            "--normalization applies only to random directions",
         ),
-        (["RUN", "--probes", "3"], "--probes belongs to --hessian trace or density."),
+        (["RUN", "--probes", "3"], "--probes applies only to --hessian trace or density."),
         (
             ["RUN", "--directions", "random:3", "--page", "--range=-1:1:2"],
-            "--page draws a plane. Received: 3 dire",
+            "--page needs a plane. Received: 3 dire",
         ),
         (["RUN", "--range=-1:1:2", "--walker", "7"], "walker does not exist"),
         (
@@ -242,16 +242,16 @@ print("END", status, sorted({{module.partition(".")[0] for module in sys.modules
             ["RUN", "--directions", "random:1", "--to", "vtk"],
             "a VTK file has two or three coordinates. Received: 1",
         ),
-        (["RUN", "--hessian", "trace", "--no-test"], "--no-test does not belong to --hessian."),
+        (["RUN", "--hessian", "trace", "--no-test"], "--no-test does not apply with --hessian."),
         (["RUN", "--centre", "zero"], "directions have no length at a center of zeros"),
         (["RUN", "--grid", "*/bias=1"], "--grid has the wrong form. Received: 1."),
         (
             ["RUN", "--grid", "*/bias=0:1:2", "--trajectory-points", "5"],
-            "--trajectory-points belongs to a trajectory.",
+            "--trajectory-points applies only with a trajectory.",
         ),
         (
             ["RUN", "--quantity", "loss", "--no-figures"],
-            "--quantity is drawn, and --no-figures draws nothing.",
+            "--quantity applies only to figures, but --no-figures draws none.",
         ),
         (
             ["RUN", "--walker", "x"],

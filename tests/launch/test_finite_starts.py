@@ -28,13 +28,13 @@ def nowhere(x):
 def test_a_start_that_is_not_finite_is_drawn_again(given, capsys):
     sim = tati_re.Simulation(potential=half, **RUN, **given)
     run = sim.sample(**SHORT)
-    assert "Start: U was not finite" in capsys.readouterr().out
+    assert "U was not finite" in capsys.readouterr().out
     assert (run.trajectory.iloc[:, 4] > 0).all()
 
 
 def test_a_run_that_chooses_draws_its_walkers_again(capsys):
     run = tati_re.Simulation(potential=half, **RUN).sample(num_steps=200)
-    assert "Start: U was not finite" in capsys.readouterr().out
+    assert "U was not finite" in capsys.readouterr().out
     assert (run.trajectory.iloc[:, 4] > 0).all()
 
 
@@ -57,7 +57,7 @@ def test_a_potential_that_is_finite_nowhere_is_refused_after_a_hundred_draws():
         return np.full(len(x), np.nan), np.zeros_like(x)
 
     sim = tati_re.Simulation(potential=counted, **RUN)
-    with pytest.raises(InputError, match="nor at 100 places drawn instead"):
+    with pytest.raises(InputError, match="nor at 100 other random starts"):
         sim.sample(**SHORT)
     assert 100 <= len(calls) < 250
 
@@ -85,7 +85,7 @@ def test_a_network_whose_start_is_not_finite_is_drawn_again(capsys):
             sim.sample(sampler="BAOAB", step_size=1e-4, num_steps=5)
         except tati_re.SamplingError as error:
             assert error.step > 0
-        found += "Start: U was not finite" in capsys.readouterr().out
+        found += "U was not finite" in capsys.readouterr().out
     assert found > 0
 
 
@@ -128,7 +128,7 @@ class Nothing:
         (NoGradient(), "NoGradient lacks gradient"),
         (NotProper(), "NotProper lacks proper"),
         (Nothing(), "Nothing lacks proper and log_prob and gradient"),
-        (NotProper, "prior: it is a class, not an object of it"),
+        (NotProper, "prior is a class; an object is needed"),
     ],
 )
 def test_a_prior_that_lacks_something_is_told_what(prior, missing):

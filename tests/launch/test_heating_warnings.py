@@ -24,14 +24,14 @@ def test_nothing_is_wrong_with_a_cool_run_or_one_that_is_not_predicted():
 
 def test_a_mean_above_target_bias():
     said = heating_warning(COOL | {"mean": 0.03}, 0.02, tuned=True)
-    assert said == f"The mean is above target_bias = 0.02. {REMEDY}"
+    assert said == f"The mean exceeds target_bias = 0.02. {REMEDY}"
 
 
 @pytest.mark.parametrize("name", ["slowest", "stiffest", "hottest"])
 def test_a_direction_above_ten_percent(name):
     said = heating_warning(COOL | {name: 0.25}, 0.02, tuned=True)
     assert said == (
-        f"The noise raises variances in the {name} directions by 25 %, and the certificate allows "
+        f"Mini-batch noise raises variances in the {name} directions by 25 %; the certificate allows "
         f"10 % in a single direction. {REMEDY}"
     )
 

@@ -177,11 +177,11 @@ def test_what_is_no_start_is_refused():
         match=r"starts: wrong shape. Received: \(2, \d+\). Expected: \(3, 2, \d+\): rungs",
     ):
         sim.sample(starts=np.zeros(shape[1:]))
-    with pytest.raises(InputError, match="starts: not all are finite numbers"):
+    with pytest.raises(InputError, match="starts: not all values are finite numbers"):
         sim.sample(starts=np.full(shape, np.nan))
-    with pytest.raises(InputError, match="starts and replica_start both say where replicas start"):
+    with pytest.raises(InputError, match="starts and replica_start both set where replicas start"):
         sim.sample(starts=np.zeros(shape), replica_start="fresh")
-    with pytest.raises(InputError, match="starts belongs to sample"):
+    with pytest.raises(InputError, match="starts applies only to sample"):
         sim.fit(starts=np.zeros(shape))
     with pytest.raises(InputError, match="replica_start has an unknown value"):
         sim.sample(replica_start="decent")

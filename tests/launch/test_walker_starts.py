@@ -34,7 +34,7 @@ def test_walkers_start_at_rows_of_a_file(capsys):
     sim = linear(parameters="tati.csv", parameters_step=2, num_walkers=2, verbose=2)
     np.testing.assert_array_equal(sim.parameters, [[4, 5, 6], [7, 8, 9]])
     sim.sample(num_steps=1, step_size=1e-6)
-    assert "Start: step 2 of tati.csv, each walker from its own row." in capsys.readouterr().out
+    assert "Start: step 2 of tati.csv, a separate row for each walker." in capsys.readouterr().out
     sim.sample(num_steps=1, step_size=1e-6)
     assert "Start:" not in capsys.readouterr().out
     np.testing.assert_array_equal(
@@ -63,7 +63,7 @@ def test_walkers_start_together_apart_or_anew(capsys):
     error = np.sqrt((1 / 5 - 1 / 9) / many)
     assert (np.abs(np.mean((sim.parameters / bound) ** 2, axis=0) - 1 / 3) < 5.5 * error).all()
     sim.sample(num_steps=1, step_size=1e-6, trajectory_every=0)
-    assert "Start: each walker newly drawn." in capsys.readouterr().out
+    assert "Start: drawn separately for each walker." in capsys.readouterr().out
     np.testing.assert_array_equal(
         linear(seed=3, num_walkers=2, walker_start="fresh").parameters, sim_start(2)
     )
@@ -76,15 +76,15 @@ def sim_start(count: int) -> np.ndarray:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"parameters_step": 2}, r"^parameters_step belongs to a file\. Received: 2\."),
-        ({"parameters": "tati.csv", "walker_start": "fresh"}, r"both say where walkers start"),
+        ({"parameters_step": 2}, "^parameters_step needs a file. Received: 2."),
+        ({"parameters": "tati.csv", "walker_start": "fresh"}, "both set where walkers start"),
         (
             {"walker_jitter": 0.1},
-            r"^walker_jitter belongs to walker_start jitter\. Received: same\.",
+            "^walker_jitter applies only to walker_start jitter. Received: same.",
         ),
         (
             {"parameters": "tati.csv", "parameters_step": 3},
-            r"^parameters_step: there is no such step in tati\.csv",
+            "^parameters_step: tati.csv has no such step",
         ),
         (
             {"parameters": "tati.csv", "hidden": [2]},
@@ -102,14 +102,14 @@ def test_the_command_names_its_flags(capsys):
     argv = ["--data", "data.csv", "--parse_parameters_file", "tati.csv", "--parse_steps", "7"]
     assert sample.main(argv) == 2
     assert capsys.readouterr().err.startswith(
-        "error: parameters_step: there is no such step in tati.csv. Received: 7."
+        "error: parameters_step: tati.csv has no such step Received: 7."
     )
     assert (
         sample.main(["--data", "data.csv", "--parameters", "tati.csv", "--parameters-step", "7"])
         == 2
     )
     assert capsys.readouterr().err.startswith(
-        "error: --parameters-step: there is no such step in tati.csv."
+        "error: --parameters-step: tati.csv has no such step."
     )
 
 
@@ -183,17 +183,17 @@ PAIRS = (("run.csv", "r.csv"), ("averages.csv", "a.csv"), ("trajectory.csv", "t.
     [
         (
             {"run_file": "a.csv", "averages_file": "a.csv"},
-            r"^averages_file and run_file are one file",
+            "^averages_file and run_file are the same file",
         ),
         ({"run_file": "no/a.csv"}, r"^run_file cannot be written\. Received: no/a\.csv"),
         ({"save_model": "."}, r"^save_model cannot be written"),
         (
             {"trajectory_file": "t.csv", "trajectory_every": 0},
-            r"^trajectory_file: no trajectory is stored",
+            "^trajectory_file: the run stores no trajectory",
         ),
         (
             {"trajectory_file": "t.csv", "trajectory_format": "h5"},
-            r"^trajectory_file: its ending says another format",
+            "^trajectory_file: its suffix contradicts trajectory_format",
         ),
         (
             {"full_every": 15, "sampler": "BAOAB"},
@@ -287,7 +287,7 @@ def test_the_data_may_be_changed(folder):
     assert sim.dataset.num_examples == 19
     np.testing.assert_array_equal(sim.parameters, theta)
     before = sim.dataset
-    with pytest.raises(InputError, match="inputs do not fit the model"):
+    with pytest.raises(InputError, match="inputs do not match the model"):
         sim.dataset = (np.ones((4, 3)), np.ones(4))
     with pytest.raises(InputError, match=r"there\.csv"):
         sim.dataset = "not_there.csv"
@@ -309,7 +309,7 @@ def test_what_is_said_of_the_data_is_true_of_those_that_are_there(capsys):
 @pytest.mark.parametrize("ask", ["momenta", "init_momenta"])
 def test_a_method_without_momenta_says_so(ask):
     sim = linear(sampler="StochasticGradientLangevinDynamics")
-    sentence = r"^momenta: the sampler has none, SGLD moves positions alone\."
+    sentence = "^momenta: SGLD has none; it moves positions only."
     with pytest.raises(InputError, match=sentence):
         sim.init_momenta() if ask == "init_momenta" else sim.momenta
     with pytest.raises(InputError, match=sentence):
@@ -331,7 +331,7 @@ def test_step_sizes_follow_from_the_largest_eigenvalue():
     assert sim.suggest_step_size() == pytest.approx(0.5 / np.sqrt(largest))
     assert f"{largest:.4g}" in str(
         found
-    ) and "BAOAB and other methods with momenta are stable below" in str(found)
+    ) and "Methods with momenta such as BAOAB are stable below" in str(found)
     sim.set_options(sampler="SGLD")
     assert sim.suggest_step_size() == pytest.approx(0.2 / largest)
     sim.set_options(sampler="RWMH")
@@ -400,7 +400,7 @@ def test_the_command_says_which_step_sizes_are_stable(capsys):
     said = capsys.readouterr().out
     assert (
         "The largest eigenvalue of the Hessian of U is" in said
-        and "SGLD and others without below" in said
+        and "Methods without momenta such as SGLD are stable below" in said
     )
     assert optimize.main([*argv[:-4], "--output", "quiet", "--quiet"]) == 0
     assert capsys.readouterr().out == ""

@@ -264,7 +264,7 @@ def test_more_noise_than_the_friction_takes_out_is_refused_or_clipped():
             num_burnin_steps=0,
         )
     for wrong in (-1.0, "guess", float("nan")):
-        with pytest.raises(InputError, match=r"^gradient_noise: no variance"):
+        with pytest.raises(InputError, match=r"^gradient_noise: this is not a variance"):
             SGHMC(1.0, wrong)
     # h² V̂ = 2 α T + 0.1: no noise of its own, and finite.
     values = measure(SGHMC(1.0, 30.0), 30.0, 0.1, 500, walkers=50)

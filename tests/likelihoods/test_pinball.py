@@ -47,9 +47,7 @@ def test_a_fit_has_the_quantile_and_no_density(tmp_path):
         seed=1,
         verbose=0,
     )
-    assert any(
-        "not a likelihood with its constant" in said for said in sim._engine().potential.notices()
-    )
+    assert any("not a normalized likelihood" in said for said in sim._engine().potential.notices())
     sim.fit(fit_steps=1_500, learning_rate=0.02)
     below = (np.asarray(sim.predict(X)).ravel() > Y).mean()
     assert below == pytest.approx(0.9, abs=0.02)
@@ -57,7 +55,7 @@ def test_a_fit_has_the_quantile_and_no_density(tmp_path):
     assert run.manifest["loss"]["quantile_level"] == 0.9
     prediction = run.predict(X, Y)
     assert prediction.noise_std is None and prediction.log_density is None
-    assert any("says nothing of the noise" in note for note in prediction.notes)
+    assert any("does not model the noise" in note for note in prediction.notes)
     assert prediction.scores()["mean_loss"] > 0
 
 

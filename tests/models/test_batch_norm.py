@@ -160,14 +160,14 @@ def test_it_is_said_once(capsys):
     options = OPTIONS | {"verbose": 1, "batch_size": 4}
     Simulation(network(), (X, Y), **options).sample(num_steps=2)
     said = capsys.readouterr()
-    assert (said.out + said.err).count("takes the statistics of each mini-batch") == 1
+    assert (said.out + said.err).count("uses the statistics of each mini-batch") == 1
 
 
 @pytest.mark.parametrize(
     ("options", "layers", "words"),
     [
         ({}, [keras.layers.Dropout(0.5)], "Received: Dropout"),
-        ({"sampler": "HMC", "batch_size": None}, [], "HMC weighs energies of all data"),
+        ({"sampler": "HMC", "batch_size": None}, [], "HMC uses energies of all data"),
         ({"sampler": "CCAdL"}, [], "CCAdL needs gradients of single examples"),
         (
             {"sampler": "SGHMC", "gradient_noise": "estimate", "num_burnin_steps": 2},
@@ -186,7 +186,7 @@ def test_what_needs_fixed_statistics_is_refused(options, layers, words):
 
 
 def test_a_model_without_batch_normalisation_is_told():
-    with pytest.raises(InputError, match="the model has no batch normalization"):
+    with pytest.raises(InputError, match="the model has no trainable batch normalization"):
         Simulation(data=(X, Y), **OPTIONS).sample(num_steps=2)
 
 
@@ -228,5 +228,5 @@ def test_stored_draws_predict_with_statistics_of_their_own():
     np.testing.assert_allclose(found.mean[:, 0], np.mean(outputs, axis=0), rtol=1e-6)
     ended = np.mean([sim.predict(X, theta)[:, 0] for theta in draws], axis=0)
     assert abs(ended - found.mean[:, 0]).max() > 0.02
-    with pytest.warns(UserWarning, match="statistics of batch normalization from the end"):
+    with pytest.warns(UserWarning, match="batch normalization statistics from the end"):
         load(run.folder).predict(X, thin=1)

@@ -30,7 +30,7 @@ def test_a_callback_samples_around_the_trained_weights(capsys):
     assert posterior.run is None
     model.fit(X, Y, epochs=30, verbose=0, callbacks=[posterior])
     said = capsys.readouterr().out
-    assert "using Gaussian noise whose standard deviation is sampled" in said
+    assert "Using Gaussian noise with a sampled standard deviation" in said
     kernel, bias = model.get_weights()
     run = posterior.run
     assert run.manifest["loss"] == {"loss": "gaussian", "from_logits": True, "noise_std": "sampled"}
@@ -75,7 +75,7 @@ def test_weights_and_a_loss_in_place_of_the_compiled_one(capsys):
     weights = np.where(X[:, 0] > 0, 2.0, 1.0)
     run = tati_re.sample(linear(loss="mse"), X, Y, weights, loss="mean_absolute_error", **SHORT)
     assert run.manifest["loss"]["loss"] == "mean_absolute_error"
-    assert "is not a likelihood with its constant" in capsys.readouterr().out
+    assert "is not a normalized likelihood" in capsys.readouterr().out
     assert run.data.weights.tolist() == weights.tolist()
 
 
@@ -96,7 +96,8 @@ def test_a_pipeline_stands_for_inputs_and_targets():
 
 def test_outputs_that_are_no_probabilities_and_weights_of_the_loss_are_refused():
     with pytest.raises(
-        InputError, match=r"a linear layer are not probabilities, .* Received: from_logits=False"
+        InputError,
+        match=r"a linear layer are not the probabilities, .* Received: from_logits=False",
     ):
         tati_re.sample(
             linear(loss=keras.losses.BinaryCrossentropy()),
@@ -111,5 +112,5 @@ def test_outputs_that_are_no_probabilities_and_weights_of_the_loss_are_refused()
     ]
     with pytest.raises(InputError, match=r"has loss_weights\. Received: \[3\.0\]"):
         tati_re.sample(linear(loss="mse", loss_weights=[3.0]), X, Y, **SHORT)
-    with pytest.raises(InputError, match=r"loss is a class, not an object of it\. Received: Huber"):
+    with pytest.raises(InputError, match=r"loss is a class; an object is needed. Received: Huber"):
         tati_re.sample(linear(), X, Y, loss=keras.losses.Huber, **SHORT)

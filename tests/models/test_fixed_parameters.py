@@ -80,14 +80,14 @@ def test_what_a_text_fixes(text, fixed):
         ("dense/bias[0,0]", "dense/bias has no such entry"),
         (
             "dense/bias=1,2",
-            r"do not fit the tensor\. Received: 2 of them\. Expected: one finite number for all, or 3",
+            r"does not match the tensor\. Received: 2 of them\. Expected: one finite number for all, or 3",
         ),
         (
             "dense/bias=a",
             r"the values are not numbers\. Received: dense/bias=a\. Expected: dense/bias=0, or 3 numbers",
         ),
-        ("dense/bias=", "do not fit the tensor"),
-        ("dense/bias=nan", "do not fit the tensor"),
+        ("dense/bias=", "does not match the tensor"),
+        ("dense/bias=nan", "does not match the tensor"),
     ],
 )
 def test_what_cannot_be_fixed(text, sentence):

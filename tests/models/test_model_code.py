@@ -172,7 +172,7 @@ def test_what_cannot_be_is_one_line_and_status_2(folder, capsys, name, sentence)
 
 def test_hidden_is_for_functions_that_take_it(capsys):
     assert sample.main([*DATA, "--model", "my_net.py:own", "--hidden", "3"]) == 2
-    assert "takes no hidden" in capsys.readouterr().err
+    assert "does not take hidden" in capsys.readouterr().err
 
 
 def test_predictions_of_a_model_that_only_code_builds(folder, capsys):
@@ -244,4 +244,4 @@ def test_a_lower_precision_is_told(capsys):
         keras.config.set_dtype_policy("float32")
     quick = {"execution": "graph", "num_steps": 3, "sampler": "BAOAB", "step_size": 0.001}
     Simulation(model, (X, X[:, 0]), noise_std=1.0, **quick).sample()
-    assert "The model is rebuilt in float32, and sampled in it (dtype)." in capsys.readouterr().out
+    assert "The model is rebuilt and sampled in float32 (dtype)." in capsys.readouterr().out

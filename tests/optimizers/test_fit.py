@@ -348,5 +348,7 @@ def test_options_of_fits_and_evidences_that_a_run_does_not_use_are_told(capsys):
 
 def test_averages_of_weights_are_refused():
     sim = Simulation(keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]), (X, Y), **LINEAR)
-    with pytest.raises(InputError, match=r"averages of weights are not taken\. Received: use_ema"):
+    with pytest.raises(
+        InputError, match=r"averages of weights are not supported\. Received: use_ema"
+    ):
         sim.fit(optimizer=keras.optimizers.SGD(0.1, use_ema=True), num_steps=3)

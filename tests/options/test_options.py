@@ -122,7 +122,7 @@ def test_explicit_are_the_names_that_were_given():
         ),
         (
             {"resume": "runs/a"},
-            "resume is a flag of the command. Received: runs/a. Expected: Simulation.resume(folder).",
+            "resume is a flag of the command, not an option. Received: runs/a. Expected: Simulation.resume(folder).",
         ),
     ],
 )
@@ -200,12 +200,12 @@ def test_toml_round_trip(tmp_path):
         ),
         (
             "[sampler]\nstep_size = 1",
-            "only options of a method belong into a table. Received: [sampler]. "
+            "a table may contain only options of a method. Received: [sampler]. "
             "Expected: step_size = 0.001, or [sampler.pSGLD] and decay = 0.99 below it.",
         ),
         (
             'resume = "runs/a"',
-            "resume is a flag of the command. Received: runs/a. Expected: Simulation.resume(folder).",
+            "resume is a flag of the command, not an option. Received: runs/a. Expected: Simulation.resume(folder).",
         ),
     ],
 )

@@ -310,7 +310,7 @@ def test_a_run_shorter_than_the_burn_in_of_a_preset_says_whose_it_is():
     sim = Simulation(data=(X, Y), hidden=[2], verbose=0)
     with pytest.raises(
         InputError,
-        match=r"Received: 50000, which preset MILE has where none is given\. Expected: less",
+        match=r"Received: 50000, the default of preset MILE. Expected: less",
     ):
         sim.sample(preset="MILE", num_steps=2_000)
     with pytest.raises(InputError, match=r"Received: 3000\."):

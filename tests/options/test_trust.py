@@ -221,7 +221,7 @@ def test_evidence_asks_as_well(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("command", [sample, evidence])
 def test_the_word_belongs_to_resume(command, capsys):
     assert command.main(["--data", "two_clusters", "--trust"]) == 2
-    assert capsys.readouterr().err.startswith("error: --trust belongs to --resume.")
+    assert capsys.readouterr().err.startswith("error: --trust applies only with --resume.")
 
 
 @pytest.mark.parametrize(
@@ -239,6 +239,6 @@ def test_a_model_file_imports_no_module(folder, tmp_path, module):
                 layer |= {"module": module, "class_name": "X", "registered_name": "X"}
                 content = json.dumps(config).encode()
             new.writestr(name, content)
-    with pytest.raises(InputError, match="layers or functions of a kind that Keras does not know"):
+    with pytest.raises(InputError, match="layers or functions that Keras does not know"):
         load_model(target)
     assert is_untouched(folder)

@@ -162,7 +162,8 @@ def test_a_batch_of_one_example_is_refused(batch_size, sampling):
     sampler.subtracts_noise = False  # as a sampler of one's own that takes any order
     sim = Simulation(data=(X, Y), verbose=0, batch_size=batch_size, batch_sampling=sampling)
     with pytest.raises(
-        InputError, match=r"^batch_size: a batch of one example does not tell the variance"
+        InputError,
+        match=r"^batch_size: this sampler needs the variance of the gradient, which a batch of one example does not give",
     ):
         sim.sample(sampler=sampler, step_size=0.01, num_steps=2)
 

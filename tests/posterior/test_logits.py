@@ -139,7 +139,7 @@ def test_logits_stay_logits():
 @pytest.mark.parametrize("given", [{}, {"from_logits": True}])
 def test_sigmoids_are_refused_as_logits_of_classes(how, given):
     sim = tati_re.Simulation(models("sigmoid")[how], (X, CLASS), verbose=0, **given)
-    with pytest.raises(InputError, match="outputs of a sigmoid are not logits of classes"):
+    with pytest.raises(InputError, match="outputs of a sigmoid are not the class logits"):
         sim.sample(**SHORT)
     tati_re.Simulation(models("sigmoid")[how], (X, CLASS), verbose=0, from_logits=False).loss()
 

@@ -83,8 +83,8 @@ def test_intervals_are_of_the_mean_and_have_no_coverage(loss, tmp_path):
     assert {*found.frame().columns} == {
         *("input", "target", "mean", "parameter_std", "mean_lower", "mean_upper")
     }
-    assert "intervals are of the mean, and have no coverage" in words(found)
-    with pytest.raises(InputError, match="coverage: the loss says nothing of the noise"):
+    assert "intervals are for the mean, and have no coverage" in words(found)
+    with pytest.raises(InputError, match="coverage: the loss does not model the noise"):
         _ = found.coverage
     assert {*found.uncertainty()} == {"parameter_std"}
     for figure in (plot_prediction(found), plot_prediction(run.predict(X), along=0)):
@@ -92,7 +92,7 @@ def test_intervals_are_of_the_mean_and_have_no_coverage(loss, tmp_path):
         assert any("interval of the mean" in word for word in shown)
         assert not any("observations" in word for word in shown)
     said = words(report_predictions([run], tmp_path, {}))
-    assert "coverage of" not in said and "intervals are of the mean" in said
+    assert "coverage of" not in said and "intervals are for the mean" in said
     assert not {"lower", "std"} & {*pd.read_csv(tmp_path / "predictions.csv").columns}
     assert not {"coverage", "interval"} & {*pd.read_csv(tmp_path / "scores.csv").columns}
 
@@ -109,7 +109,7 @@ def test_the_score_of_a_loss_without_noise_is_its_mean_over_the_draws():
 def test_averages_kept_while_sampling_have_no_coverage_either():
     found = sampled("poisson", stream_predictions=20).predict()
     assert found.lower is None and "coverage" not in found.scores()
-    assert "of the mean" in words(found)
+    assert "for the mean" in words(found)
     streamed = sampled("gaussian", stream_predictions=20).predict()
     assert streamed.lower is not None and "coverage" in streamed.scores()
 
@@ -118,7 +118,7 @@ def test_the_regressor_warns_that_its_interval_is_of_the_mean():
     given = {name: SHORT[name] for name in SHORT if name != "test_fraction"}
     poisson = {"loss": "poisson", "output_activation": "exponential"}
     regressor = BayesianRegressor(hidden=(4,), members=1, **given, **poisson).fit(X, COUNTS)
-    with pytest.warns(UserWarning, match="interval is of the mean, not of a new observation"):
+    with pytest.warns(UserWarning, match="interval is for the mean, not for a new observation"):
         lower, upper = regressor.predict_interval(X)
     assert (lower <= upper).all()
     with pytest.warns(UserWarning, match="standard deviation is of the mean"):
@@ -131,9 +131,7 @@ def test_labels_of_another_shape_have_the_runs_own_loss_as_their_score(tmp_path)
     run = lifetimes()
     found = run.predict()
     assert found.mean.shape == (30, 1) and found.targets is None
-    assert "The labels, of shape (n, 2), are not values of the outputs, of shape (n, 1)" in words(
-        found
-    )
+    assert "The labels, of shape (n, 2), do not match the outputs, of shape (n, 1)" in words(found)
     inputs, labels = run.data.test_inputs, run.data.test_targets
     log_rates = outputs_of(run, inputs)[..., 0]
     each = np.exp(log_rates) * labels[:, 0] - labels[:, 1] * log_rates
@@ -184,7 +182,7 @@ def test_a_loss_of_one_label_and_two_outputs_gets_them_as_the_run_did():
 
 def test_labels_of_a_wrong_shape_are_still_refused_under_losses_of_keras():
     for loss in ("poisson", keras.losses.LogCosh(), "gaussian"):
-        with pytest.raises(InputError, match="The targets do not fit the network"):
+        with pytest.raises(InputError, match="The targets do not match the network"):
             sampled(loss).predict(X, CENSORED)
 
 

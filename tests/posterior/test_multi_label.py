@@ -75,7 +75,7 @@ def test_kinds_of_labels():
     data = Dataset.from_arrays(X, Y, num_classes=0)
     assert load_data(data, multi_label=True).task == "multi_label" and data.task == "regression"
     labels = load_data(data, multi_label=True)
-    with pytest.raises(InputError, match="are 0 or 1"):
+    with pytest.raises(InputError, match="per example must be 0 or 1"):
         load_data(labels, test_data=(X, X @ np.ones((2, 3))))
     assert (
         load_data((X, Y), multi_label=True, standardize="all").preparation.target_standard is None

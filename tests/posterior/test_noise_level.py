@@ -191,7 +191,7 @@ def test_run_folder_and_summary_show_the_noise(sampled, tmp_path):
         rtol=1e-7,
     )
     assert "noise_std (mean)" in sampled.summary()
-    assert "Gaussian noise of a standard deviation that is sampled" in sampled.manifest["meaning"]
+    assert "Gaussian noise with a sampled standard deviation" in sampled.manifest["meaning"]
     assert sampled.manifest["parameters"]["names"][-1] == "log_noise_std"
     sampled.save_model("mean", tmp_path / "mean.keras")
     mean = sampled.parameters("mean")
@@ -241,7 +241,7 @@ def test_a_prior_object_is_that_of_the_weights():
     sim = Simulation(**OPTIONS, prior=priors.Gaussian([1.0, 2.0, 3.0]))
     prior = sim.system.prior(sim.options, sim.objects)
     assert prior.num_parameters == 4
-    assert f"of the noise σ a law by which 1/σ² is Gamma(1, {0.09 * np.var(Y):g})" in str(prior)
+    assert f"for the noise σ a prior with 1/σ² ~ Gamma(1, {0.09 * np.var(Y):g})" in str(prior)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_a_prior_object_is_that_of_the_weights():
     [
         (
             lambda: Simulation(**OPTIONS, loss="mean_squared_error").potential(),
-            "noise_std: sampled is a parameter of the Gaussian likelihood. Received: loss mean_squared_error.",
+            "noise_std: only the Gaussian likelihood has a sampled noise. Received: loss mean_squared_error.",
         ),
         (
             lambda: Simulation(**OPTIONS).sample(noise_std=0.5, num_steps=2),
@@ -263,14 +263,14 @@ def test_a_prior_object_is_that_of_the_weights():
         ),
         (
             lambda: Simulation(**OPTIONS | {"data": (X, 0 * Y)}),
-            "noise_std: the targets do not vary.",
+            "noise_std: all targets are equal.",
         ),
         *(
             (
                 lambda labels=labels: Simulation(
                     **OPTIONS | {"data": (X, labels)}, loss="gaussian"
                 ).potential(),
-                "noise_std: sampled is the noise of values, and the labels are classes. Received: sampled.",
+                "noise_std: sampled noise needs numeric targets, but the labels are classes. Received: sampled.",
             )
             for labels in (np.arange(len(Y)) % 3, 2 * (np.arange(len(Y)) % 2) - 1)
         ),

@@ -553,5 +553,5 @@ def test_losses_of_keras_refuse_other_shapes_and_logits_as_probabilities():
         with pytest.raises(InputError, match=r"outputs of shape \(1,\) for labels of shape \(3,\)"):
             Simulation(dense(1), (X, GENERATOR.normal(size=(N, 3))), loss=loss, **SMALL).potential()
     for loss in ("kl_divergence", keras.losses.BinaryFocalCrossentropy()):
-        with pytest.raises(InputError, match="outputs of a linear layer are not probabilities"):
+        with pytest.raises(InputError, match="outputs of a linear layer are not the probabilities"):
             Simulation(dense(3), (X, np.eye(3)[CLASSES]), loss=loss, **SMALL).potential()

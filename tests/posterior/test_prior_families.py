@@ -222,7 +222,7 @@ def test_tables_choose_by_pattern():
     assert 12 * sim.loss() - sim.potential() == pytest.approx(expected, rel=1e-10)
     words = sim.system.prior(sim.options).__str__()
     assert (
-        "a Laplace law of scale 0.3 (dense/bias); a Gaussian of standard deviation 0.5 (dense_1/kernel)"
+        "a Laplace distribution of scale 0.3 (dense/bias); a Gaussian of standard deviation 0.5 (dense_1/kernel)"
         in words
     )
 
@@ -315,7 +315,7 @@ def test_what_is_not_used_is_said(capsys):
         ),
         (
             {"prior": "box", "lower_wall": 0.0},
-            "lower_wall, upper_wall: the prior has its own walls.",
+            "lower_wall, upper_wall: this prior has its own walls.",
         ),
         (
             {"lower_wall": 0.0, "prior_lower_boundary": 0.0},
@@ -338,7 +338,7 @@ def test_what_is_not_used_is_said(capsys):
                 "num_steps": 200,
                 "step_size": 0.01,
             },
-            "covariance_blending: walls reflect parameter by parameter",
+            "covariance_blending: walls reflect each parameter separately",
         ),
     ],
 )
@@ -391,4 +391,4 @@ def test_a_student_prior_that_is_too_hot_is_said(capsys):
     sim = Simulation(**{**SMALL, "verbose": 1}, prior="student_t", prior_degrees=1.5)
     for temperature, said in ((2.0, False), (3.0, True)):
         sim.sample(num_steps=1, step_size=1e-4, temperature=temperature)
-        assert ("too wide to be normalized" in " ".join(capsys.readouterr().out.split())) == said
+        assert ("cannot be normalized" in " ".join(capsys.readouterr().out.split())) == said

@@ -113,7 +113,7 @@ def test_predictions_are_in_units_in_every_way(tmp_path, capsys):
     sim = tati_re.Simulation(plain(), (X, MPG), output=str(tmp_path / "run"), **given)
     run = sim.sample()
     said = " ".join(capsys.readouterr().out.split())
-    assert "The targets are standardized" in said and "standardize='none' turns it off" in said
+    assert "The targets are standardized" in said and "standardize='none' turns this off" in said
     found = run.predict()
     assert abs(found.mean.mean() - 24) < 3 and found.scores()["rmse"] < 6
     assert abs(sim.predict(X).mean() - 24) < 5

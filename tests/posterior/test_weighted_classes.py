@@ -101,7 +101,7 @@ def test_a_loss_is_said_to_be_a_mean_only_where_it_is_one(loss, labels, count):
     potential = sim.system.potential(sim.options, sim.objects)
     assert isinstance(potential, ModelPotential)
     said = " ".join(potential.notices())
-    assert "is not a likelihood with its constant" in said
+    assert "is not a normalized likelihood" in said
     assert (f"a mean over {count} numbers" in said) is (count > 1)
     assert ("It is a mean over" in said) is (count > 1)
 

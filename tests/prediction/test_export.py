@@ -242,7 +242,7 @@ def test_leave_one_out_of_two_runs(regression, capsys):
     assert f"elpd {difference:.1f} +- {error:.1f}" in capsys.readouterr().out
     part = other.loo(most_examples=10)
     assert len(part.elpd) == 10 and part.total[0] == pytest.approx(2 * part.elpd.sum())
-    with pytest.raises(InputError, match="elpd: the runs have other examples"):
+    with pytest.raises(InputError, match="elpd: the runs have different examples"):
         first.difference(part)
     with pytest.raises(
         InputError, match=r"too few draws .* Received: 24 after the burn-in\. Expected: at least 25"

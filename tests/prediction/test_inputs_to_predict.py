@@ -57,9 +57,7 @@ def test_the_file_and_its_arrays_are_predicted_alike(of_bytes):
 
 @pytest.mark.parametrize("which", [0, 1])
 def test_what_was_divided_already_is_refused(of_bytes, which):
-    with pytest.raises(
-        InputError, match="multiplied by 1/255 here, and look as if they were already"
-    ):
+    with pytest.raises(InputError, match="multiplied by 1/255 here, but seem to be scaled already"):
         of_bytes[which].predict(PIXELS / 255)
 
 
@@ -93,7 +91,7 @@ def test_several_inputs_of_a_file_are_scaled_as_there(tmp_path):
         InputError, match=r"names\. Received: image, numbers\. Expected: a list of 2 arrays"
     ):
         run.predict({"image": PIXELS, "numbers": NUMBERS})
-    with pytest.raises(InputError, match="look as if they were already"):
+    with pytest.raises(InputError, match="but seem to be scaled already"):
         run.predict([PIXELS / 255, NUMBERS])
 
 

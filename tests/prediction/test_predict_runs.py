@@ -365,7 +365,7 @@ def test_the_command_reads_inputs_with_and_without_labels(folder, line, capsys):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "No run folder is given"),
+        ([], "No run folder was given"),
         (["nowhere"], "There is no run folder nowhere"),
         (["signs", "--interval", "2"], "error: --interval is out of range"),
         (["signs", "--thin", "some"], "--thin has the wrong type"),
@@ -376,7 +376,7 @@ def test_the_command_reads_inputs_with_and_without_labels(folder, line, capsys):
         (["line", "--data", "missing.csv"], "does not exist"),
         (["signs", "--data", "line.csv"], "lacks a column"),
         (["signs", "--ood", "nope.npy"], "There is no such file of inputs. Received: nope.npy"),
-        (["signs", "--seed", "3"], "--seed belongs to --ood noise"),
+        (["signs", "--seed", "3"], "--seed applies only with --ood noise"),
     ],
 )
 def test_bad_input_is_one_sentence(arguments, sentence, folder, signs, line, monkeypatch, capsys):

@@ -65,9 +65,9 @@ def test_one_row_and_several_by_name(made):
         ),
         ([ROW, {"a": 1.0, "B": 2.0, "c": 3}], r"inputs: row 1 lacks the column 'b'\. Did you mean"),
         (pd.Series({"a": 1.0, "c": 2.0}), r"inputs lacks the column 'b'"),
-        ({"a": 1.0, "b": "9 cm", "c": 2.0}, r"column 'b' holds text\. Received: '9 cm'.*no units"),
+        ({"a": 1.0, "b": "9 cm", "c": 2.0}, "column 'b' contains text. Received: '9 cm'.*no units"),
         ({"a": 1.0, "b": None, "c": 2.0}, r"column 'b' has missing values"),
-        ({"a": [1.0, 2.0], "b": [1.0], "c": [1.0]}, r"columns do not fit together"),
+        ({"a": [1.0, 2.0], "b": [1.0], "c": [1.0]}, "columns cannot be combined"),
     ],
 )
 def test_what_a_row_lacks_is_named(made, rows, sentence):

@@ -49,7 +49,7 @@ def test_auroc_is_that_of_scikit_learn_also_with_ties():
     )
     assert auroc(inside, inside) == pytest.approx(0.5)
     assert auroc([0.0], [1.0]) == 1.0
-    with pytest.raises(InputError, match="nothing to tell apart"):
+    with pytest.raises(InputError, match="are no scores to compare"):
         auroc([], [1.0])
     with pytest.raises(InputError, match="not numbers"):
         auroc([np.nan], [1.0])

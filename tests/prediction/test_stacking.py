@@ -201,7 +201,7 @@ def test_what_cannot_be_weighed_is_refused():
         _simulation(walker_start="jitter").sample(**RUN, weights="stacking", temperature=2.0)
     run = _simulation(walker_start="jitter").sample(**(RUN | {"trajectory_every": 50}))
     assert not run.has(files.STACKING)
-    with pytest.raises(InputError, match="more draws of each chain"):
+    with pytest.raises(InputError, match="more draws per chain"):
         run.predict(weights="stacking")
     with pytest.raises(InputError, match="weights is not known"):
         run.predict(weights="magic")

@@ -71,13 +71,13 @@ COMMANDS = {
     ),
     "a word without a drift": (
         ["--data", "good.csv", "--sampler", "BOB"],
-        "without A nothing moves the parameters",
+        "without A the parameters do not move",
     ),
     "a word with another letter": (
         ["--data", "good.csv", "--sampler", "BAXAB"],
-        "has no letter 'X'",
+        "contains unknown letters 'X'",
     ),
-    "a letter twice": (["--data", "good.csv", "--sampler", "BAAOB"], "AA is one A written twice"),
+    "a letter twice": (["--data", "good.csv", "--sampler", "BAAOB"], "AA applies A twice"),
     "no heat bath": (
         ["--data", "good.csv", "--sampler", "BAOAB", "--friction", "0"],
         "friction: a Langevin sampler needs a heat bath",
@@ -89,7 +89,7 @@ COMMANDS = {
     ),
     "MCLMC on mini-batches": (
         ["--data", "good.csv", "--sampler", "MCLMC", "--batch-size", "4"],
-        "MCLMC is right on the full batch only: noise turns momenta of fixed length to where it is weak",
+        "MCLMC is right on the full batch only: noise turns momenta of fixed length toward regions where it is weak",
     ),
     "NUTS": (
         ["--data", "good.csv", "--sampler", "NUTS"],
@@ -146,11 +146,11 @@ COMMANDS = {
     ),
     "temperatures that no number holds": (
         ["--data", "good.csv", "--num-replicas", "30", "--temperature-ratio", "1e3"],
-        "--temperature-ratio: no number holds the highest temperature. Received: 10^87 times the lowest.",
+        "--temperature-ratio: the highest temperature exceeds the largest number. Received: 10^87 times the lowest.",
     ),
     "walls that no number reaches": (
         ["--data", "good.csv", "--prior-lower-boundary", "1e18"],
-        "prior: its density is 0 wherever numbers reach.",
+        "prior: its density underflows to 0 everywhere.",
     ),
     "event files in a file": (
         ["--data", "good.csv", "--tensorboard", "good.csv"],
@@ -162,11 +162,11 @@ COMMANDS = {
     ),
     "a model as HDF5": (
         ["--data", "good.csv", "--save-model", "a.h5"],
-        "--save-model: its suffix belongs to another",
+        "--save-model: this suffix is for another",
     ),
     "rows as HDF5": (
         ["--data", "good.csv", "--run-file", "a.h5"],
-        "--run-file: its suffix belongs to another kind",
+        "--run-file: this suffix is for another kind",
     ),
     "a long name of a file": (
         ["--data", "good.csv", "--averages-file", "a" * 300],
@@ -232,7 +232,7 @@ PYTHON = {
     "no data": (lambda: Simulation(hidden=[2]), r"^data is missing\."),
     "unequal lengths": (
         lambda: Simulation(data=(X, Y[1:])),
-        r"unequal lengths\. Received: 10 inputs and 9 targets",
+        r"numbers of inputs and targets differ\. Received: 10 inputs and 9 targets",
     ),
     "NaN": (
         lambda: Simulation(data=(np.where(X > 0, np.nan, X), Y)),
@@ -244,16 +244,19 @@ PYTHON = {
     ),
     "outputs and labels": (
         lambda: Simulation(model(3), (X, Y), **QUICK).sample(),
-        r"^loss: the model's outputs do not fit the labels under gaussian\. Received: outputs of shape \(3,\) for "
-        r"labels of shape \(1,\)\. Expected: equal shapes\.",
+        (
+            r"^loss: the model's outputs do not match the labels under gaussian. "
+            r"Received: outputs of shape \(3,\) for labels of shape \(1,\). Expected: "
+            r"equal shapes."
+        ),
     ),
     "too few outputs": (
         lambda: Simulation(model(2), (X, np.arange(10) % 3), **QUICK).sample(),
-        r"needs one output a class\. Received: labels to 2 and a model with 2 outputs\. Expected: at least 3",
+        "needs one output per class. Received: labels up to 2 and a model with 2 outputs. Expected: at least 3",
     ),
     "inputs and model": (
         lambda: Simulation(model(1, 3), (X, Y)),
-        r"inputs do not fit the model\. Received: inputs of shape \(2,\)\. Expected: shape \(3,\)\.",
+        r"inputs do not match the model\. Received: inputs of shape \(2,\)\. Expected: shape \(3,\)\.",
     ),
     "no model": (lambda: Simulation(3, (X, Y)), r"model is not a Keras model\. Received: int"),
     "model and hidden": (lambda: Simulation(model(), (X, Y), hidden=[2]), "exclude each other"),
@@ -290,7 +293,7 @@ def test_python_says_it_in_one_sentence(case):
 
 def test_a_potential_that_is_infinite_at_the_start_is_told(folder):
     sim = Simulation(data=(1e30 * X, Y), standardize="none", **QUICK)
-    with pytest.raises(InputError, match=r"not finite where walker 0 starts.* of order 1"):
+    with pytest.raises(InputError, match=r"not finite at the start of walker 0.* of order 1"):
         sim.sample(num_steps=5)
     outside = {"prior": "box", "prior_bound": 0.1, "parameters": np.ones(3)}
     sim = Simulation(data=(X, Y), seed=1, **outside, **QUICK)

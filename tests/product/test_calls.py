@@ -256,7 +256,7 @@ def test_init_momenta_takes_named_arguments():
     sim = linear(num_walkers=2)
     with pytest.raises(
         InputError,
-        match=r"^init_momenta: the argument needs a name, .* Received: 4\.0\. Expected: temp",
+        match=r"^init_momenta: pass the argument by name .* Received: 4.0. Expected: temp",
     ):
         sim.init_momenta(4.0)
     sim.init_momenta(seed=8)
@@ -364,7 +364,7 @@ def test_two_threads_are_not_in_one_simulation_at_once():
             said.append(str(sim.sample(**SHORT).run_info["step"].max()))
 
     sim.sample(**SHORT, callbacks=[callback])
-    what = "This Simulation is in a run of another thread."
+    what = "Another thread is already running this Simulation."
     assert said == [
         f"{what} Expected: one call after the other, or a Simulation for each thread.",
         "12",

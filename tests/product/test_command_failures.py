@@ -86,15 +86,15 @@ FORESEEN = [
         f"{'b' * 77}...{'b' * 80} cannot be used: File name too long.",
     ),
     (PermissionError(13, "Permission denied", b"c"), "c cannot be used: Permission denied."),
-    (OSError("HDF5 says no.\n"), "The system refuses this (OSError: HDF5 says no)."),
+    (OSError("HDF5 says no.\n"), "The operating system refused this (OSError: HDF5 says no)."),
     (
         MemoryError("Unable to allocate 7 GiB"),
-        "There is not enough memory (MemoryError: Unable to allocate",
+        "Not enough memory (MemoryError: Unable to allocate",
     ),
-    (MemoryError(), "There is not enough memory (MemoryError). Expected: fewer"),
+    (MemoryError(), "Not enough memory (MemoryError). Expected: fewer"),
     (
         BrokenPipeError(32, "Broken pipe"),
-        "The system refuses this (BrokenPipeError: [Errno 32] Broken pipe).",
+        "The operating system refused this (BrokenPipeError: [Errno 32] Broken pipe).",
     ),
 ]
 
@@ -109,7 +109,7 @@ def test_what_the_system_refuses_is_one_sentence_and_status_2(capsys, here, erro
 def test_what_tensorflow_refuses_is_one_sentence_with_a_log(capsys, tensorflow):
     status, sentence, _ = said(capsys, ResourceExhaustedError("OOM when allocating [9]"))
     assert status == 2 and sentence.startswith(
-        "There is not enough memory (ResourceExhaustedError: OOM when allocating [9])."
+        "Not enough memory (ResourceExhaustedError: OOM when allocating [9])."
     )
     status, sentence, _ = said(capsys, OpError(f"{'x' * 400}\n[[node]]"))
     assert (
@@ -317,7 +317,10 @@ def test_what_does_not_fit_is_refused_with_the_estimate(monkeypatch):
     memory.check_free("num_walkers", 3, 1.9e9, "3 walkers")
     with pytest.raises(InputError) as error:
         memory.check_free("num_walkers", 3, 2.1e9, "3 walkers")
-    words = "num_walkers: 3 walkers need about 2.1 GB of memory. Received: 3. Expected: what fits into 2 GB, the memory"
+    words = (
+        "num_walkers: 3 walkers need about 2.1 GB of memory. Received: 3. Expected: "
+        "a size that fits into the 2 GB of free memory"
+    )
     assert str(error.value).startswith(words)
     monkeypatch.setattr(memory, "free_bytes", lambda: None)
     memory.check_free("num_walkers", 3, 1e30, "3 walkers")
@@ -357,7 +360,7 @@ REFUSED = {
     "a long cell": (
         "dataset",
         ["--inspect", "cell.csv"],
-        "cell.csv has a line that is not a row of a table: field larger",
+        "cell.csv has a line that is not a table row: field larger",
     ),
     "a long name": ("dataset", ["--inspect", f"{'d' * 300}.csv"], "data: File name too long."),
     "a folder of options": ("sample", ["--config", "."], ". cannot be read: Is a directory."),
@@ -402,12 +405,12 @@ REFUSED = {
     "a step of nothing": (
         "inputspace",
         ["run", "--parameters-step", "3"],
-        "--parameters-step belongs to a file.",
+        "--parameters-step needs --parameters.",
     ),
     "a step of no file": (
         "landscape",
         ["run", "--parameters-step", "3"],
-        "--parameters-step belongs to a file.",
+        "--parameters-step needs --parameters.",
     ),
     "another seed": ("landscape", ["run", "--seed", "9" * 25], "--seed is out of range."),
     "no heat": ("explore", ["run", "--heats", "1,nan"], "--heats is out of range. Received: nan."),
@@ -449,7 +452,7 @@ def test_a_page_holds_the_words_of_its_template_where_a_run_has_them():
 
 
 @pytest.mark.parametrize(
-    ("content", "received"), [("", "an empty file"), ("a = 1", "no schema_version beside a")]
+    ("content", "received"), [("", "an empty file"), ("a = 1", "no schema_version next to a")]
 )
 def test_an_empty_manifest_is_called_so(here, capsys, content, received):
     (here / "manifest.toml").write_text(content)

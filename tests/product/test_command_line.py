@@ -98,7 +98,10 @@ def refused(capsys, main, *argv) -> str:
             "--step is not a known option of tati-sample. Did you mean '--step-size'?",
         ),
         (["--learning-rate", "1"], "--learning-rate is not a known option of tati-sample."),
-        (["runs/a"], "runs/a stands alone. Expected: flags and their values."),
+        (
+            ["runs/a"],
+            "runs/a is not a flag and has no flag before it. Expected: flags and their values.",
+        ),
         (
             ["--num-steps", "2.5"],
             "--num-steps has the wrong type. Received: 2.5. Expected: an integer at least 1.",
@@ -279,7 +282,7 @@ def test_folders_are_numbered_and_the_next_free_one_is_taken(tmp_path):
 def test_a_file_where_the_folders_go_is_refused(simulation, capsys, tmp_path):
     (tmp_path / "runs").write_text("")
     assert refused(capsys, sample.main, "--data", "digits").startswith(
-        "runs is no folder. Received: a file."
+        "runs is not a folder. Received: a file."
     )
 
 

@@ -76,7 +76,7 @@ def test_each_use_has_the_sentence(work, fitted):
         "potential": lambda: sim.potential(),
     }
     assert said_in_fork(works[work]).startswith(
-        "InputError: tati_re: this process was forked after TensorFlow had computed, and would hang. "
+        "InputError: tati_re: this process was forked after TensorFlow had run, and would hang. "
     )
 
 

@@ -118,7 +118,7 @@ def test_elsewhere_than_in_the_main_thread_signals_cannot_be_had():
     thread.start()
     thread.join()
     assert found[0] == 0 and found[1].startswith(
-        "requeue_signal: signals reach the main thread. Received: SIGUSR1"
+        "requeue_signal: signals reach only the main thread. Received: SIGUSR1"
     )
 
 
@@ -140,12 +140,7 @@ def command(body, *signals):
     return process.returncode, out + err
 
 
-WAITING = """
-def body(argv):
-    with saying(lambda: "nothing is kept"):
-        print("ready", flush=True)
-        time.sleep(30)
-"""
+WAITING = ' def body(argv): with saying(lambda: "nothing is kept"): print("ready", flush=True) time.sleep(30) '
 DEAF = """
 class Deaf(threading.Thread):
     def run(self):

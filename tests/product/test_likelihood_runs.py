@@ -163,8 +163,8 @@ REFUSED = [
     ("poisson_count", TARGETS["gamma"], {}, "whole numbers"),
     ("gamma", TARGETS["gamma"], {"standardize": "all"}, "keep their units"),
     ("censored_normal", TARGETS["gamma"], {}, "2 columns"),
-    (TwoNumbers(), TARGETS["gamma"], {}, "one number an example"),
-    (StudentTNoise, TARGETS["gamma"], {}, "a class, not an object"),
+    (TwoNumbers(), TARGETS["gamma"], {}, "one number per example"),
+    (StudentTNoise, TARGETS["gamma"], {}, "a class; an object"),
 ]
 
 

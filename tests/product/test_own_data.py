@@ -117,7 +117,7 @@ def test_a_run_keeps_its_data_and_model_in_its_process_and_is_given_them_from_th
     ):
         alone.predict()
     with pytest.raises(
-        InputError, match=r"holds no model\. Expected: .*tati_re\.load\('.*run', model=model\)"
+        InputError, match=r"contains no model\. Expected: .*tati_re\.load\('.*run', model=model\)"
     ):
         alone.predict(X)
     with pytest.raises(InputError, match="was given no prior in Python"):
@@ -153,7 +153,7 @@ def test_a_built_network_that_ends_in_a_sigmoid_has_one_output_for_two_classes()
         sim = Simulation(data=(X, labels), **built)
         assert sim.system.potential(sim.options).loss.name == "binary_crossentropy"
         assert sim.predict(X).shape == (40, 1)
-    with pytest.raises(InputError, match="not logits of classes"):
+    with pytest.raises(InputError, match="class logits"):
         Simulation(data=(X, np.arange(40) % 3), **built)
     loss = keras.losses.BinaryCrossentropy(from_logits=True)
     assert Simulation(data=(X, Y > 0), hidden=[3], loss=loss, **SHORT).predict(X).shape == (40, 1)
@@ -175,21 +175,21 @@ def test_a_built_network_that_ends_in_a_sigmoid_has_one_output_for_two_classes()
             Y > 0,
             "gaussian",
             "regression",
-            "from 0 to 1, are the values of a regression, for the model",
+            "from 0 to 1, are regression targets, because the model",
         ),
         (
             lambda: net(1),
             np.arange(40) % 9,
             "gaussian",
             "regression",
-            "from 0 to 8, are the values of a regression",
+            "from 0 to 8, are regression targets",
         ),
         (
             lambda: net(1, "sigmoid"),
             np.arange(40) % 9,
             "gaussian",
             "regression",
-            "classes need one output each.",
+            "Classes need one output each.",
         ),
         (
             lambda: net(2),
@@ -215,7 +215,7 @@ def test_labels_mean_what_the_outputs_of_a_model_can_say(model, labels, loss, ta
     used = sim.system.potential(sim.options).loss
     assert (used.name, sim.dataset.task) == (loss, task)
     said = " ".join(sim.system.notes)
-    parts = ("are the values", "one for each output", "A sigmoid")
+    parts = ("are regression targets", "one for each output", "A sigmoid")
     assert any(part in said for part in parts) == (sentence is not None)
     assert sentence is None or said.count(sentence) == 1
     # The potential is N times the mean loss by hand, of logits or probabilities.
@@ -255,13 +255,13 @@ def test_models_that_were_not_called_yet_are_built_from_the_data(tmp_path):
     ):
         tati_re.load(tmp_path / "run").predict(X)
     said = " ".join(Simulation(keras.Sequential(words), (tokens, 1e3 * Y), **SHORT).system.notes)
-    assert "The targets are standardized" in said and "standardize='none' turns it off" in said
+    assert "The targets are standardized" in said and "standardize='none' turns this off" in said
 
 
 def test_labels_that_do_not_fit_the_outputs_say_which_do():
     with pytest.raises(
         InputError,
-        match=r"labels to 3 and a model with 3 outputs\. Expected: .* or labels from 0 to 2\.",
+        match=r"labels up to 3 and a model with 3 outputs. Expected: .* or labels from 0 to 2.",
     ):
         Simulation(net(3, "softmax"), (X, np.arange(40) % 4), **SHORT).potential()
     with pytest.raises(InputError, match="Expected: equal shapes, for -1 and 1 one output"):
@@ -343,7 +343,7 @@ def test_a_regression_on_whole_numbers_is_the_same_from_its_folder(tmp_path):
     assert Simulation.resume(str(tmp_path / "run"), 14).predict().num_draws == 6
     with pytest.raises(
         InputError,
-        match=r"needs one output a class\. Received: labels to \d+ and a model with 1 outputs",
+        match=r"needs one output per class\. Received: labels up to \d+ and a model with 1 outputs",
     ):
         Simulation(net(1), (X, np.arange(40) % 9), num_classes=9, **SHORT).sample()
     declared = Simulation(net(1), (X, (Y > 0).astype(int)), num_classes=2, **SHORT).sample()
@@ -380,10 +380,13 @@ DAYS = pd.date_range("2020-02-28", periods=3)
     [
         (
             FRAME,
-            r"data: column 'city' holds text\. Received: 'Bonn'\. Expected: numbers: pandas\.get_dummies, or OneHot",
+            (
+                "data: column 'city' contains text. Received: 'Bonn'. Expected: numbers: "
+                "convert text to columns of 0 and 1 with pandas.get_dummies or OneHot"
+            ),
         ),
-        (FRAME.astype({"city": "category"}), "column 'city' holds text"),
-        (FRAME.to_numpy(), "column '1' holds text"),
+        (FRAME.astype({"city": "category"}), "column 'city' contains text"),
+        (FRAME.to_numpy(), "column '1' contains text"),
         (
             FRAME.assign(city=DAYS),
             r"column 'city' holds dates\. Received: .*2020-02-28.*Expected: .*days since",
@@ -402,10 +405,10 @@ DAYS = pd.date_range("2020-02-28", periods=3)
             FRAME.assign(city=DAYS - DAYS[0]),
             r"column 'city' holds Timedelta\. .*Expected: .*Timedelta",
         ),
-        (FRAME.assign(city=[1, "Rome", 2]), r"column 'city' holds text\. Received: 'Rome'"),
+        (FRAME.assign(city=[1, "Rome", 2]), "column 'city' contains text. Received: 'Rome'"),
         (
             FRAME.assign(city=["St. Gallen", "a", "b"]),
-            "of text; TextVectorization of Keras, before the model and not in",
+            "of scikit-learn; convert sentences to numbers with TextVectorization of Keras before the model, not in",
         ),
     ],
 )
@@ -467,7 +470,7 @@ def test_names_of_classes_are_those_of_predictions_also_from_the_disk(tmp_path, 
     numbered = Simulation(net(2), (X, (Y > 0).astype(int)), **SHORT).sample()
     with pytest.raises(
         InputError,
-        match=r"The runs predict different things\. Received: classification of 2 down, up and",
+        match=r"The runs predict different quantities. Received: classification of 2 down, up and",
     ):
         tati_re.predict([run, numbered], X)
     with pytest.raises(
@@ -482,7 +485,7 @@ def test_names_of_classes_are_those_of_predictions_also_from_the_disk(tmp_path, 
 def test_a_logit_for_two_named_classes_has_the_binary_cross_entropy():
     sim = Simulation(net(1), (X, np.where(Y > 0, "up", "down")), **SHORT)
     assert sim._engine().potential.loss.name == "binary_crossentropy"
-    with pytest.raises(InputError, match="one output a class"):
+    with pytest.raises(InputError, match="one output per class"):
         Simulation(net(1), (X, np.resize(["up", "down", "even"], 40)), **SHORT).potential()
 
 
@@ -554,7 +557,7 @@ def test_pixels_as_bytes_under_a_model_that_does_not_scale_them_are_told(capsys)
         model = sequential(keras.layers.Flatten(), keras.layers.Dense(2))
         said = said_at_the_start(capsys, model, (images, classes), batch_size=4)
         assert (
-            "the inputs are far from order 1; for one that does neither, standardize pixels, inputs, or"
+            "the inputs are far from order 1; if it does neither, standardize pixels, inputs, or"
             in said
         )
     words = sequential(
@@ -575,7 +578,8 @@ def test_bytes_are_not_scaled_twice(tmp_path):
     rest = keras.layers.Flatten(), keras.layers.Dense(2)
     model = sequential(keras.layers.Rescaling(1 / 255), *rest)
     with pytest.raises(
-        InputError, match=r"its layer Rescaling scales bytes, which are multiplied by 1/255 already"
+        InputError,
+        match=r"its layer Rescaling rescales bytes, but they are already multiplied by 1/255",
     ):
         Simulation(model, tmp_path / "bytes.npz", verbose=0)
     for data in (tmp_path / "floats.npz", (pixels, classes)):
@@ -591,7 +595,8 @@ def test_bytes_are_not_scaled_twice(tmp_path):
         keras.Sequential([keras.layers.Flatten(), adapted, keras.layers.Dense(2)]),
     ):
         with pytest.raises(
-            InputError, match=r"its layer Normalization scales bytes, which are multiplied by 1/255"
+            InputError,
+            match=r"its layer Normalization rescales bytes, but they are already multiplied by 1/255",
         ):
             Simulation(flat, tmp_path / "bytes.npz", verbose=0)
     Simulation(sequential(adapted, *rest), (pixels, classes), verbose=0)
@@ -607,7 +612,7 @@ def test_counts_are_told_from_classes(capsys):
         (RANDOM.normal(size=(54, 8)), np.arange(54) % 18),
         sequential(keras.layers.Dense(18), shape=(8,)),
     )
-    sentence = "Labels 0 to 17 are classes: of counts num_classes = 0 makes a regression."
+    sentence = "Labels 0 to 17 are treated as classes. If they are counts, set num_classes = 0 for a regression."
     assert sentence in said_at_the_start(capsys, None, data)
     assert "num_classes" not in said_at_the_start(capsys, None, (data[0], data[1] % 10))
     assert "num_classes" not in said_at_the_start(capsys, model, data)
@@ -672,17 +677,17 @@ def test_a_counter_among_the_inputs_and_rows_in_both_parts_are_told(tmp_path, ca
     frame.to_csv(tmp_path / "own.csv", index=False)
     said = said_at_the_start(capsys, None, str(tmp_path / "own.csv"))
     assert (
-        "The input id is the number of the row, 1 to 40: it tells whatever the rows are sorted by. input_columns "
-        "leaves it out." in said
-    )
+        "The input id is the row number, 1 to 40. It carries information if the rows "
+        "are sorted. Exclude it with input_columns."
+    ) in said
     assert "also occur in the training data" not in said
     for columns in (["a", "b"], ["id^2", "a"]):
-        assert "number of the row" not in said_at_the_start(
+        assert "row number" not in said_at_the_start(
             capsys, None, str(tmp_path / "own.csv"), input_columns=columns
         )
     shuffled = frame.sample(frac=1, random_state=1)
-    assert "number of the row" not in said_at_the_start(capsys, None, shuffled)
-    assert "number of the row" not in said_at_the_start(capsys, None, frame[["id", "price"]])
+    assert "row number" not in said_at_the_start(capsys, None, shuffled)
+    assert "row number" not in said_at_the_start(capsys, None, frame[["id", "price"]])
     parts = (X[:20], Y[:20]), (X[15:35], Y[15:35])
     told = "5 of 20 test rows also occur in the training data; test scores will be optimistic."
     assert told in said_at_the_start(capsys, None, parts)
@@ -694,8 +699,8 @@ def test_a_counter_among_the_inputs_and_rows_in_both_parts_are_told(tmp_path, ca
 @pytest.mark.parametrize(
     ("cell", "expected"),
     [
-        ("01.02.2020", "the days since a first date"),
-        ("31/12/2020 08:00", "the days since a first date"),
+        ("01.02.2020", "days since a first date"),
+        ("31/12/2020 08:00", "days since a first date"),
         ("1,234", "plain numbers"),
         ("-0,1257", "plain numbers"),
         ("−1.5", "plain numbers"),
@@ -738,7 +743,7 @@ def test_numbers_that_are_text_are_no_names():
     prices = np.array(["$1,200", "$900", "$1,100", "$900"])
     with pytest.raises(
         InputError,
-        match=r"is not the name of a class.*Received: targets\[\d\] = .*Expected: plain numbers",
+        match=r"is not a class name.*Received: targets\[\d\] = .*Expected: plain numbers",
     ):
         load_data((np.zeros((4, 1)), prices))
 

@@ -306,9 +306,9 @@ class NoStep:
         ),
         (
             Counts,
-            "Skeleton, purity: a step changes the sampler's steps. Expected: what changes is a field",
+            "Skeleton, purity: a step changes steps of the sampler. Expected: everything that changes is a field",
         ),
-        (Lists, "Skeleton, purity: a step changes the sampler's seen."),
+        (Lists, "Skeleton, purity: a step changes seen of the sampler."),
         (WritesIntoItsInput, "a step raised ValueError: assignment destination is read-only"),
         (OwnRandomNumbers, "Skeleton, purity: log_prior differs when a step is repeated."),
         (
@@ -319,7 +319,7 @@ class NoStep:
         (MixesTypes, "Skeleton, types in TensorFlow in float64: a step raised AttributeError: "),
         (
             AsksTwice,
-            "Skeleton, gradients: a step asks for 2 gradients. Expected: 1, as gradients_per_step says.",
+            "Skeleton, gradients: a step requests 2 gradients. Expected: 1, as gradients_per_step says.",
         ),
         (
             AsksForAllData,
@@ -339,7 +339,7 @@ class NoStep:
         ),
         (
             HidesAField,
-            "Skeleton, checkpoint: position after a checkpoint goes on from other numbers",
+            "Skeleton, checkpoint: position differs when a checkpoint is resumed",
         ),
         (
             ShowsNoField,
@@ -383,9 +383,9 @@ def test_a_wrong_sampler_is_caught(wrong, sentence):
         ),
         (
             Skeleton(1e-3),
-            "only, the walkers move too slowly; expected 10%, give more num_steps or a larger step_size.",
+            "because the walkers move too slowly; expected 10%. Use more num_steps or a larger step_size.",
         ),
-        (Skeleton(50.0), "is not finite; expected 1, try a smaller step_size."),
+        (Skeleton(50.0), "is not finite; expected 1. Try a smaller step_size."),
     ],
     ids=["temperature", "momentum", "acceptance", "slow", "unstable"],
 )
@@ -607,22 +607,28 @@ class ShowsWhatIsNot(Skeleton):
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        (StateAlone, "a step gives no pair of state and Info. Received: State."),
+        (StateAlone, "a step does not return a pair of state and Info. Received: State."),
         (
             Wide,
-            "a step gives loss of another form. Received: float64 of shape (2, 1). Expected: float64 of shape (2,).",
+            (
+                "a step returns loss with another type or shape. Received: float64 of shape "
+                "(2, 1). Expected: float64 of shape (2,)."
+            ),
         ),
         (
             Narrow,
-            "a step gives potential of another form. Received: float32 of shape (2,). Expected: float64 of shape",
+            (
+                "a step returns potential with another type or shape. Received: float32 of "
+                "shape (2,). Expected: float64 of shape"
+            ),
         ),
         (
             SaysMetropolis,
-            "a step gives acceptance of another form. Received: NoneType. Expected: float64 of shape (2,)",
+            "a step returns acceptance with another type or shape. Received: NoneType. Expected: float64 of shape (2,)",
         ),
-        (NotAll, "the state of init lacks log_prior, loss, potential. Received: Lacking."),
-        (SaysMomentum, "the state of init lacks momentum. Received: State."),
-        (ShowsWhatIsNot, "the state of init lacks temperture. Received: State."),
+        (NotAll, "the state from init lacks log_prior, loss, potential. Received: Lacking."),
+        (SaysMomentum, "the state from init lacks momentum. Received: State."),
+        (ShowsWhatIsNot, "the state from init lacks temperture. Received: State."),
     ],
     ids=lambda x: x.__name__ if isinstance(x, type) else "",
 )
@@ -726,7 +732,7 @@ def test_code_that_has_changed_is_refused(folder, capsys):
             "class LeimkuhlerMatthews(Base):\n"
             "    def init(self, position, evaluate, noise):\n"
             "        return extend(super().init(position, evaluate, noise), memory=position)\n\n\nclass Own",
-            "resume: the checkpoint lacks 'state/memory/0' of the sampler's state. Expected: the sampler as it was.",
+            "resume: the checkpoint lacks 'state/memory/0' of the sampler's state. Expected: the same sampler as before.",
         ),
     }
     for old, (new, sentence) in changes.items():
@@ -819,7 +825,7 @@ def test_a_name_that_two_samplers_have_is_refused_where_it_is_asked_for(installe
     with pytest.raises(InputError) as refused:
         make_sampler(name.upper(), make_options())
     assert str(refused.value) == (
-        f"sampler: the name {name} is taken, and a package that is installed gives it to elsewhere:Second. Expected: "
+        f"sampler: the name {name} is already used, but an installed package also gives it to elsewhere:Second. Expected: "
         "another name in the entry points of that package, or elsewhere:Second."
     )
     assert "elsewhere" not in families.markdown_table()

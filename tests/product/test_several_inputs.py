@@ -128,13 +128,13 @@ def test_a_list_of_rows_is_one_array():
         ({"tokens": TOKENS, "numbers": NUMBERS[:-1]}, "unequal lengths"),
         (
             {"tokens": 10**8 * TOKENS, "numbers": NUMBERS},
-            "input tokens has whole numbers that are too large",
+            "input tokens contains integers that are too large",
         ),
         (
             {"tokens": np.array(["a"] * N), "numbers": NUMBERS},
-            "input tokens: column '0' holds text",
+            "input tokens: column '0' contains text",
         ),
-        (NUMBERS, "the inputs do not fit the model"),
+        (NUMBERS, "the inputs do not match the model"),
     ],
 )
 def test_inputs_that_do_not_fit_are_told(inputs, sentence):
@@ -147,9 +147,9 @@ def test_one_input_and_several_arrays():
     with pytest.raises(InputError, match=r"^data: the model has one input\. Received: 2 inputs"):
         Simulation(one, ([TOKENS, NUMBERS], LABELS), **QUICK)
     with pytest.raises(
-        InputError, match=r"^standardize and input_columns belong to data with one input"
+        InputError, match=r"^standardize and input_columns need data with one input"
     ):
         Simulation(model(), ([TOKENS, NUMBERS], LABELS), standardize="inputs", **QUICK)
     sim = Simulation(model(), ([TOKENS, NUMBERS], LABELS), **QUICK)
-    with pytest.raises(InputError, match=r"^inputs lack 'tokens'|^inputs do not fit"):
+    with pytest.raises(InputError, match=r"^inputs lack 'tokens'|^inputs do not match"):
         sim.predict([NUMBERS, NUMBERS])

@@ -339,7 +339,10 @@ def test_other_options_are_refused_and_change_nothing(one, call, options, senten
         ({"until": "rhat<"}, r"^until"),
         ({"batch_size": N + 1}, rf"^batch_size is larger than the data set\. Received: {N + 1}\."),
         ({"directions": "no.npy"}, r"^directions"),
-        ({"directions": np.ones((1, 2))}, r"^directions: not row vectors of the parameters\."),
+        (
+            {"directions": np.ones((1, 2))},
+            "^directions: these are not row vectors of the parameters.",
+        ),
         ({"step_schedule": "foo"}, r"^step_schedule"),
         ({"temperature_schedule": "foo"}, r"^temperature_schedule"),
     ],

@@ -406,8 +406,11 @@ STAGE = "num_steps[:learning_rate[:batch_size]] such as 3000:0.5:550, or the sam
         ),
         (
             {"stages": ["9", "8"], "optimizer": "barzilai_borwein"},
-            "stages: barzilai_borwein finds its own rate, on all examples. Received: 2 stages. "
-            "Expected: num_steps instead, or an optimizer with a learning rate such as sgd.",
+            (
+                "stages: barzilai_borwein determines its own rate, on all examples. "
+                "Received: 2 stages. Expected: num_steps instead, or an optimizer with a "
+                "learning rate such as sgd."
+            ),
         ),
         (
             {

@@ -129,7 +129,9 @@ def test_a_second_process_is_refused_and_touches_nothing(tmp_path, whole):
             before_it in ([], ["Loading TensorFlow ..."]) or command[0] == "landscape"
         ), said
         who = f"process {first.pid} on {os.uname().nodename}."
-        assert last.startswith(f"error: Another process writes to the folder run. Received: {who}")
+        assert last.startswith(
+            f"error: Another process is writing to the folder run. Received: {who}"
+        )
     assert content(tmp_path / "run") == before
     status, said = result(tmp_path, "analyse", "run", "--no-figures")  # readers need no lock
     assert status == 0, said

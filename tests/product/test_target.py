@@ -157,18 +157,18 @@ def branching(x):
 
 
 BAD = {
-    "ragged": (lambda x: [0.0, x], "does not give U. Received: "),
+    "ragged": (lambda x: [0.0, x], "does not return U. Received: "),
     "column": (
         lambda x: tf.reduce_sum(x * x, -1, keepdims=True),
-        "does not give U. Received: (3, 1) for (3, 2)",
+        "does not return U. Received: (3, 1) for (3, 2)",
     ),
-    "vector": (lambda x: x, "does not give U. Received: (3, 2) for (3, 2)"),
-    "fails": (lambda x: x.nothing, "does not give U. Received: AttributeError: "),
+    "vector": (lambda x: x, "does not return U. Received: (3, 2) for (3, 2)"),
+    "fails": (lambda x: x.nothing, "does not return U. Received: AttributeError: "),
     "no gradient": (lambda x: np.sum(np.asarray(x) ** 2, -1), "returns no gradient"),
     "unconnected": (lambda x: tf.constant(np.sum(np.asarray(x) ** 2, -1)), "has no gradient"),
     "others": (
         lambda x: tf.reduce_sum(x * x, -1) / tf.reduce_sum(x * x),
-        "depends on where others are",
+        "depends on the other walkers",
     ),
     "chance": (
         lambda x: tf.reduce_sum(x * x, -1) + tf.random.normal([3], dtype=x.dtype),
@@ -181,7 +181,7 @@ BAD = {
     ),
     "its shape": (
         lambda x: (np.sum(x * x, -1), x[:, :1]),
-        "does not give U. Received: U (3,) and gradient (3, 1)",
+        "does not return U. Received: U (3,) and gradient (3, 1)",
     ),
 }
 
@@ -198,7 +198,7 @@ def test_a_function_that_cannot_be_right_is_refused(name):
 @pytest.mark.parametrize("function", [wrong_sign, wrong_entry, cut])
 def test_a_wrong_gradient_is_found_before_the_run(function, tmp_path):
     sim = tati_re.Simulation(potential=function, dimension=2, **GRAPH)
-    with pytest.raises(InputError, match="gradient does not belong to the values"):
+    with pytest.raises(InputError, match="gradient does not match the values"):
         sim.sample(num_steps=10, output=str(tmp_path / "a"))
     assert not (tmp_path / "a").exists()
 
@@ -236,7 +236,7 @@ def test_a_function_that_fails_on_the_way_is_told_in_a_sentence():
     sim = tati_re.Simulation(potential=fails, dimension=2, **GRAPH)
     with pytest.raises(
         InputError,
-        match=r"fails failed while the run went on\. Received: ValueError: no such place",
+        match=r"fails failed during the run\. Received: ValueError: no such place",
     ):
         sim.sample(num_steps=100)
 

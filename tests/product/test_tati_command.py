@@ -88,7 +88,7 @@ def test_a_configuration_of_what_differs(tmp_path, capsys):
         data="digits", step_size=0.25
     )
     status, _, err = said(sample.main, capsys, "--changed", "--data", "digits")
-    assert status == 2 and "--changed belongs to --print-config" in err
+    assert status == 2 and "--changed needs --print-config" in err
 
 
 def test_the_first_line_comes_before_tensorflow(monkeypatch, capsys):
@@ -155,11 +155,11 @@ def test_words_of_other_libraries_are_told_what_they_are_here(capsys):
     with pytest.raises(InputError, match=r"epochs is not a known option\. num_steps counts"):
         make_options(epochs=3)
     with pytest.raises(
-        InputError, match=r"x_train is not a known option\. Arrays are given as data=\(x, y\)\."
+        InputError, match=r"x_train is not a known option. Pass arrays as data=\(x, y\)."
     ):
         make_options(x_train=[1.0])
     status, _, err = said(sample.main, capsys, "--data", "digits", "--num-chains", "3")
-    assert status == 2 and "It is num_walkers." in err
+    assert status == 2 and "Use num_walkers." in err
     assert not ELSEWHERE.keys() & OPTIONS.keys()
     assert "Did you mean 'num_steps'?" in str(unknown("num_step"))
 
@@ -181,7 +181,7 @@ def test_one_completion_serves_both_names(tmp_path, capsys):
         )
         assert done.stdout.strip() == offered
     status, _, err = said(tati.main, capsys, "--print-completion")
-    assert status == 2 and "there is none for this shell" in err
+    assert status == 2 and "this shell" in err
 
 
 @pytest.mark.parametrize(

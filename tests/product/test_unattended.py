@@ -108,9 +108,11 @@ def test_fits_at_the_start_go_by_the_optimizer_that_was_given(tmp_path, capsys):
     assert "Not used by a fit: learning_rate." in capsys.readouterr().out
     decays = keras.optimizers.AdamW(0.1)
     decays.exclude_from_weight_decay(var_names=["bias"])
-    with pytest.raises(tati_re.InputError, match="all weights decay alike"):
+    with pytest.raises(tati_re.InputError, match="weight decay must be the same for all weights"):
         sim.fit(optimizer=decays, num_steps=2)
-    with pytest.raises(tati_re.InputError, match="run_file and a file of the run are one file"):
+    with pytest.raises(
+        tati_re.InputError, match="run_file and a file of the run are the same file"
+    ):
         sim.sample(**still, output=str(tmp_path), run_file=str(tmp_path / "averages.csv"))
 
 

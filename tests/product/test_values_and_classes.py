@@ -45,8 +45,9 @@ def test_rates_of_a_linear_layer_are_refused_before_a_step(loss):
     that nobody meant.
     """
     message = (
-        r"loss: poisson takes outputs for rates above 0, of which it takes logarithms\. Received: a last layer that is "
-        r"linear\. Expected: output_activation exponential or softplus, or such a last layer of the model\."
+        "loss: poisson takes the logarithm of the outputs, so they must be rates "
+        "above 0. Received: a last layer that is linear. Expected: output_activation "
+        "exponential or softplus, or such a last layer of the model."
     )
     sim = tati_re.Simulation(data=(X, COUNTS), hidden=[], loss=loss, seed=1, verbose=0)
     with pytest.raises(InputError, match=message):
@@ -122,7 +123,7 @@ def test_layers_of_a_given_model_have_no_options_beside_them(beside):
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
     with pytest.raises(
         InputError,
-        match=f"The layers of a given model have their own. Received: {next(iter(beside))}",
+        match=f"The options of layers do not apply to a given model. Received: {next(iter(beside))}",
     ):
         tati_re.Simulation(model, (X, RATE), **beside)
 

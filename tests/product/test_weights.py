@@ -196,7 +196,8 @@ def test_the_command_samples_with_weights_and_resumes(tmp_path, monkeypatch, cap
     assert sample.main([*common, *whole]) == 0
     said = capsys.readouterr()
     assert (
-        "the loss of each example times its weight, weights with the sum 8" in said.out + said.err
+        "the loss of each example is multiplied by its weight, with a sum of weights of 8"
+        in said.out + said.err
     )
     assert sample.main([*common, "--num-steps", "2", "--output", "parts", "--quiet"]) == 0
     assert sample.main(["--resume", "parts", "--num-steps", "4", "--quiet"]) == 0
@@ -214,21 +215,21 @@ def test_the_command_samples_with_weights_and_resumes(tmp_path, monkeypatch, cap
     [
         (
             {"data": (X, Y, W[:-1])},
-            r"^sample_weights do not fit the examples\. Received: shape \(5,\)",
+            r"^sample_weights do not match the examples. Received: shape \(5,\)",
         ),
         (
             {"data": (X, Y), "sample_weights": -W},
-            r"^sample_weights hold a value that is not a weight\. Received: -1 of",
+            "^sample_weights contain an invalid weight. Received: -1 of",
         ),
         ({"data": (X, Y), "sample_weights": 0 * W}, "^sample_weights are all zero"),
         (
             {"data": (X, Y), "sample_weights": "w"},
-            "^sample_weights: only columns of files have names",
+            "^sample_weights: only files have named columns",
         ),
         ({"data": (X, Y), "class_weights": [1, 2]}, "^class_weights: the labels are not classes"),
         (
             {"data": (X, CLASSES), "class_weights": [1, 2]},
-            r"^class_weights are not one a class\. Received: 2 of them",
+            "^class_weights: their number differs from the number of classes. Received: 2 of them",
         ),
         ({"data": (X, CLASSES), "class_weights": [1, -2, 1]}, "^class_weights is out of range"),
         ({"data": (X, Y, W, W)}, r"^data has the wrong form"),

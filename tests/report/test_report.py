@@ -164,7 +164,7 @@ def test_a_run_that_is_well(folder):
     assert path == folder / "well" / "report.html"
     page = checked(path)
     text = " ".join(page.text)
-    assert page.warnings == [] and "Nothing to warn of." in text
+    assert page.warnings == [] and "No warnings." in text
     assert len(page.images) == 2, "traces and autocorrelation"
     assert "The system has 9 parameters: dense/kernel 2×3, dense/bias 3." in text
     assert "two <clusters>, 500 examples, all at every step" in text, "escaped"
@@ -186,7 +186,7 @@ def test_warnings_come_first_each_with_advice(folder):
         " % above its target, more than chance allows: not in equilibrium yet, or the steps are large for the",
         "The kinetic temperature is above its band in dense/kernel (1.3",
         "not in equilibrium yet, or the step is large for them: more burn-in, smaller steps",
-        "The chains are too short to tell the autocorrelation time of potential: take more steps, ",
+        "The chains are too short to estimate the autocorrelation time of potential. Run until each walker has ",
     ):
         assert part in text, part
     assert "noise" not in text, "each step saw all data"
@@ -211,7 +211,7 @@ def test_weights_that_rest_on_few_rows(tmp_path):
     values = chains(6)
     values["weight"] = np.exp(3 * (values["potential"] - 25))
     page = checked(write_report(made_run(tmp_path / "run", values, shapes=SHAPES, extra=EXTRA)))
-    assert any("rest on about" in warning and "bias_factor" in warning for warning in page.warnings)
+    assert any("carry weight" in warning and "bias_factor" in warning for warning in page.warnings)
 
 
 def test_several_runs(folder, tmp_path):
@@ -235,7 +235,7 @@ def test_figures_of_other_folders(folder, tmp_path, capsys):
     page = checked(tmp_path / "page.html")
     assert len(page.images) == 3 and "calibration (calibration.png)" in " ".join(page.text)
     assert report.main([*arguments, str(tmp_path)]) == 2
-    assert "the folder has no figure" in capsys.readouterr().err
+    assert "the folder contains no figures" in capsys.readouterr().err
 
 
 def test_another_burnin_and_thinning(tmp_path, capsys, monkeypatch):
@@ -269,7 +269,7 @@ def test_another_burnin_and_thinning(tmp_path, capsys, monkeypatch):
         "rows of the burn-in are as far apart as the others: at wider gaps a trace breaks"
     )
     text = " ".join(thinned.text)
-    assert "4,000, the first 2,000 left out as burn-in, one row in 2 taken" in text
+    assert "4,000, the first 2,000 left out as burn-in, thinned by a factor of 2" in text
     for page, thin in ((rest, 1), (thinned, 2)):
         table = averages(run, ["potential"], burnin=2000, thin=thin).iloc[0]
         assert f"{table['mean']:.4g}" in page.text and f"{table['error']:.4g}" in page.text
@@ -515,9 +515,9 @@ def test_what_is_computed_from_stored_positions(tmp_path):
     run = made_run(tmp_path / "run", chains(1), positions, shapes=SHAPES, extra=EXTRA)
     page = checked(write_report(run))
     text = " ".join(page.text)
-    assert len(page.images) == 3 and "9 of 9 parameters, evenly among all; 1,600 positions." in text
+    assert len(page.images) == 3 and "9 of 9 parameters, evenly spaced; 1,600 positions." in text
     assert "R-hat is above 1.01 for 1: walkers disagree" in text
-    assert "None of the test part:" in text
+    assert "No predictions of the test part:" in text
     assert {"run-0-parameters", "run-0-predictions", "top"} <= page.ids
 
 

@@ -182,9 +182,9 @@ def test_only_a_failed_check_says_what_to_do():
     assert lines == [
         "Certificate: failed (1 of 3 checks)",
         "  check 0  1,690  > 400  remark 0",
-        "  check 1  1,690  > 400  failed: remark 1",
+        "  check 1  1,690  > 400  failed (remark 1)",
         "      do 1",
-        "  check 2  1,690  > 400  not measured: remark 2",
+        "  check 2  1,690  > 400  not measured (remark 2)",
     ]
     detailed = "\n".join(certificate_text(results(PASSED, FAILED), details=True))
     assert "details 0" in detailed and "do 0" not in detailed

@@ -63,13 +63,13 @@ CASES = {
     ),
     "a missing label among words": (
         ["--data", "words.csv"],
-        "not the name of a class",
+        "not a class",
         "NA",
         "dropna",
     ),
     "a label outside the classes": (
         ["--data", "five.csv", "--num-classes", "2"],
-        "outside the classes",
+        "not one of the classes",
         "0 to 1",
     ),
     "one-hot rows": (
@@ -79,7 +79,7 @@ CASES = {
     ),
     "a Lambda layer": (
         ["--data", "good.csv", "--model", "code.keras"],
-        "has a Lambda layer, which is code",
+        "has a Lambda layer, which contains code",
     ),
     "a pickled NPZ": (["--data", "pickled.npz"], "pickled Python objects, which could run code"),
     "a short row": (
@@ -101,11 +101,11 @@ CASES = {
     ),
     "an HDF5 model": (
         ["--data", "good.csv", "--model", "model.h5"],
-        "an HDF5 file, the form of Keras 2",
+        "an HDF5 file, the Keras 2 format",
     ),
     "a saved model": (
         ["--data", "good.csv", "--model", "saved_model"],
-        "a folder, perhaps a SavedModel",
+        "a folder, possibly a SavedModel",
     ),
     "a model and layers": (
         ["--data", "good.csv", "--model", "good.keras", "--hidden", "3"],
@@ -113,11 +113,11 @@ CASES = {
     ),
     "a step without a file": (
         ["--data", "good.csv", "--parameters-step", "3"],
-        "--parameters-step belongs to a file",
+        "--parameters-step needs --parameters",
     ),
     "two starts": (
         ["--data", "good.csv", "--parameters", "short.npz", "--walker-start", "fresh"],
-        "both say where walkers start",
+        "both set where walkers start",
     ),
     "an option under two names": (
         ["--data", "good.csv", "--step-size", "1", "--step_width", "1"],
@@ -131,7 +131,7 @@ CASES = {
         ["--config", "unknown.toml"],
         "step_sise is not a known option. Did you mean 'step_size'?",
     ),
-    "a table": (["--config", "nested.toml"], "only options of a method belong into a table"),
+    "a table": (["--config", "nested.toml"], "a table may contain only options of a method"),
     "parameters of another model": (
         ["--data", "good.csv", "--parameters", "short.npz"],
         "short.npz does not fit the model. Received: 3 parameters. Expected: 6 parameters.",

@@ -43,7 +43,9 @@ def test_tables_agree_to_a_tolerance():
     assert compare("a.csv", other, drop=["lo*"]) == []
     assert compare("a.csv", changed(loss=-A["loss"]), ignore_sign=["loss"]) == []
     (found,) = compare("a.csv", changed(loss=-A["loss"]))
-    assert found.sentence == "4 and -4 at step 3, the farthest of 3 rows beyond 1e-08 absolute"
+    assert (
+        found.sentence == "4 and -4 at step 3, the largest of 3 differences beyond 1e-08 absolute"
+    )
 
 
 def test_what_is_no_number_is_no_number_in_both():
@@ -109,7 +111,7 @@ BAD = {
     "no run": ([".", "."], "not the folder of a run"),
     "no number": (
         ["a.csv", "a.csv", "--tolerance", "small"],
-        "--tolerance is not a number of at least 0. Received: small.",
+        "--tolerance is not a number of 0 or more. Received: small.",
     ),
     "a kind": (["a.csv", "a.csv", "--tolerance", "1", "relativ"], "Did you mean 'relative'?"),
     "two words": (
@@ -144,7 +146,7 @@ def test_run_folders_are_compared_table_by_table(folder):
     tables = {d.table for d in compare("first", "other")}
     assert tables == {"run.csv", "averages.csv", "trajectory.csv"}
     (folder / "same" / "trajectory.csv").unlink()
-    assert [d.sentence for d in compare("first", "same")] == ["only first has it"]
+    assert [d.sentence for d in compare("first", "same")] == ["only first exists"]
     shutil.copy("first/trajectory.csv", "same/trajectory.csv")
     assert command.main(["first", "same", "--quiet"]) == 0
 

@@ -208,7 +208,7 @@ def test_a_changed_number_of_an_h5_table_is_refused_with_its_rows(made, tmp_path
     with pytest.raises(InputError, match="rows 1 to"):
         RunFiles.open(folder).trajectory.sum()
     with pytest.raises(
-        InputError, match=r"trajectory\.h5, rows 1 to [\d,]+: they are not what the run wrote"
+        InputError, match=r"trajectory\.h5, rows 1 to [\d,]+: they differ from what the run wrote"
     ):
         H5Table.reopen(path, columns, known.size, digest=known.digest)
 
@@ -240,7 +240,8 @@ def test_a_table_that_another_process_wrote_to_is_left_alone(tmp_path, kind):
     before = table.path.read_bytes()
     table.append(np.ones((3, 2)))
     with pytest.raises(
-        InputError, match="was changed while its run wrote it, by another process perhaps"
+        InputError,
+        match="was changed during the run, perhaps by another process; the run stops writing to it",
     ):
         table.flush()
     assert table.path.read_bytes() == before
@@ -250,13 +251,16 @@ def test_a_table_that_another_process_wrote_to_is_left_alone(tmp_path, kind):
 # readers
 
 LINE = {
-    "an extra cell": (lambda line: line + b",7", "line 54: it has 7 cells, the table 6 columns"),
+    "an extra cell": (
+        lambda line: line + b",7",
+        "line 54: it has 7 cells, but the table has 6 columns",
+    ),
     "a cell too few": (lambda line: line.rsplit(b",", 1)[0], "line 54: it has 5 cells"),
     "a letter in a number": (
         lambda line: line[:-3] + b"x" + line[-2:],
         "in the column kinetic_energy is not a number",
     ),
-    "NULs": (lambda line: line[:-8] + bytes(8), "line 54: it holds NUL bytes"),
+    "NULs": (lambda line: line[:-8] + bytes(8), "line 54: it contains NUL bytes"),
     "an empty line": (lambda line: b"", "line 54: it has 1 cells"),
     "a step that is no integer": (
         lambda line: b"1" + line.replace(b",", b".5,", 1),
@@ -290,7 +294,7 @@ def test_a_digit_is_told_by_the_lines_that_share_its_digest(copy):
     content[place] = ord("3")
     path.write_bytes(content)
     assert "run.csv, lines 1 to " in refused(copy, files.ROWS)
-    assert "they are not what the run wrote" in refused(copy, files.ROWS)
+    assert "they differ from what the run wrote" in refused(copy, files.ROWS)
 
 
 def test_a_table_that_is_shorter_than_its_checkpoint_is_read_and_said(copy):
@@ -300,7 +304,7 @@ def test_a_table_that_is_shorter_than_its_checkpoint_is_read_and_said(copy):
         ShorterTable, match=r"run.csv is shorter than its checkpoint of step 399: [\d,]+ bytes of"
     ):
         assert 200 < len(RunFiles.open(copy).run_info) < 600
-    with pytest.raises(InputError, match="does not fit the checkpoint"):
+    with pytest.raises(InputError, match="does not match the checkpoint"):
         known = checkpoint.known(copy, files.ROWS)
         CsvTable.reopen(path, COLUMNS[files.ROWS], known.size, digest=known.digest)
 
@@ -334,7 +338,7 @@ def test_a_table_of_the_checkpoint_before_is_right_after_a_kill(copy, name):
     checkpoint.save(copy, arrays, meta | {"whole": meta["whole"] | {name: "0" * 32}})
     assert len(RunFiles.open(copy)._table(name)) == 3
     checkpoint.save(copy, arrays, meta | {"whole": meta["whole"] | {name: "1" * 32}})
-    assert "not what the run wrote" in refused(copy, name)
+    assert "differ from what the run wrote" in refused(copy, name)
 
 
 def test_a_manifest_says_which_entry_was_changed(copy):
@@ -424,7 +428,7 @@ def test_the_command_checks_folders(made, copy, capsys):
     lines = [
         line for line in capsys.readouterr().out.splitlines() if not line.startswith("Reading ")
     ]
-    assert lines[-1] == "All files are whole."
+    assert lines[-1] == "All files are intact."
     assert "ok  run.csv: 808 rows of numbers, the same as at step 399." in lines
     assert len(lines) == 1 + len(names_of(made["h5"]))
     (copy / files.LADDER).unlink()
@@ -433,7 +437,9 @@ def test_the_command_checks_folders(made, copy, capsys):
     out = capsys.readouterr().out
     for name in (files.AVERAGES, files.LADDER):
         assert f"{copy}: BAD {name}: It is missing." in out
-    assert out.splitlines()[-1] == f"2 of {2 * (len(lines) - 1)} files are not what the run wrote."
+    assert (
+        out.splitlines()[-1] == f"2 of {2 * (len(lines) - 1)} files differ from what the run wrote."
+    )
     assert compare.main(["--verify", str(copy), "--quiet"]) == 1
     assert capsys.readouterr().out == ""
     for argv in (

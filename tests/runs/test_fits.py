@@ -69,7 +69,7 @@ def test_fits_come_back_as_they_were_written(tmp_path):
 def test_wrong_fits_are_refused_in_one_sentence(tmp_path, arrays):
     right = {"positions": np.ones((2, 3)), "held_out": np.array([0]), "steps": np.array([1, 2])}
     np.savez(tmp_path / files.MEMBERS, **(right | arrays))
-    with pytest.raises(InputError, match=r"members\.npz holds no fits"):
+    with pytest.raises(InputError, match=r"members\.npz contains no fits"):
         read_fits(tmp_path)
 
 

@@ -139,7 +139,7 @@ def record(length, content):
 def test_records_are_as_long_as_their_file(tmp_path):
     (path := tmp_path / "a.tfrecord").write_bytes(record(MANY, b"x"))
     with pytest.raises(
-        InputError, match=r"its records claim 1,000,000,000,016 bytes, and it has 17\."
+        InputError, match=r"its records claim 1,000,000,000,016 bytes, but it has 17."
     ):
         load_data(str(path))
     (path := tmp_path / "b.tfrecord.gz").write_bytes(gzip.compress(record(MANY, b"x")))
@@ -149,16 +149,16 @@ def test_records_are_as_long_as_their_file(tmp_path):
         load_data(str(path))
     many = record(10**6, b"\0" * 10**6) * 8
     (path := tmp_path / "c.tfrecord.gz").write_bytes(gzip.compress(many))
-    with pytest.raises(InputError, match=r"it claims .* bytes, and 2,000,000 are allowed"):
+    with pytest.raises(
+        InputError, match=r"it claims .* bytes; the limit for a file of .* is 2,000,000"
+    ):
         load_data(str(path), memory_limit=2)
 
 
 def test_a_table_of_text_unpacks_to_a_bound(tmp_path, monkeypatch):
     monkeypatch.setattr("tati_re.core.files.unpacking.LIMIT", 1e6)
     (path := tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"a,y\n" + b"1,2\n" * 10**6))
-    with pytest.raises(
-        InputError, match=r"a\.csv\.gz cannot be read: it claims .* bytes, and .* are allowed"
-    ):
+    with pytest.raises(InputError, match=r"a.csv.gz cannot be read: it claims .* bytes; the limit"):
         load_data(str(path))
 
 

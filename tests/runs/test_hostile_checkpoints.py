@@ -109,7 +109,7 @@ def test_metadata_that_are_no_table(finished, tmp_path, meta, monkeypatch):
         patched.setattr(checkpoint.json, "dumps", lambda *_, **__: json.JSONEncoder().encode(meta))
         for _ in range(2):
             checkpoint.save(folder, arrays, {})
-    with pytest.raises(InputError, match="what it says of the run is no table"):
+    with pytest.raises(InputError, match="its description of the run is not a table"):
         checkpoint.load(folder)
     with pytest.raises(InputError, match="No checkpoint"):
         tati_re.Simulation.resume(str(folder), 30, verbose=0)
@@ -119,7 +119,7 @@ def test_the_command_ends_with_status_2(finished, tmp_path, capsys):
     changed(finished, tmp_path / "run", lambda meta: meta.update(step="x"))
     assert sample.main(["--resume", str(tmp_path / "run"), "--num-steps", "30", "--quiet"]) == 2
     said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "it says step = x" in said
+    assert said.count("\n") == 1 and "it states step = x" in said
     assert compare.main(["--verify", str(tmp_path / "run")]) in (1, 2)
     assert "Traceback" not in capsys.readouterr().err
     assert files.CHECKPOINTS in said

@@ -72,7 +72,7 @@ def test_no_file_of_a_run_is_written_through_a_link(tmp_path, name):
     (elsewhere := tmp_path / "elsewhere" / path.parent.name).mkdir(parents=True)
     path.parent.rename(tmp_path / "away")
     path.parent.symlink_to(elsewhere)
-    with pytest.raises(StorageError, match="is a symbolic link, through which nothing is written"):
+    with pytest.raises(StorageError, match="is a symbolic link; nothing is written"):
         writer_of(name)(path)
     assert list(elsewhere.iterdir()) == []
 

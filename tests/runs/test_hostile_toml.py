@@ -181,7 +181,7 @@ def test_json_of_others(text):
     with pytest.raises(ValueError) as error:
         json_of(text if text != "\ud800" else b"\xff\xff")
     assert not isinstance(error.value, InputError) and len(str(error.value)) < 300
-    with pytest.raises(ValueError, match="are allowed"):
+    with pytest.raises(ValueError, match="the limit is"):
         json_of(b"[1, 2, 3]", most=5)
 
 
@@ -198,7 +198,7 @@ def test_a_landscape_without_names(tmp_path):
     folder = folder_of(tmp_path, "landscape.toml", b"names = 3")
     (folder / "landscape.csv").write_text("x,loss\n1,2\n")
     np.savez(folder / ARRAYS, centre=np.zeros(1), directions=np.zeros((1, 1)))
-    with pytest.raises(InputError, match="does not name the coordinates"):
+    with pytest.raises(InputError, match="does not name its coordinates"):
         load_landscape(Path(folder))
 
 

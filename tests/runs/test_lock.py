@@ -52,7 +52,7 @@ def holder(tmp_path):
 
 def refused(folder, process):
     where = rf"process {process} on {platform.node()}\."
-    what = rf"^Another process writes to the folder {folder}\. Received: {where}"
+    what = rf"^Another process is writing to the folder {folder}\. Received: {where}"
     with pytest.raises(InputError, match=what), writing(folder):
         pytest.fail("two writers")
 
@@ -168,7 +168,9 @@ def test_a_link_in_its_place_is_not_followed(tmp_path):
 
 def test_an_output_that_is_a_link_to_nowhere_is_said_to_be_one(tmp_path):
     (tmp_path / "run").symlink_to(tmp_path / "gone")
-    sentence = f"The folder {tmp_path}/run is a link to a place that is not there. Received: {tmp_path}/gone."
+    sentence = (
+        f"The folder {tmp_path}/run is a link to a missing target. Received: {tmp_path}/gone."
+    )
     with pytest.raises(InputError, match=re.escape(sentence)), writing(tmp_path / "run"):
         pass
 
@@ -178,7 +180,7 @@ def test_where_nothing_can_be_locked_it_is_said_once_and_goes_on(tmp_path, monke
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr("fcntl.flock", flock)
-    why = r"a cannot be locked \(No locks available\): nothing keeps a second"
+    why = r"a cannot be locked \(No locks available\): a second process could write"
     with pytest.warns(UserWarning, match=why) as said, writing(tmp_path / "a"):
         assert entries(tmp_path / "a") == [] and os.listdir(tmp_path / "a") == [files.LOCK]
     assert len(said) == 1

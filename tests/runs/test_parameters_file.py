@@ -91,15 +91,15 @@ REFUSED = {
         None,
         r"^parameters: there is no trajctory\.csv\. Did you mean 'trajectory",
     ),
-    "another kind": (
+    "unknown format": (
         "notes.txt",
         None,
-        r"^parameters: a file of another kind\. Received: notes\.txt",
+        "^parameters: the file has an unknown format. Received: notes.txt",
     ),
     "no such step": (
         "trajectory.csv",
         7,
-        r"^parameters_step: there is no such step .* nearest being 5\.$",
+        "^parameters_step: .* nearest is 5.$",
     ),
     "fewer parameters": (
         "short.csv",
@@ -116,8 +116,8 @@ REFUSED = {
         None,
         r"of another model\. Received: a parameter lstm/kernel\[0,0\]\.",
     ),
-    "projections": ("projected.csv", None, "holds projections on directions"),
-    "no parameters": ("run.csv", None, "has no columns of parameters"),
+    "projections": ("projected.csv", None, "contains projections on directions"),
+    "no parameters": ("run.csv", None, "has no parameter columns"),
     "a ragged row": (
         "ragged.csv",
         None,
@@ -144,8 +144,12 @@ REFUSED = {
         r"far\.csv, line 2 has a step or walker that is not an integer",
     ),
     "a step beyond all": ("beyond.csv", None, r"beyond\.csv, line 2 has a step"),
-    "texts": ("texts.npy", None, r"holds no real numbers\. Received: values of the type <U1"),
-    "an array without rows": ("rows.npy", None, "holds no rows"),
+    "texts": (
+        "texts.npy",
+        None,
+        r"does not contain real numbers\. Received: values of the type <U1",
+    ),
+    "an array without rows": ("rows.npy", None, "contains no rows"),
     "an infinity": ("inf.npy", None, "values that are not finite"),
     "no model": ("broken.keras", None, r"^parameters: model is not a \.keras file"),
 }
@@ -241,7 +245,7 @@ def test_a_run_folder_gives_its_end_or_a_stored_step(run, folder):
     np.testing.assert_array_equal(fourth.positions, [done.parameters(4, w) for w in range(2)])
     stored = read_parameters(done.folder / "trajectory.csv", names=names)
     np.testing.assert_array_equal(stored.positions, [done.parameters(6, w) for w in range(2)])
-    with pytest.raises(InputError, match="does not fit the model"):
+    with pytest.raises(InputError, match="does not match the model"):
         read_parameters(done.folder, names=names[:-1])
 
 
@@ -284,7 +288,7 @@ def test_parameters_that_keep_their_values_may_be_in_the_file(run):
     ):
         stored = read_parameters(path, step, names=free, fixed=fixed)
         np.testing.assert_array_equal(stored.positions[-1], values[places])
-        with pytest.raises(InputError, match="does not fit the model"):
+        with pytest.raises(InputError, match="does not match the model"):
             read_parameters(path, step, names=free)
     stored = read_parameters("tensors.npz", names=free, fixed=fixed)
     np.testing.assert_array_equal(stored.positions, [values[places]])

@@ -86,7 +86,7 @@ def test_correct_runs_differ_as_rarely_as_said():
 def test_runs_with_the_same_draws_agree(tmp_path):
     first, same = (run_of(tmp_path / name, 1, count=20) for name in ("a", "b"))
     found = compare_runs(first, same)
-    assert found.verdict == "agree" and "hold the same draws" in repr(found)
+    assert found.verdict == "agree" and "contain the same draws" in repr(found)
 
 
 def test_constants_agree_where_they_are_equal():

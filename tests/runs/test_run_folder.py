@@ -76,9 +76,7 @@ def test_prepare_makes_a_folder(tmp_path):
 
 def test_a_temporary_folder_that_cannot_be_made_is_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    sentence = (
-        r"^Cannot write a temporary folder, where there is no output: No such file or directory\."
-    )
+    sentence = "^Cannot write a temporary folder, as there is no output: No such file or directory."
     with pytest.raises(StorageError, match=sentence):
         TemporaryFolder()
 
@@ -93,7 +91,7 @@ def test_prepare_refuses_what_is_there(tmp_path):
         run_folder.prepare(folder)
     assert sorted(os.listdir(folder)) == before
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="output is a file"):
+    with pytest.raises(InputError, match="output folder is a file"):
         run_folder.prepare(tmp_path / "file", overwrite=True)
     with pytest.raises(StorageError, match="Not a directory"):
         run_folder.prepare(tmp_path / "file" / "below")

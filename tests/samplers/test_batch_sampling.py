@@ -85,7 +85,7 @@ def test_what_subtracts_noise_draws_with_replacement(sim, given):
     for order in ("epochs", "symmetric"):
         with pytest.raises(
             InputError,
-            match=r"^batch_sampling: .* takes out the heat .* too cold\. Received: " + order,
+            match="^batch_sampling: .* removes the heat .* too cold. Received: " + order,
         ):
             request(sim, **given, batch_sampling=order)
         assert not whole or request(sim, **given, batch_sampling=order, batch_size=None).full_batch
@@ -158,7 +158,10 @@ def test_files_and_flags_are_refused_alike(tmp_path):
 
 def test_noise_that_all_data_do_not_have_is_not_subtracted(sim):
     """With gradient_noise = 10 at h = 0.1 and γ = 1 a Gaussian had half of its temperature."""
-    what = r"^gradient_noise: all data are in every step, .* Received: 3\.0\. Expected: a batch_size, or gradient_noise"
+    what = (
+        "^gradient_noise: every step uses all data, so there is no .* Received: 3.0. "
+        "Expected: a batch_size, or gradient_noise"
+    )
     for whole in (
         {"batch_size": None},
         {"batch_size": 12},

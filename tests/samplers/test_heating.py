@@ -252,7 +252,7 @@ def test_what_adapts_gets_no_number():
     thermostat.against_noise = None
     with pytest.raises(InputError, match="adapts"):
         linear_step(thermostat, 0.01, 1.0, np.ones(1))
-    with pytest.raises(InputError, match="not stable"):
+    with pytest.raises(InputError, match="unstable"):
         relative_heating(Splitting(), 0.5, 1.0, [4.1], 1.0, "epochs", 4, 16)
 
 

@@ -466,15 +466,15 @@ def test_what_cannot_be_is_refused():
     for make, said in (
         (
             lambda: MCLMC(0.0),
-            "friction: nothing refreshes. Received: 0.0. Expected: a number above 0, or auto.",
+            "friction: momenta are not refreshed. Received: 0.0. Expected: a number above 0, or auto.",
         ),
         (
             lambda: MCLMC("slow"),
-            "friction: nothing refreshes. Received: slow. Expected: a number above 0, or auto.",
+            "friction: momenta are not refreshed. Received: slow. Expected: a number above 0, or auto.",
         ),
         (
             lambda: MAMS(integrator="verlet"),
-            "integrator: not known. Received: 'verlet'. Expected: leapfrog or mcl",
+            "integrator: unknown value. Received: 'verlet'. Expected: leapfrog or mcl",
         ),
         (lambda: MAMS(0), "num_leapfrog_steps: too few. Received: 0. Expected: at least 1."),
     ):
@@ -482,7 +482,7 @@ def test_what_cannot_be_is_refused():
             make()
         assert str(error.value).startswith(said)
     for sampler in (MCLMC(), MAMS()):
-        with pytest.raises(InputError, match="nowhere to turn in one dimension"):
+        with pytest.raises(InputError, match="cannot turn in one dimension"):
             begun(sampler, well(np.full(3, 0.1)), 1)
     with pytest.raises(InputError, match="NUTS is not available"):
         make_sampler("nuts", tati_re.options.make_options())
@@ -501,7 +501,7 @@ def test_runs_that_cannot_be_right_are_refused_before_they_start(tmp_path):
         tati_re.Simulation(**given, **more)
         for more in ({}, {"fix_parameters": ["*/bias", "*/kernel[0,0]"]})
     )
-    with pytest.raises(InputError, match="nowhere to turn in one dimension"):
+    with pytest.raises(InputError, match="cannot turn in one dimension"):
         one.sample(step_size=0.001, sampler="MAMS")
     for options, said in (
         (

@@ -158,7 +158,7 @@ def test_the_divergence_is_the_derivative_of_the_preconditioner():
 def test_a_preconditioner_that_could_not_learn_is_refused():
     sim = Simulation(data=(np.ones((8, 1)), np.ones(8)), verbose=0)
     with pytest.raises(
-        InputError, match=r"^preconditioner: frozen, .*num_burnin_steps = 0\. .* such as 1000\."
+        InputError, match=r"^preconditioner: a frozen .*num_burnin_steps = 0. .* such as 1000."
     ):
         sim.sample(sampler="pSGLD", step_size=0.001, num_steps=2, num_burnin_steps=0)
     for wrong in (

@@ -217,7 +217,7 @@ def test_a_resumed_run_has_the_table_that_it_started_with(tmp_path, monkeypatch)
         ({"step_schedule": "cyclic"}, "unknown name"),
         ({"step_schedule": "gone.csv"}, "step_schedule: there is no such file"),
         ({"temperature_schedule": "annealing"}, "cools during the burn-in"),
-        ({"exploration_fraction": 0.5}, "part of each cycle"),
+        ({"exploration_fraction": 0.5}, "fraction of each cycle"),
         (
             {
                 "exploration_fraction": 0.5,
@@ -227,8 +227,8 @@ def test_a_resumed_run_has_the_table_that_it_started_with(tmp_path, monkeypatch)
             },
             "exclude each other",
         ),
-        ({"step_schedule": [(1, -0.1)]}, "a bad table"),
-        ({"step_schedule": [(5, 0.1), (1, 0.1)]}, "a bad table"),
+        ({"step_schedule": [(1, -0.1)]}, "the table"),
+        ({"step_schedule": [(5, 0.1), (1, 0.1)]}, "the table"),
         ({"step_schedule": [1, 2]}, "not a table"),
     ],
     ids=str,

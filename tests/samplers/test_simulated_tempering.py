@@ -665,7 +665,7 @@ def test_the_burn_in_of_a_ladder_that_learns_is_inside_where_walkers_agree_since
     }
     run = sim.sample(sampler="HMC", num_leapfrog_steps=4, num_steps=1_500, **tempering)
     row = run.certificate.detailed().set_index("check").loc["burn-in"]
-    learnt = "what a ladder or a bias learns, which is not looked at, but the draws since then have converged"
+    learnt = "the ladder or the bias, which are not tested, but the draws since then have converged"
     assert (row["verdict"], row["note"]) == (
         "passed",
         f"not settled: {learnt}",

@@ -99,31 +99,43 @@ def test_the_valid_words_are_those_with_every_letter_and_no_neighbours_alike():
     [
         (
             "BAXAB",
-            "sampler: a splitting word has no letter 'X'. Received: 'BAXAB'. "
-            "Expected: letters A (drift), B (kick), O (Ornstein-Uhlenbeck), U (A and O in one), D (thermostat) and C "
-            "(damping by the covariance), such as BAOAB, UBU or BADODAB.",
+            (
+                "sampler: a splitting word contains unknown letters 'X'. Received: 'BAXAB'. "
+                "Expected: letters A (drift), B (kick), O (Ornstein-Uhlenbeck), U (A and O), "
+                "D (thermostat) and C (damping by covariance), such as BAOAB, "
+                "UBU or BADODAB."
+            ),
         ),
         (
             "BA-X",
-            "sampler: a splitting word has no letter '-', 'X'. Received: 'BA-X'. "
-            "Expected: letters A (drift), B (kick), O (Ornstein-Uhlenbeck), U (A and O in one), D (thermostat) and C "
-            "(damping by the covariance), such as BAOAB, UBU or BADODAB.",
+            (
+                "sampler: a splitting word contains unknown letters '-', 'X'. Received: "
+                "'BA-X'. Expected: letters A (drift), B (kick), O (Ornstein-Uhlenbeck), U (A "
+                "and O), D (thermostat) and C (damping by covariance), such as "
+                "BAOAB, UBU or BADODAB."
+            ),
         ),
         (
             "BOB",
-            "sampler: without A nothing moves the parameters. Received: 'BOB'. Expected: each of A, B, O at least "
-            "once, or B and U.",
+            (
+                "sampler: without A the parameters do not move. Received: 'BOB'. Expected: "
+                "each of A, B, O at least once, or B and U."
+            ),
         ),
         (
             "AOA",
-            "sampler: without B nothing feels the potential. Received: 'AOA'. Expected: each of A, B, O at least "
-            "once, or B and U.",
+            (
+                "sampler: without B the potential has no effect. Received: 'AOA'. Expected: "
+                "each of A, B, O at least once, or B and U."
+            ),
         ),
         (
             "BAB",
-            "sampler: without O no heat bath sets the temperature (HMC is the method without one). Received: 'BAB'. "
-            "Expected: each of A, B, O at least "
-            "once, or B and U.",
+            (
+                "sampler: without O no heat bath sets the temperature (HMC is the method "
+                "without a bath). Received: 'BAB'. Expected: each of A, B, O at least once, "
+                "or B and U."
+            ),
         ),
         (
             "BADAB",
@@ -133,33 +145,36 @@ def test_the_valid_words_are_those_with_every_letter_and_no_neighbours_alike():
         ),
         (
             "BACAB",
-            "sampler: without O nothing warms what C damps. Received: 'BACAB'. Expected: each of A, B, O at least "
-            "once, or B and U.",
+            (
+                "sampler: without O nothing heats what C damps. Received: 'BACAB'. Expected: "
+                "each of A, B, O at least once, or B and U."
+            ),
         ),
         (
             "UBOU",
-            "sampler: U is drift and bath together; O would do it a second time. Received: 'UBOU'. Expected: U, or A "
-            "and O, such as UBU or BAOAB.",
+            (
+                "sampler: U combines drift and bath, so O would repeat it. Received: 'UBOU'. "
+                "Expected: U, or A and O, such as UBU or BAOAB."
+            ),
         ),
         (
             "UDU",
-            "sampler: without B nothing feels the potential. Received: 'UDU'. Expected: each of A, B, O at least once, "
-            "or B and U.",
+            (
+                "sampler: without B the potential has no effect. Received: 'UDU'. Expected: "
+                "each of A, B, O at least once, or B and U."
+            ),
         ),
         (
             "BADDOAB",
-            "sampler: DD is one D written twice, which spends its time step for nothing. Received: 'BADDOAB'. "
-            "Expected: BADOAB.",
+            "sampler: DD applies D twice in a row; a single D does the same. Received: 'BADDOAB'. Expected: BADOAB.",
         ),
         (
             "BAAOB",
-            "sampler: AA is one A written twice, which spends its time step for nothing. Received: 'BAAOB'. "
-            "Expected: BAOB.",
+            "sampler: AA applies A twice in a row; a single A does the same. Received: 'BAAOB'. Expected: BAOB.",
         ),
         (
             "boooaab",
-            "sampler: OO is one O written twice, which spends its time step for nothing. Received: 'boooaab'. "
-            "Expected: BOAB.",
+            "sampler: OO applies O twice in a row; a single O does the same. Received: 'boooaab'. Expected: BOAB.",
         ),
     ],
 )
@@ -184,11 +199,11 @@ def test_a_bath_without_friction_is_refused(friction):
 @pytest.mark.parametrize("mass", [0.0, -1.0, float("nan")])
 def test_a_thermal_mass_is_above_0_and_needs_a_thermostat(mass):
     with pytest.raises(
-        InputError, match=r"^thermal_mass: too light\. Received: .* Expected: a number above 0"
+        InputError, match=r"^thermal_mass is out of range. Received: .* Expected: a number above 0"
     ):
         Splitting("BADODAB", thermal_mass=mass)
     with pytest.raises(
-        InputError, match=r"^thermal_mass: the word has no thermostat\. Received: BAOAB\."
+        InputError, match=r"^thermal_mass: this word has no thermostat. Received: BAOAB."
     ):
         Splitting("BAOAB", thermal_mass=1.0)
 

@@ -248,7 +248,7 @@ def test_options_make_a_tuned_sampler():
         ),
         (
             (MALA(), 0.5, "best"),
-            "step_size_tuning: not known. Received: 'best'. Expected: dual_averaging or baldock.",
+            "step_size_tuning: unknown value. Received: 'best'. Expected: dual_averaging or baldock.",
         ),
     ],
 )

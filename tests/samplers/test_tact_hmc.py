@@ -424,7 +424,7 @@ def test_the_option_max_temperature_is_that_of_the_ends():
     assert sim.sample(**own).manifest["method"]["max_temperature"] == 6.0
     with pytest.raises(
         InputError,
-        match=r"^max_temperature: below the target's\. Received: 1\.5\. Expected: 2 or more",
+        match=r"^max_temperature is below the target's temperature. Received: 1.5. Expected: 2 or more",
     ):
         sim.sample(**own, max_temperature=1.5)
 

@@ -324,7 +324,7 @@ def test_it_resumes_byte_for_byte(tmp_path):
 
 
 def test_refusals():
-    with pytest.raises(InputError, match="sees all data"):
+    with pytest.raises(InputError, match="uses all data"):
         ControlVariate(HamiltonianMonteCarlo(3, 0.0))
     sim = Simulation(data="digits", verbose=0)
     with pytest.raises(InputError, match="no noise to reduce"):

@@ -135,7 +135,10 @@ def test_a_game_without_a_sampler_is_refused_and_moves_no_walker():
     }
     sims = [tati_re.Simulation(**own) for _ in range(2)]
     both = tati_re.Game(x=(x, sims[0]), y=(y, sims[1]))
-    with pytest.raises(tati_re.InputError, match=r"until: x has rounds\. Expected: a sampler"):
+    with pytest.raises(
+        tati_re.InputError,
+        match=r"until: a game ends after num_rounds, but x has until. Expected: a sampler",
+    ):
         both.sample(num_rounds=2)
     for sim in sims:
         sim.set_options(sampler="HMC", step_size=0.5)
@@ -157,7 +160,7 @@ def test_bad_games_are_refused():
     with pytest.raises(tati_re.InputError, match="num_steps: y is a player"):
         tati_re.Game(x=(player, sim), y=(player, tati_re.Simulation(num_steps=5, **own)))
     both = tati_re.Game(x=(player, sim), y=(player, sim))
-    with pytest.raises(tati_re.InputError, match="not of all players"):
+    with pytest.raises(tati_re.InputError, match="one number for each player is needed"):
         both.sample(num_rounds=2, steps={"x": 1})
     for counts in (
         {"num_rounds": 2, "steps": 0},

@@ -129,7 +129,7 @@ def test_the_summary_has_a_line_a_rung(batches):
 
 def test_a_pair_that_never_tried_to_swap_leaves_the_barrier_unknown():
     text = str(sample(num_steps=10, num_burnin_steps=0, exchange_every=10).summary())
-    assert "barrier unknown: a pair of rungs" in " ".join(text.split()) and "nan" not in text
+    assert "barrier unknown: one pair of rungs" in " ".join(text.split()) and "nan" not in text
 
 
 def test_a_broken_ladder_is_warned_of():
@@ -217,7 +217,7 @@ def test_what_a_ladder_learns_has_half_of_a_run_whose_burn_in_nobody_gave():
     ]
     assert found == [0, 30, 30, 30]
     run = sim.sample(**plain | {"record_every": 1}, adapt_ladder=True, execution="graph")
-    said = "not settled: what a ladder or a bias learns, which is not looked at"
+    said = "not settled: the ladder or the bias, which are not tested"
     assert run.certificate.detailed()["note"].iloc[-1] == said
 
 
@@ -380,10 +380,13 @@ def test_unused_options_are_said(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"temperature_ratio": None}, r"num_replicas alone does not say how hot the ladder is\."),
+        (
+            {"temperature_ratio": None},
+            "num_replicas alone does not define the temperatures of the ladder.",
+        ),
         (
             {"max_temperature": 3.0},
-            r"temperature_ratio and max_temperature each say how the ladder is spaced\.",
+            "temperature_ratio and max_temperature each define the spacing of the ladder.",
         ),
         ({"num_replicas": None}, r"temperature_ratio needs the number of rungs\."),
         (
@@ -394,8 +397,8 @@ def test_unused_options_are_said(monkeypatch):
             {"temperature_ratio": None, "temperatures": [1.0, 2.0]},
             "num_replicas is not the number of temperatures",
         ),
-        ({"step_sizes": [0.1, 0.2]}, "step_sizes does not fit the ladder"),
-        ({"tempering": "likelihood"}, "has one temperature and takes no temperature_ratio"),
+        ({"step_sizes": [0.1, 0.2]}, "step_sizes does not match the ladder"),
+        ({"tempering": "likelihood"}, "uses one temperature and does not accept temperature_ratio"),
         (
             {"tempering": "likelihood", "temperature_ratio": None, "prior": "none"},
             "tempering: the hottest rung is the prior, which must be proper",
@@ -407,11 +410,11 @@ def test_unused_options_are_said(monkeypatch):
                 "control_variate": True,
                 "batch_size": 4,
             },
-            "control_variate: its center belongs to one likelihood weight",
+            "control_variate: its center is defined for one likelihood weight only",
         ),
         (
             {"adapt_ladder": True, "num_burnin_steps": 0},
-            "adapt_ladder: the ladder moves during the burn-in only",
+            "adapt_ladder: the ladder adapts during the burn-in only",
         ),
         (
             {"covariance_blending": 1.0, "covariance_after_steps": 10, "num_walkers": 4},

@@ -77,7 +77,7 @@ def json_of(content: str | bytes, most: int = MOST_JSON) -> Any:
         ValueError: It is too long, nested too deeply, or not valid.
     """
     if len(content) > most:
-        raise ValueError(f"its JSON has {len(content):,} bytes, and {most:,} are allowed")
+        raise ValueError(f"its JSON has {len(content):,} bytes; the limit is {most:,}")
     try:
         return json.loads(content)
     except RecursionError:

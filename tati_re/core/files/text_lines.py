@@ -17,7 +17,7 @@ def decoded(path: AnyPath, content: bytes) -> str:
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         raise InputError(
-            f"{path}, line {line} is not text in UTF-8.",
+            f"{path}, line {line} is not UTF-8 text.",
             f"the byte 0x{content[error.start]:02x}",
             "the table saved as UTF-8",
         ) from None
@@ -49,7 +49,7 @@ def check_cells(path: AnyPath, line: int, found: int, expected: int) -> None:
         raise InputError(
             f"{path}, line {line} is not a row of the table.",
             f"{found} cell{'s' if found > 1 else ''}",
-            f"{expected} cells, as in the line{'s' if line > 2 else ''} above it",
+            f"{expected} cells, as in the line{'s' if line > 2 else ''} above",
         )
 
 

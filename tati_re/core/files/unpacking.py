@@ -38,7 +38,7 @@ def check_size(unpacked: float, packed: float, limit: float | None = None) -> No
     most = max(LIMIT if limit is None else limit, RATIO * packed)
     if unpacked > most:
         raise ValueError(
-            f"it claims {unpacked:,.0f} bytes, and {most:,.0f} are allowed for a file of {packed:,.0f}"
+            f"it claims {unpacked:,.0f} bytes; the limit for a file of {packed:,.0f} is {most:,.0f}"
         )
 
 
@@ -51,15 +51,15 @@ def check_h5_size(dataset: Any, unwritten: float = 0.0) -> None:
         unwritten: Bytes that may be missing, as while a table grows. Default: none.
     """
     if dataset.is_virtual or dataset.external is not None:
-        raise ValueError("its numbers are in other files")
+        raise ValueError("it refers to numbers in other files")
     there = dataset.id.get_storage_size()
     chunk = math.prod(dataset.chunks or (0,)) * dataset.dtype.itemsize
     if chunk > H5_CHUNK:
-        raise ValueError(f"it has chunks of {chunk:,} bytes, and {H5_CHUNK:,.0f} are allowed")
+        raise ValueError(f"it has chunks of {chunk:,} bytes; the limit is {H5_CHUNK:,.0f}")
     if dataset.id.get_create_plist().get_nfilters():
         check_size(dataset.nbytes, there, H5_LIMIT)
     elif dataset.nbytes > there + unwritten:
-        raise ValueError(f"it claims {dataset.nbytes:,} bytes of numbers and has {there:,}")
+        raise ValueError(f"it claims {dataset.nbytes:,} bytes of numbers but contains {there:,}")
 
 
 def check_texts(rows: int, longest: int, packed: float, limit: float | None = None) -> None:
@@ -110,7 +110,7 @@ def check_members(
     for member in members:
         if member.compress_type == zipfile.ZIP_STORED and member.file_size > size:
             raise ValueError(
-                f"{member.filename} claims {member.file_size:,} bytes of a file of {size:,}"
+                f"{member.filename} claims {member.file_size:,} bytes in a file of {size:,}"
             )
 
 
@@ -130,4 +130,6 @@ def _check_array(file: Any, size: int) -> None:
     claimed = math.prod(shape) * dtype.itemsize
     there = size - file.tell()
     if claimed > there and not dtype.hasobject:
-        raise ValueError(f"its header claims {claimed:,} bytes of numbers, and it has {there:,}")
+        raise ValueError(
+            f"its header claims {claimed:,} bytes of numbers, but the file contains {there:,}"
+        )

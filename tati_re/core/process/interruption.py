@@ -64,9 +64,9 @@ def _handled(act: Callable[[int], Any], requeue_signal: str | None) -> Iterator[
     if threading.current_thread() is not threading.main_thread():
         if requeue_signal is not None:
             raise InputError(
-                "requeue_signal: signals reach the main thread.",
+                "requeue_signal: signals reach only the main thread.",
                 requeue_signal,
-                "a run in that thread",
+                "a run in the main thread",
             )
         yield
         return
@@ -74,7 +74,9 @@ def _handled(act: Callable[[int], Any], requeue_signal: str | None) -> Iterator[
     for name in dict.fromkeys((*_SIGNALS, requeue_signal)):
         if name is None or name not in signal.Signals.__members__:
             if name is not None and name == requeue_signal:
-                raise InputError("requeue_signal is unknown to this system.", name, "max_time")
+                raise InputError(
+                    "requeue_signal: this system does not know this signal.", name, "max_time"
+                )
             continue
         number = signal.Signals[name]
         wanted = name in (requeue_signal, "SIGINT")
@@ -163,7 +165,7 @@ def _watch(reader: socket.socket) -> None:
         while number := reader.recv(1):
             times += number[0] == signal.SIGINT
             if times > 1:
-                said = _truths[-1]() if _truths else "Files on the disk stay."
+                said = _truths[-1]() if _truths else "Files on disk are kept."
                 shows = sys.stdout is not None and sys.stdout.isatty()
                 cursor = "\033[?25h" if shows else ""
                 with suppress(OSError):

@@ -13,7 +13,7 @@ def check_free(option: str, received: object, needed: float, what: str) -> None:
     """
     free = free_bytes()
     if free is not None and needed > free:
-        expected = f"what fits into {_in_words(free)}, the memory that is free"
+        expected = f"a size that fits into the {_in_words(free)} of free memory"
         raise InputError(
             f"{option}: {what} need about {_in_words(needed)} of memory.", received, expected
         )

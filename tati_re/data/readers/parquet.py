@@ -150,7 +150,7 @@ def _column(path: Path, name: str, column) -> np.ndarray:
     place = f"{path.name}, column '{name}'"
     if column.null_count:
         row = next(i for i, value in enumerate(column) if not value.is_valid)
-        raise InputError(f"{place} has an empty cell.", f"row {row}, counted from 0", MISSING)
+        raise InputError(f"{place} has an empty cell.", f"row {row}, counting from 0", MISSING)
     return column.to_numpy()
 
 

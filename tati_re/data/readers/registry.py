@@ -62,16 +62,16 @@ def add_reader(reader: Reader) -> None:
         InputError: Its suffixes are none, are written in another way, or belong to this package.
     """
     if not isinstance(reader, Reader):
-        expected = "an object of a class that derives from tati_re.data.readers.Reader"
+        expected = "an object of a class derived from tati_re.data.readers.Reader"
         raise InputError("The reader is not a Reader.", type(reader).__name__, expected)
     named = [suffix for suffix in reader.suffixes if re.fullmatch(r"\.[a-z0-9_]+", suffix)]
     if not named or len(named) < len(reader.suffixes):
         received = ", ".join(reader.suffixes) or "none"
-        raise InputError("suffixes of a reader are not valid.", received, "such as ('.feather',)")
+        raise InputError("suffixes of a reader are invalid.", received, "such as ('.feather',)")
     taken = [suffix for suffix in named if suffix in READERS]
     refuse_if(
         taken,
-        "suffixes of a reader belong to a reader of this package.",
+        "suffixes: a reader of this package already has this suffix.",
         ", ".join(taken),
         "others",
     )
@@ -137,8 +137,8 @@ def _imported(suffix: str, where: str) -> Reader:
         made = vars(importlib.import_module(module))[attribute]()
     except (ImportError, KeyError, TypeError) as error:
         what = f"data: the reader of {suffix} files cannot be imported: {error}."
-        raise InputError(what, where, "an installed package that has it") from error
+        raise InputError(what, where, "an installed package that provides it") from error
     if not isinstance(made, Reader):
         what = f"data: the reader of {suffix} files is not a Reader."
-        raise InputError(what, where, "a class that derives from tati_re.data.readers.Reader")
+        raise InputError(what, where, "a class derived from tati_re.data.readers.Reader")
     return made

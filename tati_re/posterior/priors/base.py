@@ -66,7 +66,7 @@ class Width:
         self.given = np.asarray(given, np.float64)
         self.fan_in = fan_in is not None
         self.words = words
-        wrong = f"{option}: not {what}."
+        wrong = f"{option} is not {what}."
         refuse_if(
             self.given.ndim > 1,
             wrong,
@@ -77,7 +77,7 @@ class Width:
             found = (
                 self.given.tolist()
                 if self.given.ndim == 0
-                else f"{self.given.min(initial=np.inf)} among them"
+                else f"the smallest is {self.given.min(initial=np.inf)}"
             )
             raise InputError(wrong, received=found, expected="a finite number above 0")
         values = (
@@ -107,4 +107,4 @@ class Width:
             return f"({self.words}){scaled}" if scaled else self.words
         if self.given.ndim == 0:
             return f"{self.given:g}{scaled}"
-        return f"of its own for each parameter, {self.values.min():g} to {self.values.max():g}"
+        return f"{self.values.min():g} to {self.values.max():g}, one per parameter"

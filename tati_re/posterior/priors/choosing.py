@@ -121,9 +121,7 @@ def _one(chosen: Sequence[Mapping[str, Any]], sizes: Sequence[int], fan_in, opti
         )
     if hard:
         what = "prior_lower_boundary, prior_upper_boundary: hard and soft walls exclude each other."
-        refuse_if(
-            soft, what, "lower_wall or upper_wall as well", "one kind of walls for a parameter"
-        )
+        refuse_if(soft, what, "lower_wall or upper_wall as well", "one kind of walls per parameter")
         prior = HardWalls(prior, of("lower_wall", -math.inf), of("upper_wall", math.inf))
     return prior
 
@@ -178,8 +176,9 @@ def too_hot(prior: Prior, temperature: float) -> str | None:
     degrees = f"{prior.hottest - 1:g}"
     limit = f"{prior.hottest:g}"
     return (
-        f"At temperature {temperature:g} a Student-t prior of {degrees} degrees of freedom is too wide to be "
-        f"normalized (below {limit}). Directions in which the loss is flat have no equilibrium."
+        f"At temperature {temperature:g} a Student-t prior of {degrees} degrees of "
+        f"freedom cannot be normalized (it needs a temperature below {limit}). Directions "
+        "in which the loss is flat have no equilibrium."
     )
 
 
@@ -205,16 +204,14 @@ def check_prior(prior: Prior, num_parameters: int, dtype: str = "float32") -> No
         InputError: It lacks what a prior answers, has another number of parameters, or is wrong.
     """
     is_class = isinstance(prior, type)
-    refuse_if(is_class, "prior: it is a class, not an object of it.", prior, "an object of it")
+    refuse_if(is_class, "prior is a class; an object is needed.", prior, "an object of this class")
     missing = [name for name in ("proper", "log_prob", "gradient") if name not in dir(prior)]
     if missing:
         what = f"prior: {type(prior).__name__} lacks {' and '.join(missing)}."
         raise InputError(what, expected="; ".join(_ANSWERS[name] for name in missing))
     if not isinstance(prior, Prior):
-        expected = "a class that derives from tati_re.priors.Prior, which has defaults"
-        raise InputError(
-            "prior: it does not answer all that is asked of one.", type(prior).__name__, expected
-        )
+        expected = "a class derived from tati_re.priors.Prior, which provides defaults"
+        raise InputError("prior: a method or attribute is missing.", type(prior).__name__, expected)
     if prior.num_parameters not in (None, num_parameters):
         raise InputError(
             "prior: made for another number of parameters.", prior.num_parameters, num_parameters
@@ -233,7 +230,10 @@ def _check_density(prior: Prior, num_parameters: int, dtype: str) -> None:
     here = random.standard_normal(num_parameters)
     along = 1e-3 * random.choice((-1.0, 1.0), num_parameters)
     x = tf.constant(np.stack([here - along, here, here + along]), dtype)
-    expected = "log_prob (walkers,), float64, gradient (walkers, parameters), of keras.ops or TensorFlow; and proper"
+    expected = (
+        "log_prob (walkers,), float64, gradient (walkers, parameters), in keras.ops or "
+        "TensorFlow; and proper"
+    )
     with users_code("prior: it", expected):
         value, slope = tf.function(
             lambda x: (prior.log_prob(x), prior.gradient(x)), autograph=False
@@ -244,7 +244,7 @@ def _check_density(prior: Prior, num_parameters: int, dtype: str) -> None:
     wanted = [((3,), "float64"), (tuple(x.shape), x.dtype.name)]
     refuse_if(
         found != wanted,
-        "prior: log_prob and gradient have other shapes or types for 3 walkers.",
+        "prior: log_prob and gradient return other shapes or types for 3 walkers.",
         found,
         wanted,
     )
@@ -260,7 +260,7 @@ def _check_density(prior: Prior, num_parameters: int, dtype: str) -> None:
             f"a slope of {slopes[0]:.4g} by it and {slopes[1]:.4g} by differences of -log_prob"
         )
         raise InputError(
-            "prior: the gradient does not belong to its density.", received, "that of -log_prob"
+            "prior: the gradient does not match its density.", received, "the gradient of -log_prob"
         )
 
 
@@ -278,7 +278,7 @@ def _check_draws(prior: Prior, num_parameters: int, dtype: str) -> None:
     got, wanted = ((tuple(values.shape), values.dtype.name) for values in (x, normal))
     refuse_if(
         got != wanted,
-        "prior: from_normal gives another shape or type than it is given.",
+        "prior: from_normal returns another shape or type than its input.",
         got,
         wanted,
     )
@@ -297,6 +297,6 @@ def _check_draws(prior: Prior, num_parameters: int, dtype: str) -> None:
         refuse_if(
             wrong,
             what,
-            f"{name} of {terms.mean():.3g} a parameter",
-            f"{expected}, where it is {mean}",
+            f"{name} of {terms.mean():.3g} per parameter",
+            f"{expected}, which give {mean}",
         )

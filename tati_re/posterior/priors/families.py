@@ -97,7 +97,7 @@ class Laplace(ScaleFamily):
         return -np.sign(x) * ndtri_exp(-np.abs(x) - math.log(2))
 
     def __str__(self) -> str:
-        return f"a Laplace law of scale {self.width}"
+        return f"a Laplace distribution of scale {self.width}"
 
 
 class StudentT(ScaleFamily):
@@ -128,9 +128,7 @@ class StudentT(ScaleFamily):
         self, scale=1.0, degrees: float = 3.0, fan_in=None, words: str | None = None
     ) -> None:
         if not (degrees > 0 and math.isfinite(degrees)):
-            raise InputError(
-                "prior_degrees: no degrees of freedom.", degrees, "a finite number above 0"
-            )
+            raise InputError("prior_degrees: out of range.", degrees, "a finite number above 0")
         super().__init__(scale, fan_in, words)
         self.degrees = nu = float(degrees)
         self.hottest = nu + 1
@@ -167,7 +165,10 @@ class StudentT(ScaleFamily):
         return {**super().get_config(), "prior_degrees": self.degrees}
 
     def __str__(self) -> str:
-        return f"a Student-t law of {self.degrees:g} degrees of freedom and scale {self.width}"
+        return (
+            f"a Student-t distribution of {self.degrees:g} degrees of freedom and scale "
+            f"{self.width}"
+        )
 
 
 class Flat(Prior):
@@ -189,7 +190,7 @@ class Flat(Prior):
 
     def from_normal(self, normal) -> tf.Tensor:
         raise InputError(
-            "prior: one that is flat cannot be sampled.",
+            "prior: draws from a flat prior are not possible.",
             received="none",
             expected="such as gaussian",
         )

@@ -99,8 +99,8 @@ def _support(log_density, ends, breaks) -> tuple[float, float]:
         deep = np.flatnonzero(values > values.max() - _DEEPEST)
         if not len(deep):
             raise InputError(
-                "prior: its density is 0 wherever numbers reach.",
-                expected="walls and a width that meet",
+                "prior: its density underflows to 0 everywhere.",
+                expected="walls and a width that overlap",
             )
         low = points[max(deep[0] - 1, 0)]
         high = points[min(deep[-1] + 1, len(points) - 1)]

@@ -62,7 +62,7 @@ class SoftWalls(Prior):
                 raise InputError(f"{name} is below 0.", received=value.min(), expected="at least 0")
         if (self.lower > self.upper).any():
             received = f"{self.lower.max():g} and {self.upper.min():g}"
-            expected = "a lower boundary below the upper one, or both at one place for a tether"
+            expected = "a lower boundary below the upper one, or both equal for a tether"
             raise InputError(
                 "prior_lower_boundary is above prior_upper_boundary.", received, expected
             )
@@ -200,7 +200,7 @@ class SoftWalls(Prior):
         return config
 
     def __str__(self) -> str:
-        force = "of their own for each parameter"
+        force = "separate for each parameter"
         if self.factor.ndim == 0 and self.power.ndim == 0:
             force = f"factor {self.factor:g}, power {self.power:g}"
         if self.lower.ndim == self.upper.ndim == 0 and self.lower == self.upper:

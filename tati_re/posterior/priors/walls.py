@@ -146,7 +146,9 @@ class HardWalls(Prior):
         upper = self._interval.upper
         if inside.walled or not (inside.name == "none" or isinstance(inside, ScaleFamily)):
             raise InputError(
-                "lower_wall, upper_wall: the prior has its own walls.", str(inside), "another prior"
+                "lower_wall, upper_wall: this prior has its own walls.",
+                str(inside),
+                "another prior",
             )
         if not (lower < upper).all():
             first = np.flatnonzero(~(lower < upper))[0]
@@ -234,7 +236,7 @@ def between(lower: np.ndarray, upper: np.ndarray) -> str:
     low = np.unique(lower)
     high = np.unique(upper)
     if len(low) > 1 or len(high) > 1:
-        return "of their own for each parameter"
+        return "separate for each parameter"
     if np.isfinite(low[0]) and np.isfinite(high[0]):
         return f"between {low[0]:g} and {high[0]:g}"
     return f"above {low[0]:g}" if np.isfinite(low[0]) else f"below {high[0]:g}"

@@ -45,7 +45,7 @@ class ControlVariate(Wrapper):
         super().__init__(inner or Splitting())
         if self.inner.full_batch:
             raise InputError(
-                "control_variate: the sampler sees all data already.",
+                "control_variate: the sampler already uses all data.",
                 self.inner.name,
                 "such as BAOAB",
             )

@@ -29,8 +29,8 @@ around it.
 """
 _PRECONDITIONER = ("deviations", "factor", "stiffest", "blending")
 _IF_UNSTABLE = (
-    "covariance_blending stretches the steps too far here. Use the sampler HMC inside, which rejects "
-    "such steps, or a smaller covariance_blending."
+    "covariance_blending makes steps too long here. Use sampler HMC, which rejects such "
+    "steps, or a smaller covariance_blending."
 )
 
 
@@ -60,13 +60,13 @@ class LowRank:
 
     def spread(self, variances):
         raise InputError(
-            "covariance_blending: a full matrix mixes the entries of the gradient, whose variances do not determine the "
-            "variances of the mixture.",
-            expected="a sampler that does not ask for them, such as BAOAB or HMC",
+            "covariance_blending: a full matrix mixes gradient entries, and their "
+            "variances do not determine the mixture's.",
+            expected="a sampler that does not use them, such as BAOAB or HMC",
         )
 
     def part(self, first, count: int):
-        what = "covariance_blending: the inner sampler moves a part of the walkers."
+        what = "covariance_blending: the inner sampler moves only some of the walkers at a time."
         raise InputError(what, expected="such as BAOAB or HMC")
 
     def _apply(self, vectors, factor):
@@ -183,8 +183,10 @@ class EnsembleQuasiNewton(Wrapper):
         num_ensembles: int = 1,
     ) -> None:
         super().__init__(inner or Splitting())
-        what = "covariance_blending: the ensemble needs a step size that stays."
-        refuse_if(self.adapts, what, f"{self.inner.name} that tunes itself", "no target_acceptance")
+        what = "covariance_blending: the ensemble needs a fixed step size."
+        refuse_if(
+            self.adapts, what, f"{self.inner.name}, which tunes itself", "no target_acceptance"
+        )
         by_word = isinstance(self.inner, Splitting) and "C" not in self.inner.word
         fits = isinstance(self.inner, SGLD | HamiltonianMonteCarlo | MCLMC)
         fits = fits and not isinstance(self.inner, FirstOrderHMC)
@@ -206,7 +208,10 @@ class EnsembleQuasiNewton(Wrapper):
             "1 or more",
         )
         refuse_if(
-            scheme not in SCHEMES, "ensemble_scheme: not known.", repr(scheme), " or ".join(SCHEMES)
+            scheme not in SCHEMES,
+            "ensemble_scheme: unknown value.",
+            repr(scheme),
+            " or ".join(SCHEMES),
         )
         self.covariance_blending = float(covariance_blending)
         self.covariance_after_steps = int(covariance_after_steps)
@@ -216,7 +221,7 @@ class EnsembleQuasiNewton(Wrapper):
         self.groups = 2 if scheme == "halves" else 1
         self.turns = EnsembleTurns(self, self.groups, self.covariance_after_steps)
         self.against_noise = (
-            "the ensemble changes the frequencies at which the noise is felt as it moves."
+            "the ensemble changes the frequencies that the noise excites as it moves."
         )
         self.dynamics = replace(
             self.inner.dynamics,
@@ -445,9 +450,9 @@ def refresh_note(config: Mapping[str, Any]) -> str | None:
     if "friction" not in config or every >= FEW_STEPS or not config["covariance_blending"]:
         return None
     return (
-        f"covariance_after_steps = {every}: momenta of the last preconditioner heat after each refresh, "
-        f"stiff directions most (by up to 20 % at 1 step, 10 % at 5); take {FEW_STEPS} or more, or the sampler HMC "
-        "inside."
+        f"covariance_after_steps = {every}: momenta from the previous preconditioner heat "
+        "after each refresh, most in stiff directions (up to 20 % at 1 step, 10 % at 5). "
+        f"Use {FEW_STEPS} or more, or sampler HMC."
     )
 
 

@@ -239,9 +239,12 @@ class Stretched:
         return vectors + ((vectors @ ops.transpose(self.directions)) * (by - 1.0)) @ self.directions
 
     def spread(self, variances):
-        what = "mass: directions mix entries of the gradient, whose variances do not determine those of the mixture."
+        what = (
+            "mass: directions mix gradient entries, and their variances do not determine "
+            "the mixture's."
+        )
         raise InputError(
-            what, expected="fisher, or a sampler that does not ask for them, such as BAOAB or HMC"
+            what, expected="fisher, or a sampler that does not use them, such as BAOAB or HMC"
         )
 
     def part(self, first, count: int) -> Stretched:

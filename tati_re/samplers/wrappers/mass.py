@@ -85,7 +85,10 @@ class Massive(Wrapper):
             self.inner.name,
             "such as BAOAB",
         )
-        what = "gradient_noise: a number refers to the gradient in θ, but a mass moves other coordinates."
+        what = (
+            "gradient_noise: a number refers to the gradient in θ, but a mass changes the "
+            "coordinates."
+        )
         refuse_if(
             self.inner.dynamics.removed_noise > 0,
             what,
@@ -106,7 +109,10 @@ class Massive(Wrapper):
         )
         if self.rule is None:
             return
-        what = f"mass: {mass} follows where each walker is, but an ensemble moves in its own coordinates."
+        what = (
+            f"mass: {mass} depends on the position of each walker, but an ensemble moves in "
+            "its own coordinates."
+        )
         refuse_if(self.inner.dynamics.mixes_parameters, what, self.inner.name, "fan_in, or numbers")
         self.against_noise = (
             self.inner.against_noise or "its masses are measured during the burn-in."
@@ -229,6 +235,6 @@ def rule_of(mass: str) -> Any:
         return LowRankWindows(int(rank))
     if mass not in ("gradient_rms", "fisher", "variance"):
         raise InputError(
-            "mass: not known.", received=repr(mass), expected=f"numbers above 0, {MEASURED}"
+            "mass: unknown value.", received=repr(mass), expected=f"numbers above 0, {MEASURED}"
         )
     return RunningRms() if mass == "gradient_rms" else DiagonalWindows(mass == "fisher")

@@ -135,13 +135,13 @@ class Metered(Wrapper):
         super().__init__(inner or Splitting())
         if self.inner.metropolis or turns_of(self.inner).groups > 1:
             raise InputError(
-                "target_bias: for a method without a Metropolis test.",
+                "target_bias applies only to methods without a Metropolis test.",
                 self.inner.name,
                 "such as BAOAB",
             )
         refuse_if(
             not target_bias > 0,
-            "target_bias: no share of a variance.",
+            "target_bias is not a relative error of variances.",
             target_bias,
             "a number above 0",
         )

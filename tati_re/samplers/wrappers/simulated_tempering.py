@@ -119,12 +119,14 @@ class SimulatedTempering(Wrapper):
             len(log_weights) == self.num_rungs and np.isfinite(log_weights).all()
         ):
             raise InputError(
-                "log_weights: one a rung.",
+                "log_weights: one for each rung.",
                 received=log_weights,
                 expected=f"{self.num_rungs} numbers",
             )
         refuse_if(move_every < 1, "move_every: too few steps.", move_every, "1 or more")
-        what = "simulated tempering: an ensemble whose halves take turns has one temperature."
+        what = (
+            "simulated tempering: an ensemble whose halves take turns needs a single temperature."
+        )
         refuse_if(turns_of(self.inner).groups > 1, what, self.inner.name, "no covariance_blending")
         what = "simulated tempering: the inner sampler has its own temperatures."
         refuse_if(self.label_names, what, self.inner.name, "such as BAOAB or HMC")
@@ -335,7 +337,7 @@ def _ladder(
         numbers.ndim == 1 and len(numbers) >= 2 and np.isfinite(numbers).all() and numbers[0] == 1.0
     )
     if not (fits and (numbers >= 0 if lowest else numbers > 0).all()):
-        what = f"{name}: not a ladder in units of the run's."
+        what = f"{name} is not a ladder in units of the run's temperature."
         raise InputError(
             what,
             values,
@@ -343,6 +345,6 @@ def _ladder(
         )
     if length is not None and len(numbers) != length:
         raise InputError(
-            f"{name}: one a rung.", received=f"{len(numbers)} numbers", expected=str(length)
+            f"{name}: one for each rung.", received=f"{len(numbers)} numbers", expected=str(length)
         )
     return numbers.tolist()

@@ -141,7 +141,7 @@ class StepSizeTuning(Wrapper):
             )
         if step_size_tuning not in RULES:
             raise InputError(
-                "step_size_tuning: not known.", repr(step_size_tuning), " or ".join(RULES)
+                "step_size_tuning: unknown value.", repr(step_size_tuning), " or ".join(RULES)
             )
         self.target_acceptance = float(target_acceptance)
         self.step_size_tuning = step_size_tuning

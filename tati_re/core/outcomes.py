@@ -1,0 +1,5 @@
+"""The three verdicts on a check of a run."""
+
+PASSED = "passed"
+FAILED = "failed"
+NOT_MEASURED = "not measured"
