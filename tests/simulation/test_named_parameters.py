@@ -257,8 +257,8 @@ def test_hostile_input_gets_one_sentence(make, words):
     ("until", "words"),
     [
         ("ess(rat)>100", "there is no parameter rat"),
-        ("ess(rate)<100", "there is no condition at character 1"),
-        ("ess(rate)>100, ess(rate)>200", "stands there twice"),
+        ("ess(rate)<100", "no valid condition at character 1"),
+        ("ess(rate)>100, ess(rate)>200", "occurs twice"),
     ],
 )
 def test_hostile_conditions_get_one_sentence(until, words):
