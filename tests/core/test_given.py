@@ -199,7 +199,7 @@ CALLS = {
     ),
     "a negative temperature": (
         {"temperature_schedule": lambda step: -1.0},
-        r"bad value\. Received: -1\.",
+        r"invalid value\. Received: -1\.",
     ),
 }
 

@@ -250,7 +250,7 @@ def test_csv_columns(tmp_path):
         ),
         (
             "x,y\n1,2\n2,one\n",
-            "line 3, column 'y' is not a finite number. Received: one. Expected: a number, or in",
+            "line 3, column 'y' is not a finite number. Received: one. Expected: a number, or a",
         ),
         ("1.5,2,two\n1,3,one\n1,3,two\n", "has no header line. Received: 1.5, 2, two."),
     ],

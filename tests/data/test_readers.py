@@ -278,7 +278,7 @@ def test_a_reader_needs_suffixes_of_its_own(monkeypatch):
     assert "not a Reader" in said(add_reader, JsonReader)
     assert "invalid" in said(add_reader, WithoutDot())
     taken = type("Taken", (JsonReader,), {"suffixes": (".csv", ".json")})
-    assert "belong to a reader of this package. Received: .csv" in said(add_reader, taken())
+    assert "already has this suffix. Received: .csv" in said(add_reader, taken())
     assert registry._added == {}
 
 
@@ -336,7 +336,7 @@ def test_options_that_a_reader_does_not_take(added):
 BAD_COLUMNS = {
     "contains text": ["a"] * 39 + ["b"],
     "has missing values": [1.0] * 39 + [None],
-    "holds dates": [pd.Timestamp("2020-01-01")] * 40,
+    "contains dates": [pd.Timestamp("2020-01-01")] * 40,
 }
 
 

@@ -121,7 +121,7 @@ def test_a_byte_of_windows_is_told_from_latin_1(tmp_path):
 @pytest.mark.parametrize(
     ("encoding", "sentence"),
     [
-        ("latin-1", "own.csv, line 1 is not UTF-8 text Received: the byte 0xf6..*latin-1"),
+        ("latin-1", r"own\.csv, line 1 is not UTF-8 text\. Received: the byte 0xf6\..*latin-1"),
         ("cp1252", r"line 1 .*0xf6"),
         ("utf-16", r"line 1 .*the byte 0xff\. Expected: encoding = 'utf-16'"),
         ("utf-32", r"line 1 .*the byte 0xff\. Expected: encoding = 'utf-32'"),

@@ -141,7 +141,7 @@ STIFF = {"potential": lambda x: 5e3 * tf.reduce_sum(x * x, -1), "dimension": 3, 
         ),
         (
             {"mass": "fisher", "num_burnin_steps": 200, "step_size": 0.1},
-            "step_size 0.1 is too large: the limit",
+            "step_size 0.1 is too large: the stability limit",
         ),
     ],
     ids=["given", "measured"],
