@@ -72,7 +72,8 @@ def parser_of_command() -> Parser:
 def _body(argv: list[str]) -> None:
     typed: dict[str, Any] = parser_of_command().parse(argv)
     refuse_if(not typed.get("runs"), "No run folder was given.", expected="tati-predict RUN")
-    if typed["runs"][0].endswith(SUFFIX):
+    first = typed["runs"][0]
+    if first.endswith(SUFFIX) and not Path(first).is_dir():
         return _predicted_by_file(typed)
     for name, kind in NUMBERS.items():
         if name in typed:

@@ -176,7 +176,7 @@ def greedy(ratios: np.ndarray, share: np.ndarray, members: int) -> tuple[np.ndar
         chosen.append(int(gains.argmax()))
         sums += ratios[chosen[-1]]
     weights = mixture_weights(ratios[chosen].T, share)
-    for _ in range(_EXCHANGES * members):
+    for _ in range(_EXCHANGES):
         better, new = _exchanged(ratios, share, chosen, weights)
         if new is None:
             break
@@ -185,8 +185,8 @@ def greedy(ratios: np.ndarray, share: np.ndarray, members: int) -> tuple[np.ndar
     return np.asarray(chosen)[there], weights[there] / weights[there].sum()
 
 
-_EXCHANGES = 1
-"""Exchanges tried for each member."""
+_EXCHANGES = 16
+"""Exchanges of one draw for another at most."""
 
 
 def _exchanged(

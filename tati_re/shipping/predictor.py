@@ -10,6 +10,7 @@ import pandas as pd
 
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.front_door import front_doors
+from tati_re.core.given import said
 from tati_re.likelihoods.contract import Likelihood
 from tati_re.likelihoods.mixture import mixture_quantile
 from tati_re.posterior.predictive import CLASSES, VALUES
@@ -73,7 +74,14 @@ class Predictor:
         Raises:
             InputError: There is no such file, it is damaged, or it was not written by `save`.
         """
-        return cls(parts_of_file(path), model, loss)
+        parts = parts_of_file(path)
+        try:
+            return cls(parts, model, loss)
+        except InputError:
+            raise
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            what = f"{path} cannot be read: its description does not fit its network."
+            raise InputError(what, said(error), "a file that Predictor.save wrote") from None
 
     def save(self, path: AnyPath) -> None:
         """Writes the predictor into one file.

@@ -35,6 +35,7 @@ def images(**options):
     x = random.integers(0, 256, (30, 6, 6), dtype=np.uint8)
     y = (x[:, :3].mean((1, 2)) > x[:, 3:].mean((1, 2))).astype(int)
     layers = keras.layers
+    keras.utils.set_random_seed(0)
     model = keras.Sequential(
         [
             keras.Input((6, 6, 1)),
@@ -45,7 +46,7 @@ def images(**options):
         ]
     )
     sim = tati_re.Simulation(model, (x, y), num_walkers=2, **options, **QUIET)
-    return sim.sample(step_size=0.01, **STEPS), x[..., None]
+    return sim.sample(step_size=1e-4, **STEPS), x[..., None]
 
 
 def labels_of_two(**options):

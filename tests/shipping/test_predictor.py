@@ -7,12 +7,14 @@ import json
 import subprocess
 import sys
 import time
+import tomllib
 import zipfile
 from hashlib import sha256
 
 import numpy as np
 import pandas as pd
 import pytest
+import tomli_w
 
 import tati_re
 from tati_re import Predictor
@@ -277,6 +279,30 @@ def test_hostile_files_get_one_sentence(file, tmp_path, kind):
     path = tmp_path / "hostile.tati"
     path.write_bytes(changed(file, name, content, sums))
     with pytest.raises(InputError, match=match) as caught:
+        Predictor.load(path)
+    assert "\n" not in str(caught.value)
+
+
+MANIFESTS = {
+    "likelihood": {"loss": {"loss": "student_t", "likelihood": {"name": 3}}},
+    "settings": {
+        "loss": {"loss": "student_t", "likelihood": {"name": "student_t", "location": []}}
+    },
+    "loss": {"loss": {"loss": 7}},
+    "task": {"dataset": {}},
+    "names": {"parameters": {"num": 4}},
+    "preparation": {"dataset": {"task": "regression", "preparation": {"columns": [[1]]}}},
+}
+
+
+@pytest.mark.parametrize("kind", MANIFESTS)
+def test_hostile_manifests_get_one_sentence(file, tmp_path, kind):
+    with zipfile.ZipFile(file) as archive:
+        table = tomllib.loads(archive.read("predictor.toml").decode())
+    table["manifest"] |= MANIFESTS[kind]
+    path = tmp_path / "hostile.tati"
+    path.write_bytes(changed(file, "predictor.toml", tomli_w.dumps(table).encode()))
+    with pytest.raises(InputError) as caught:
         Predictor.load(path)
     assert "\n" not in str(caught.value)
 
