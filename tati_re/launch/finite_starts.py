@@ -51,7 +51,9 @@ def make_finite(
             f"potential: not finite at the start of walker {walker}, nor at {MOST_DRAWS} "
             "other random starts."
         )
-        expected = "parameters=..., a start where U and its gradient are finite"
+        named = bool(system.flat.described().get("supports"))
+        given = "inits={...}" if named else "parameters=..."
+        expected = f"{given}, a start where U and its gradient are finite"
         if system.has_data:
             expected = f"inputs and targets of order 1 (standardize), or {expected}"
         raise InputError(what, expected=expected)

@@ -311,7 +311,9 @@ class NamedDensity:
             return found
         except Exception as error:
             shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in own.items())
-            raise InputError(what, f"{said(error, 160)} ({shapes})", EXPECTED) from error
+            whole = "; tf.cast whole numbers, or give floats" if "int64" in str(error) else ""
+            received = f"{said(error, 160)} ({shapes})"
+            raise InputError(what, received, f"{EXPECTED}{whole}") from error
 
 
 def name_of(function: Any) -> str:

@@ -15,7 +15,7 @@ from tati_re.supports.contract import Support
 from tati_re.supports.make import from_config
 
 RESERVED = ("step", "walker", "temperature", "replica", "rung", "weight", "loss", "potential")
-"""Columns of a trajectory, which no parameter may be called."""
+"""Columns of a trajectory, which no single number may be called."""
 
 
 class ParameterLayout:
@@ -32,13 +32,18 @@ class ParameterLayout:
         expected = 'parameters={"beta": real(4), "sigma": positive()}, from tati_re.supports'
         refuse_if(not supports, "parameters: there are none.", expected=expected)
         for name, support in supports.items():
-            wrong = not isinstance(name, str) or not name.isidentifier() or name in RESERVED
+            wrong = not isinstance(name, str) or not name.isidentifier()
             refuse_if(wrong, "parameters: this is not a name.", shown(name, 40, repr), expected)
             refuse_if(
                 not isinstance(support, Support),
                 f"parameters: {name} has no support.",
                 shown(support, 60),
                 expected,
+            )
+            refuse_if(
+                name in RESERVED and not support.shape,
+                f"parameters: {name} is already a column of the trajectory.",
+                expected=f"another name than {', '.join(RESERVED)}",
             )
         self.supports = dict(supports)
         ends = itertools.accumulate(support.size for support in self.supports.values())

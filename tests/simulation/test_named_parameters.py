@@ -229,6 +229,14 @@ def made_with(**changes):
         (made_with(data={**DATA, "y": [[1], [2, 3]]}), "y is not an array of numbers"),
         (made_with(data=COUNTS), "needs its data by name"),
         (made_with(log_density=3), "log_density: this is not a function"),
+        (
+            made_with(log_density=lambda rate, theta, y: tf.reduce_sum(y * rate) + theta[0]),
+            "tf.cast whole numbers",
+        ),
+        (
+            made_with(log_density=lambda rate, theta: theta[0] if rate > 1 else rate),
+            "TensorFlow cannot compile the function",
+        ),
         (made_with(log_density=lambda rate, theta: 1.0), "it does not return a tensor"),
         (made_with(log_density=lambda rate, theta: theta), "it returns an array"),
         (

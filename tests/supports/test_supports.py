@@ -216,6 +216,8 @@ def test_layout_splits_and_joins():
     assert names.entries(values).shape == (4, 2 + 1 + 3 + 4)
     assert names.free_names()[0] == ["beta", "log(sigma)", "stick(theta)", "atanh(L)"]
     assert ParameterLayout.from_config(names.get_config()) == names
+    shares = ParameterLayout({"weight": supports.simplex(2)})
+    assert shares.entry_names() == ["weight[0]", "weight[1]"]
 
 
 @pytest.mark.parametrize(
@@ -241,7 +243,7 @@ def test_hostile_starts_get_one_sentence(values, words):
     [
         ({}, "parameters: there are none"),
         ({"a b": supports.real()}, "this is not a name"),
-        ({"step": supports.real()}, "this is not a name"),
+        ({"step": supports.real()}, "step is already a column of the trajectory"),
         ({3: supports.real()}, "this is not a name"),
         ({"beta": 4}, "beta has no support"),
         ({"beta": supports.real}, "beta has no support"),
