@@ -16,11 +16,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 import tati_re
-from tati_re.plotting.figure import COLORS, DARK, DPI, GRAY, labeled, new_figure, plain
 
 ROWS = 400
+COLORS = ("#0072B2", "#D55E00", "#009E73")
+GRAY = "#8C8C8C"
 GAP = (-0.6, 0.9)
 ENDS = (-3.0, 3.0)
 
@@ -53,7 +55,7 @@ def draw_band(axes: Any, table: pd.DataFrame, grid: np.ndarray, found: Any) -> N
     axes.fill_between(grid, lower, upper, color=COLORS[0], alpha=0.2, lw=0, label="90 % interval")
     axes.plot(grid, found.mean[:, 0], color=COLORS[0], lw=1.5, label="mean")
     axes.legend(frameon=False, fontsize=8)
-    labeled(axes, "dose", "effect")
+    axes.set(xlabel="dose", ylabel="effect")
 
 
 def draw_rows(axes: Any, comparison: pd.DataFrame) -> None:
@@ -63,11 +65,10 @@ def draw_rows(axes: Any, comparison: pd.DataFrame) -> None:
     axes.barh(places, scores, color=COLORS[: len(scores)], height=0.6)
     for place, score, coverage in zip(places, scores, comparison["coverage_90"], strict=True):
         text = f"{score:.3f}   90 % intervals cover {100 * coverage:.0f} %"
-        axes.text(0.02, place - 0.42, text, fontsize=8, color=DARK, transform=_beside(axes))
+        axes.text(0.02, place - 0.42, text, fontsize=8, transform=_beside(axes))
     axes.set_yticks(places, list(scores.index))
     axes.invert_yaxis()
     axes.set_xlabel(f"negative log likelihood of {comparison['rows'].iloc[0]} held-out rows")
-    plain(axes)
 
 
 def _beside(axes: Any) -> Any:
@@ -93,11 +94,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(comparison.T)
 
     grid = np.linspace(*ENDS, 241)
-    figure = new_figure(8.0, 3.0)
+    figure = Figure(figsize=(8.0, 3.0), layout="constrained")
     left, right = figure.subplots(1, 2)
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
     draw_band(left, table, grid, run.predict(grid[:, None]))
     draw_rows(right, comparison)
-    figure.savefig(arguments.output / "own_table.png", dpi=DPI)
+    figure.savefig(arguments.output / "own_table.png", dpi=150)
     return 0
 
 

@@ -81,10 +81,19 @@ class TimePlan:
         return min(seconds * self.slowness, MOST_RESERVE * self.seconds)
 
     def num_candidates(self, most: int) -> int:
-        """How many candidates there is time to compare, at most so many; 0 for less than two."""
+        """How many candidates there is time to compare, at most so many.
+
+        Args:
+            most: Candidates at most.
+
+        Returns:
+            Two or more; 0 if there is only time for one, or if chains would have too little after it.
+        """
         affordable = int(CHOICE_SHARE * self.seconds / CANDIDATE_SECONDS)
         count = min(most, affordable)
-        return count if count > 1 else 0
+        rest = (1.0 - CHOICE_SHARE - FIT_SHARE) * self.seconds
+        has_room = rest >= LAUNCH_SECONDS + CHAIN_SECONDS + END_SECONDS
+        return count if count > 1 and has_room else 0
 
     @property
     def choice_deadline(self) -> float:

@@ -47,7 +47,7 @@ def processor_time():
 def run(tmp_path_factory):
     x, y = table()
     test = table(seed=1)
-    sim = tati_re.Simulation(data=((x, y), test), goal="predict", max_time=25.0, verbose=0, seed=2)
+    sim = tati_re.Simulation(data=((x, y), test), goal="predict", max_time=45.0, verbose=0, seed=2)
     return sim.sample(output=str(tmp_path_factory.mktemp("runs") / "a"))
 
 
@@ -213,6 +213,8 @@ def test_time_is_divided_by_what_it_is_enough_for():
         return TimePlan(seconds, time.monotonic())
 
     assert plan(15.0).num_candidates(4) == 0 and plan(60.0).num_candidates(3) == 3
+    assert plan(26.0).num_candidates(4) == 0 and plan(26.0).has_chains(fits=True)
+    assert plan(30.0).num_candidates(4) == 2 and plan(None).num_candidates(9) == 9
     assert not plan(15.0).has_chains(fits=True) and plan(60.0).has_chains(fits=True)
     assert not plan(60.0).has_chains(step_seconds=0.1), "600 steps are too few"
     assert plan(None).has_chains(step_seconds=1e6) and plan(None).left == math.inf
