@@ -131,7 +131,7 @@ def align(model: Any, positions: np.ndarray) -> Alignment:
     size = sum(int(np.prod(variable.shape)) for variable in model.trainable_variables)
     if positions.ndim not in (2, 3) or positions.shape[-1] not in (size, size + 1):
         raise InputError(
-            "positions do not fit the model.", positions.shape, f"(walkers, draws, {size})"
+            "positions do not match the model.", positions.shape, f"(walkers, draws, {size})"
         )
     means = np.nanmean(positions.reshape(len(positions), -1, positions.shape[-1]), axis=1)
     aligned = np.array(positions)

@@ -88,7 +88,7 @@ def read_tfrecord(
                     lengths[i] = len(values[0, 0])
                 if i == 1 and values.dtype == object:
                     texts = [text.decode(errors="replace") for text in values.ravel()]
-                    what = f"{path.name}: feature '{key}' holds text."
+                    what = f"{path.name}: feature '{key}' contains text."
                     refuse_if(
                         all(map(str.isprintable, texts)),
                         what,

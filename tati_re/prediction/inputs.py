@@ -44,7 +44,7 @@ def read_inputs(
     reader = reader_of(path)
     is_text = reader is not None and reader.takes_encoding
     if encoding is not None and not is_text:
-        raise InputError("encoding belongs to tables of text.", source, "a .csv or .txt file")
+        raise InputError("encoding applies only to text tables.", source, "a .csv or .txt file")
     refuse_if(suffix == ".npy" and not path.is_file(), "There is no such file of inputs.", source)
     if suffix in (".npy", ".npz") and path.is_file():
         try:

@@ -271,7 +271,7 @@ def _length_lines(
             else f", burn-in up to {burnin:,}"
         )
     if thin > 1:
-        text += f", every {thin:,}th row used"
+        text += f", thinned by a factor of {thin:,}"
     counts = at_target(rows).groupby("walker").size().reindex(rows["walker"].unique(), fill_value=0)
     least, most = (0, 0) if rows.empty else (counts.min(), counts.max())
     number = f"{least:,}" if least == most else f"{least:,} to {most:,}"

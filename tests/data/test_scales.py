@@ -62,7 +62,7 @@ def test_tables_and_what_is_none():
     assert "the targets keep their units under noise_std" in str(
         said(FAR, VALUES, kept="noise_std")
     )
-    assert settled(NEAR, VALUES, kept="noise_std") == "none" and "stay" in str(
+    assert settled(NEAR, VALUES, kept="noise_std") == "none" and "keep their units" in str(
         said(NEAR, VALUES, kept="noise_std")
     )
     outlier = NEAR.copy()
@@ -315,7 +315,7 @@ def test_sentences_at_the_start(capsys):
     said = capsys.readouterr().out
     assert (
         "noise_std 50 exceeds the standard deviation of the targets" in said
-        and "units of noise_std" in said
+        and "units under noise_std" in said
     )
     assert f"No test rows: the run trains on all {N} rows. Set test_fraction=0.2" in said
     with pytest.raises(

@@ -31,7 +31,7 @@ def test_raw_housing_as_it_is_stops_with_advice(tmp_path, hidden, capsys):
     raw = {"loss": "mean_squared_error", "hidden": hidden, "standardize": "none", **EXECUTION}
     sim = Simulation(data=housing(), **raw)
     with pytest.raises(
-        SamplingError, match=r"^The .* of walker 0 is \S+ after step \d+, more than"
+        SamplingError, match=r"^The .* of walker 0 is \S+ after step \d+, above the limit"
     ) as caught:
         sim.sample(step_size=0.001, num_steps=100, record_every=1, output=str(folder))
     said = str(caught.value)

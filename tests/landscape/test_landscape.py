@@ -183,7 +183,7 @@ def test_held_parameters():
     assert landscape.held(names, ["*/bias"]).tolist() == [False, False, True, True]
     assert landscape.held(names, ["dense/kernel[0,1]"]).tolist() == [False, True, False, False]
     assert landscape.held(names, ["dense/*"]).tolist() == [True, True, True, False]
-    with pytest.raises(InputError, match=r"fits no parameter\. Did you mean 'dense/bias'"):
+    with pytest.raises(InputError, match=r"matches no parameter\. Did you mean 'dense/bias'"):
         landscape.held(names, ["dens/bias"])
     mask = np.array([True, False, True, True])
     assert landscape.project_out(np.ones((1, 4)), mask).tolist() == [[0, 1, 0, 0]]

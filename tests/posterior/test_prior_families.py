@@ -306,9 +306,9 @@ def test_what_is_not_used_is_said(capsys):
     [
         (
             {"prior_std": {"biases": 2.0}},
-            "prior_std: no tensor of the model matches the pattern. Received: 'biases'.",
+            "prior_std: the pattern matches no tensor of the model. Received: 'biases'.",
         ),
-        ({"prior": {"dense_9/*": "box"}}, "prior: no tensor of the model matches the pattern."),
+        ({"prior": {"dense_9/*": "box"}}, "prior: the pattern matches no tensor of the model."),
         (
             {"lower_wall": 1.0, "upper_wall": 1.0},
             "lower_wall is not below upper_wall. Received: 1 and 1.",

@@ -465,7 +465,7 @@ ALTERNATING = np.tile([1.1, 1 / 1.1], 4)
     [
         (
             Drawn(lambda x: 1.1 * x),
-            r"the density of log_prob\. Received: θ·∇V of 1\.1\d* a parameter\. Expected: draws",
+            r"the density of log_prob\. Received: θ·∇V of 1\.1\d* per parameter\. Expected: draws",
         ),
         (
             Drawn(lambda x: x * tf.constant(ALTERNATING, x.dtype)),
@@ -473,7 +473,7 @@ ALTERNATING = np.tile([1.1, 1 / 1.1], 4)
         ),
         (
             Drawn(lambda x: x + 0.1),
-            r"the density of log_prob\. Received: ∇V of 0\.\d* a parameter\. .* where it is 0",
+            r"the density of log_prob\. Received: ∇V of 0\.\d* per parameter\. .* which give 0",
         ),
         (Rate(), r"Received: draws where log_prob is not finite\."),
         (

@@ -120,7 +120,7 @@ def test_a_run_keeps_its_data_and_model_in_its_process_and_is_given_them_from_th
         InputError, match=r"contains no model\. Expected: .*tati_re\.load\('.*run', model=model\)"
     ):
         alone.predict(X)
-    with pytest.raises(InputError, match="was given no prior in Python"):
+    with pytest.raises(InputError, match="used no prior given in Python"):
         tati_re.load(folder, prior=1)
     with pytest.raises(InputError, match="the data differ from the run's"):
         tati_re.load(folder, data=(X, 2 * Y, weights), model=model).predict()
@@ -389,9 +389,9 @@ DAYS = pd.date_range("2020-02-28", periods=3)
         (FRAME.to_numpy(), "column '1' contains text"),
         (
             FRAME.assign(city=DAYS),
-            r"column 'city' holds dates\. Received: .*2020-02-28.*Expected: .*days since",
+            r"column 'city' contains dates\. Received: .*2020-02-28.*Expected: .*days since",
         ),
-        (FRAME.assign(city=DAYS.date), "column 'city' holds dates"),
+        (FRAME.assign(city=DAYS.date), "column 'city' contains dates"),
         (
             FRAME.assign(city=[1.0, None, None]),
             r"'city' has missing values\. Received: 2, the first in row 1\. .*dropna",
@@ -403,7 +403,7 @@ DAYS = pd.date_range("2020-02-28", periods=3)
         ),
         (
             FRAME.assign(city=DAYS - DAYS[0]),
-            r"column 'city' holds Timedelta\. .*Expected: .*Timedelta",
+            r"column 'city' contains Timedelta\. .*Expected: .*Timedelta",
         ),
         (FRAME.assign(city=[1, "Rome", 2]), "column 'city' contains text. Received: 'Rome'"),
         (
@@ -464,7 +464,7 @@ def test_names_of_classes_are_those_of_predictions_also_from_the_disk(tmp_path, 
     }
     with pytest.raises(
         InputError,
-        match=r"labels: no class is called so\. Did you mean 'up'\? Received: ups\. Expec",
+        match=r"labels: unknown class\. Did you mean 'up'\? Received: ups\. Expec",
     ):
         again.predict(X[:1], ["ups"])
     numbered = Simulation(net(2), (X, (Y > 0).astype(int)), **SHORT).sample()

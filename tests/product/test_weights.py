@@ -195,9 +195,8 @@ def test_the_command_samples_with_weights_and_resumes(tmp_path, monkeypatch, cap
     whole = ["--num-steps", "4", "--output", "whole", "--verbose", "2"]
     assert sample.main([*common, *whole]) == 0
     said = capsys.readouterr()
-    assert (
-        "the loss of each example is multiplied by its weight, with a sum of weights of 8"
-        in said.out + said.err
+    assert "multiplied by its weight, with a sum of weights of 8" in " ".join(
+        (said.out + said.err).split()
     )
     assert sample.main([*common, "--num-steps", "2", "--output", "parts", "--quiet"]) == 0
     assert sample.main(["--resume", "parts", "--num-steps", "4", "--quiet"]) == 0

@@ -113,7 +113,7 @@ CASES = {
     ),
     "a step without a file": (
         ["--data", "good.csv", "--parameters-step", "3"],
-        "--parameters-step needs --parameters",
+        "--parameters-step needs a file",
     ),
     "two starts": (
         ["--data", "good.csv", "--parameters", "short.npz", "--walker-start", "fresh"],
@@ -134,7 +134,7 @@ CASES = {
     "a table": (["--config", "nested.toml"], "a table may contain only options of a method"),
     "parameters of another model": (
         ["--data", "good.csv", "--parameters", "short.npz"],
-        "short.npz does not fit the model. Received: 3 parameters. Expected: 6 parameters.",
+        "short.npz does not match the model. Received: 3 parameters. Expected: 6 parameters.",
     ),
     "a pattern that matches nothing": (
         ["--data", "good.csv", "--fix-parameters", "nothing/*"],
