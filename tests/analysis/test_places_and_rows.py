@@ -342,7 +342,7 @@ def test_a_class_that_does_not_occur_is_predicted():
     found = run.predict([[50.0], [60.0]], [3, 4], parameters=weights)
     assert found.predicted.tolist() == [3, 3] and found.frame()["label"].tolist() == [3, 4]
     assert found.scores()["accuracy"] == 0.5
-    with pytest.raises(InputError, match=r"does not fit 3 classes\. Received: 5 outputs"):
+    with pytest.raises(InputError, match=r"does not match 3 classes\. Received: 5 outputs"):
         tati_re.sklearn.BayesianClassifier(network, num_steps=4).fit(x, [0, 1, 2])
 
 
@@ -774,7 +774,7 @@ def test_several_runs_keep_their_chains_and_the_worth_of_each():
     assert worth[0] > 5 * worth[1]
     assert both.independent_draws == pytest.approx(sizes.sum() ** 2 / (sizes**2 / worth).sum())
     assert np.unique(both.walker).tolist() == [0, 1, 2, 3]
-    with pytest.raises(InputError, match="predict different things"):
+    with pytest.raises(InputError, match="predict different quantities"):
         predict(
             [_sampled((frame, values.to_frame(name))) for name in ("price", "size")], frame, values
         )

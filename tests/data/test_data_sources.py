@@ -165,10 +165,7 @@ def test_names_of_classes_are_numbered_in_sorted_order(tmp_path):
         0,
     ]
     wrong = said(load_data, path, label_columns=["kind"], test_data=more)
-    assert (
-        wrong
-        == "test_targets: no class is called so. Received: blue. Expected: iris, rare, setosa."
-    )
+    assert wrong == "test_targets: unknown class. Received: blue. Expected: iris, rare, setosa."
     assert load_data(both, test_data=([[1, 2]], ["blue"])).test_targets.tolist() == [0]
     for classes, words in ((0, "Expected: numbers, or"), (3, "Expected: num_classes = 2, or")):
         assert words in said(load_data, path, label_columns=["kind"], num_classes=classes)
@@ -394,7 +391,7 @@ def test_bad_tfrecord(tf, tmp_path):
     )
     named = records(tf, tmp_path / "e.tfrecord", [image | {"label": b"cat"} for image in images()])
     assert (
-        "e.tfrecord: feature 'label' contains text. Received: cat. Expected: the number of the"
+        "e.tfrecord: feature 'label' contains text. Received: cat. Expected: the class number"
         in said(load_data, named)
     )
     odd = records(tf, tmp_path / "c.tfrecord", [*images(3), {"image_raw": b"123", "label": 1}])

@@ -206,7 +206,7 @@ def test_options_name_classes_by_their_labels(tmp_path):
     assert load_data((X, CODES), test_data=(X[:2], [7, 1])).test_targets.tolist() == [2, 0]
     known = Dataset.from_arrays(X, CODES)
     assert load_data(known, test_data=(X[:2], [7, 1])).test_targets.tolist() == [2, 0]
-    with pytest.raises(InputError, match=r"test_data: no class is called so\. Received: 2"):
+    with pytest.raises(InputError, match=r"test_data: unknown class\. Received: 2"):
         load_data(known, test_data=(X[:2], [7, 2]))
 
 

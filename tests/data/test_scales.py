@@ -312,7 +312,7 @@ def test_data_of_tati_keep_their_numbers():
 def test_sentences_at_the_start(capsys):
     sim = Simulation(data=(FAR, VALUES), **{**QUICK, "verbose": 1}, noise_std=50.0)
     run = sim.fit(num_steps=1)
-    said = capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
     assert (
         "noise_std 50 exceeds the standard deviation of the targets" in said
         and "units under noise_std" in said

@@ -78,7 +78,7 @@ def test_names_of_classes_between_commas_without_a_header(tmp_path):
             r"line 2 has the wrong number of cells\. Received: 5\. Expected: 3",
         ),
         ("a,b,y,\n1,2,3.5,\n2,3,\n", r"line 3, column 'y' is not a finite number"),
-        ("a,b,y,\n1,2,3.5,\n2,3\n", r"line 3 has .* Received: 2\. Expected: 4, of which 1 have no"),
+        ("a,b,y,\n1,2,3.5,\n2,3\n", r"line 3 has .* Received: 2\. Expected: 4, 1 of them without"),
         ("sep=;\na,b,y\n1,2,3.5\n", r"single column"),
     ],
 )
@@ -142,10 +142,10 @@ def test_other_encodings_are_named_or_read(tmp_path, encoding, sentence):
 
 
 def test_the_line_and_the_byte_of_another_encoding(tmp_path):
-    with pytest.raises(InputError, match=r"line 5 is not text in UTF-8\. Received: the byte 0xe9"):
+    with pytest.raises(InputError, match=r"line 5 is not UTF-8 text\. Received: the byte 0xe9"):
         read(tmp_path, "x,y\n1,b\n2,b\n3,b\n4,é\n", encoding="latin-1")
     (tmp_path / "own.csv").write_text("x,y\n1,é\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"line 2 is not text in ascii"):
+    with pytest.raises(InputError, match=r"line 2 is not ascii text"):
         load_data(tmp_path / "own.csv", 0, encoding="ascii")
 
 
@@ -182,7 +182,7 @@ def test_an_encoding_that_is_not_known(tmp_path, name):
 @pytest.mark.parametrize("end", ["xlsx", "xls", "ods"])
 def test_spreadsheets_say_how_they_are_read(tmp_path, end):
     (tmp_path / f"a.{end}").write_bytes(b"PK")
-    with pytest.raises(InputError, match=r"spreadsheet .*data=pandas\.read_excel.*\.csv file"):
+    with pytest.raises(InputError, match=r"spreadsheets .*data=pandas\.read_excel.*\.csv file"):
         load_data(tmp_path / f"a.{end}")
 
 
@@ -216,6 +216,6 @@ def test_predict_reads_a_table_as_training_did(tmp_path, capsys):
     (tmp_path / "own.csv").write_bytes(text.encode("utf-16"))
     assert tati_predict([*command, "--encoding", "utf-16"]) == 0
     assert tati_predict([*command, "--encoding", "utf-8"]) == 2
-    assert "line 1 is not text in utf-8" in capsys.readouterr().err
+    assert "line 1 is not utf-8 text" in capsys.readouterr().err
     assert tati_dataset([str(tmp_path / "own.csv"), "--encoding", "utf-16"]) == 0
     assert "größe" in capsys.readouterr().out

@@ -176,6 +176,6 @@ def test_on_a_ladder_the_longest_step_is_told():
         verbose=0,
     )
     with pytest.raises(
-        SamplingError, match=r"step_size 0\.5 is too large: the limit of stability at the start"
+        SamplingError, match=r"step_size 0\.5 is too large: the stability limit at the start"
     ):
         sim.sample(sampler="BAOAB", temperatures=[1.0, 2.0], step_sizes=[0.1, 0.5], num_steps=100)

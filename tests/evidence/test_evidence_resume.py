@@ -156,7 +156,7 @@ def test_parts_of_another_estimate_are_refused(tmp_path):
     messages = opened(folder, {"seed": "1"}, False)
     assert not messages
     PartFiles(folder).save("one", {"x": 1.0})
-    assert "1 parts are kept" in opened(folder, {"seed": "1"}, False)[0]
+    assert "has 1 finished parts" in opened(folder, {"seed": "1"}, False)[0]
     with pytest.raises(InputError, match=r"another evidence\. Received: seed = 1"):
         opened(folder, {"seed": "2"}, False)
     assert not opened(folder, {"seed": "2"}, True) and not list(folder.glob("*.npz"))

@@ -305,6 +305,6 @@ def test_what_a_study_lacks_is_said_before_its_first_run(tmp_path):
         temperature_study(sim, [0.5, 1.0], trajectory_every=0)
     (tmp_path / "T-0.5").mkdir()
     (tmp_path / "T-0.5" / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match=r"a folder of a run is not empty\. Received: .*T-0\.5"):
+    with pytest.raises(InputError, match=r"the folder of a run is not empty\. Received: .*T-0\.5"):
         temperature_study(sim, [0.5, 2.0], output=tmp_path, num_steps=10)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["T-0.5"]

@@ -241,7 +241,7 @@ def test_losses_of_several_outputs_are_those_of_tati():
     # constant.
     unit = z / np.linalg.norm(z, axis=1, keepdims=True)
     assert sim.loss() == pytest.approx(-np.mean(np.sum(one_hot * unit, axis=1)), rel=1e-6)
-    with pytest.raises(InputError, match="do not fit the labels under cosine_similarity"):
+    with pytest.raises(InputError, match="do not match the labels under cosine_similarity"):
         outputs_of(classes, "cosine_distance")[0].loss()
 
 

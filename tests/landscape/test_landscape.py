@@ -260,7 +260,7 @@ def test_a_stopped_scan_goes_on(tmp_path):
         landscape.scan(bowl, *arguments, output=tmp_path / "a")
     growing = tmp_path / "a" / "landscape.csv.partial"
     assert len(growing.read_text().splitlines()) == 21
-    with pytest.raises(InputError, match="is not finished"):
+    with pytest.raises(InputError, match="is incomplete"):
         landscape.load(tmp_path / "a")
     with growing.open("a") as file:  # a row that a kill cut off
         file.write("-1,0.0")

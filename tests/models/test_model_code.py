@@ -146,7 +146,7 @@ def test_the_command_samples_and_resumes_it(folder, name):
         ),
         (
             "nowhere:build",
-            "there is no such module. Received: nowhere. Expected: one that is installed or lies in ",
+            "there is no such module. Received: nowhere. Expected: a module that is installed or lies in ",
         ),
         ("my_net.py:fails", "fails cannot be made (KeyError: 'nothing')."),
         (

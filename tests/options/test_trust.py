@@ -90,7 +90,7 @@ def test_resume_asks_before_it_runs_code_or_writes_elsewhere(folder, capsys, ask
     kind = "code to run" if name == "sampler" else "files to write outside of it"
     assert capsys.readouterr().err == (
         f"error: --resume: the folder run names {kind}. Received: {name} = '{value}'. "
-        f"Expected: trust=True (--trust) if you trust it, or {name} named again.\n"
+        f"Expected: trust=True (--trust) if you trust it, or {name} given again.\n"
     )
     with pytest.raises(InputError, match=f"names {kind}"):
         tati_re.Simulation.resume("run", num_steps=6, verbose=0)
@@ -118,7 +118,7 @@ def test_the_word_and_the_name_are_enough(folder, made, word):
     ):
         tati_re.Simulation.resume("run", num_steps=9, verbose=0, sampler="SGLD", run_file=None)
     with pytest.raises(
-        InputError, match=r"Received: run_file = 'victim'. Expected: .* or run_file named again"
+        InputError, match=r"Received: run_file = 'victim'. Expected: .* or run_file given again"
     ):
         tati_re.Simulation.resume("run", num_steps=9, verbose=0, sampler="evil.py:X")
     with pytest.raises(InputError, match=r"trust has the wrong type\. Received: 'yes'"):

@@ -121,7 +121,7 @@ def test_the_regressor_warns_that_its_interval_is_of_the_mean():
     with pytest.warns(UserWarning, match="interval is for the mean, not for a new observation"):
         lower, upper = regressor.predict_interval(X)
     assert (lower <= upper).all()
-    with pytest.warns(UserWarning, match="standard deviation is of the mean"):
+    with pytest.warns(UserWarning, match="standard deviation is for the mean"):
         _, std = regressor.predict(X, return_std=True)
     np.testing.assert_allclose(std, regressor.sample_posterior(X).std(axis=0))
 

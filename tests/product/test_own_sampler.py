@@ -323,9 +323,9 @@ class NoStep:
         ),
         (
             AsksForAllData,
-            "Skeleton, gradients: full_batch is False, and evaluate.full(position) is asked.",
+            "Skeleton, gradients: full_batch is False, but evaluate.full(position) is requested.",
         ),
-        (StaleGradient, "Skeleton, gradients: gradient after a step is not that of the position."),
+        (StaleGradient, "Skeleton, gradients: gradient after a step is not for the new position."),
         (ThroughWalls, "Skeleton, walls: a walker is at"),
         (DrawsSometimes, "Skeleton, random numbers: one step draws [('"),
         (
@@ -509,7 +509,7 @@ def test_its_step_size_can_be_tuned(folder):
     [
         (
             "elsewhere:Own",
-            "there is no such module. Received: elsewhere. Expected: one that is installed or lies in ",
+            "there is no such module. Received: elsewhere. Expected: a module that is installed or lies in ",
         ),
         (
             "elsewhere.py:Own",

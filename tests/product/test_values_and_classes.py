@@ -75,7 +75,7 @@ def test_a_run_on_counts_predicts_its_own_test_part(tmp_path):
 
 def test_a_model_with_several_outputs_is_refused_for_one_column_of_counts():
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(3, activation="softplus")])
-    with pytest.raises(InputError, match=r"do not fit the labels under poisson"):
+    with pytest.raises(InputError, match=r"do not match the labels under poisson"):
         tati_re.Simulation(model, (X, COUNTS), loss="poisson").sample(num_steps=1, step_size=0.1)
 
 
@@ -112,7 +112,7 @@ def test_shares_of_classes_are_predicted_as_shares():
     found = run.predict(x, shares)
     np.testing.assert_allclose(found.mean.sum(axis=1), 1.0, rtol=1e-6)
     assert found.scores()["rmse"] < 0.1
-    with pytest.raises(InputError, match=r"shares of classes are not draws"):
+    with pytest.raises(InputError, match=r"class proportions are not draws"):
         run.loo()
 
 

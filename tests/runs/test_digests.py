@@ -350,7 +350,7 @@ def test_a_manifest_says_which_entry_was_changed(copy):
     assert RunFiles.open(copy).manifest["options"]["num_steps"] == 9000
     assert manifest.changes(copy, manifest.read(copy)) == []
     path.write_text(text.replace("step_size = 0.01", "step_size = 0.07"))
-    said = "manifest.toml was changed after its checkpoint: step_size = 0.07, which was 0.01."
+    said = "manifest.toml was changed after its checkpoint: step_size = 0.07 (before: 0.01)."
     assert manifest.changes(copy, manifest.read(copy)) == [said]
     assert said in "\n".join(file.sentence for file in verify(copy) if not file.whole)
     (copy / files.LADDER).unlink()

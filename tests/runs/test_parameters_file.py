@@ -104,7 +104,7 @@ REFUSED = {
     "fewer parameters": (
         "short.csv",
         None,
-        r"short\.csv does not fit the model\. Received: 8 parameters\. .* 9 param",
+        r"short\.csv does not match the model\. Received: 8 parameters\. .* 9 param",
     ),
     "fewer weights": (
         "few.csv",

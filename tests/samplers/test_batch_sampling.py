@@ -134,7 +134,7 @@ def test_the_order_of_the_data_is_refused(sim):
     data = np.arange(6.0)[:, None], np.arange(6.0)
     ordered = Simulation(data=data, verbose=0, batch_size=2, shuffle=False)
     assert taken(ordered) == "epochs"
-    with pytest.raises(InputError, match=r"^shuffle: CCAdL takes out .* Received: shuffle = false"):
+    with pytest.raises(InputError, match=r"^shuffle: CCAdL removes .* Received: shuffle = false"):
         request(ordered, sampler="CCAdL")
 
 
@@ -151,7 +151,7 @@ def test_files_and_flags_are_refused_alike(tmp_path):
         ),
     ):
         with pytest.raises(
-            InputError, match=r"^batch_sampling: m?CCAdL takes out .* Received: epochs"
+            InputError, match=r"^batch_sampling: m?CCAdL removes .* Received: epochs"
         ):
             request(Simulation.from_options(typed))
 

@@ -197,14 +197,14 @@ def test_starts_without_density_are_drawn_again(capsys):
 
     sim = tati_re.Simulation(log_density=density, parameters={"x": real()}, seed=1)
     sim.sample(sampler="HMC", step_size=0.1, num_leapfrog_steps=2, num_steps=4)
-    assert "drawn again" in capsys.readouterr().out
+    assert "New starts were drawn" in capsys.readouterr().out
     assert (sim.parameters > 1).all()
 
     def nowhere(x):
         return tf.where(x > 50.0, -x, tf.constant(-np.inf, x.dtype))
 
     sim = tati_re.Simulation(log_density=nowhere, parameters={"x": real()}, verbose=0)
-    with pytest.raises(InputError, match="nor at 100 places"):
+    with pytest.raises(InputError, match="nor at 100 other random starts"):
         sim.sample(sampler="HMC", step_size=0.1, num_leapfrog_steps=2, num_steps=4)
 
 

@@ -427,7 +427,7 @@ def test_unused_options_are_said(monkeypatch):
         ),
         (
             {"swap_rule": "metropolis", "swap_variance": 0.5},
-            "swap_variance: 'metropolis' sees all data",
+            "swap_variance: 'metropolis' uses all data",
         ),
     ],
 )
