@@ -134,10 +134,11 @@ def _with_files(options: dict[str, Any]) -> dict[str, Any]:
     """The options with `batch_data_files` in place of a `dataset` of file names: all their rows."""
     value = options.get("dataset")
     listed = value if isinstance(value, list) else [value]
-    if not listed or not all(isinstance(each, str | os.PathLike) for each in listed):
+    names = [os.fspath(each) for each in listed if isinstance(each, str | os.PathLike)]
+    if not names or len(names) < len(listed):
         return options
     others = {name: given for name, given in options.items() if name != "dataset"}
-    return others | {"batch_data_files": [os.fspath(each) for each in listed]}
+    return others | {"batch_data_files": names}
 
 
 class ClassificationDatasets:
