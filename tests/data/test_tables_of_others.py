@@ -204,7 +204,7 @@ def test_predictions_take_columns_by_their_names(tmp_path):
             FRAME.set_axis(["Unnamed: 0", "a", "b", "y"], axis=1),
             "the data frame has a column without a name",
         ),
-        (FRAME.assign(a=FRAME["a"] + 1j), "column 'a' holds complex"),
+        (FRAME.assign(a=FRAME["a"] + 1j), "column 'a' contains complex"),
     ],
 )
 def test_frames_that_would_be_misread_are_refused(data, sentence):
