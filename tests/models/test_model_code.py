@@ -148,7 +148,7 @@ def test_the_command_samples_and_resumes_it(folder, name):
             "nowhere:build",
             "there is no such module. Received: nowhere. Expected: a module that is installed or lies in ",
         ),
-        ("my_net.py:fails", "fails cannot be made (KeyError: 'nothing')."),
+        ("my_net.py:fails", "fails could not be created (KeyError: 'nothing')."),
         (
             "my_net.py:needs",
             "needs needs widht, which is not an option. Expected: a default for it in the function, or ",

@@ -529,7 +529,7 @@ def test_its_step_size_can_be_tuned(folder):
             "own:NeedsMass",
             "NeedsMass needs heaviness, which is not an option. Expected: a default for it in the ",
         ),
-        ("own:Fails", "Fails cannot be made (KeyError: 'nothing')."),
+        ("own:Fails", "Fails could not be created (KeyError: 'nothing')."),
         (
             "broken:Own",
             "broken cannot be imported (ModuleNotFoundError: No module named 'nowhere_at_all').",

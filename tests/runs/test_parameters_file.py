@@ -114,7 +114,7 @@ REFUSED = {
     "another model": (
         "other.csv",
         None,
-        r"of another model\. Received: a parameter lstm/kernel\[0,0\]\.",
+        r"from another model\. Received: a parameter lstm/kernel\[0,0\]\.",
     ),
     "projections": ("projected.csv", None, "contains projections on directions"),
     "no parameters": ("run.csv", None, "has no parameter columns"),
@@ -255,7 +255,7 @@ def test_a_keras_file_gives_its_weights(run):
     stored = read_parameters("model.keras", names=sim.parameter_names())
     np.testing.assert_array_equal(stored.positions, [done.parameters(6, 1)])
     with pytest.raises(
-        InputError, match=r"of another model\. Received: a parameter dense/kernel\[0,0\]"
+        InputError, match=r"from another model\. Received: a parameter dense/kernel\[0,0\]"
     ):
         read_parameters("model.keras", names=["a", *NAMES[1:]])
 
