@@ -311,7 +311,10 @@ def test_bad_npz(tmp_path):
         load_data(tmp_path / "d.npz")
     with (tmp_path / "d.npz").open("wb") as file:
         np.savez(file, x=np.ones((3, 1)), y=np.ones(4))
-    with pytest.raises(InputError, match=r"unequal lengths\. Received: 3 inputs and 4 targets\."):
+    with pytest.raises(
+        InputError,
+        match=r"The numbers of inputs and targets differ\. Received: 3 inputs and 4 targets\.",
+    ):
         load_data(tmp_path / "d.npz")
 
 
