@@ -97,7 +97,7 @@ def test_a_pipeline_stands_for_inputs_and_targets():
 def test_outputs_that_are_no_probabilities_and_weights_of_the_loss_are_refused():
     with pytest.raises(
         InputError,
-        match=r"a linear layer are not the probabilities, .* Received: from_logits=False",
+        match=r"a linear layer are not the probabilities .* Received: from_logits=False",
     ):
         tati_re.sample(
             linear(loss=keras.losses.BinaryCrossentropy()),

@@ -534,7 +534,7 @@ def test_refusals():
     with pytest.raises(InputError, match="negative"):
         EnsembleQuasiNewton(covariance_blending=-1.0)
     for inner in (FirstOrderHMC(), Splitting("mCCAdL"), SGHMC(1.0)):
-        with pytest.raises(InputError, match="each parameter separately"):
+        with pytest.raises(InputError, match="parameter by parameter"):
             EnsembleQuasiNewton(inner)
     sim = Simulation(data="digits", num_walkers=4, verbose=0)
     with pytest.raises(InputError, match="a multiple of 100"):
