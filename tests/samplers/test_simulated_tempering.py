@@ -816,5 +816,5 @@ def test_predictions_left_out_examples_and_ends_use_all_draws_of_walkers_that_co
     np.testing.assert_allclose(
         found.table["distance"], np.linalg.norm(means - means[0], axis=1), rtol=1e-5
     )
-    assert f"total variance {weights.var(axis=0).sum():.4g}" in found.sentences[0]
+    assert f"total variance: {weights.var(axis=0).sum():.4g}" in found.sentences[0]
     assert (~np.isnan(found.arrays["positions"])).sum(axis=(1, 2)).tolist() == (3 * each).tolist()
