@@ -65,13 +65,14 @@ __all__ = sorted(
 
 
 def help(name: str | None = None) -> None:
-    """Prints what an option means, its type, range and default.
+    """Prints the meaning, type, range and default of an option.
 
     Args:
-        name: The name of an option, such as `"step_size"`. Default: all options, one line each.
+        name: The name of an option, such as `"step_size"`. Default: None, all options, one line
+            each.
 
     Raises:
-        InputError: There is no such option; the message gives the nearest name.
+        InputError: There is no such option; the message suggests the closest name.
     """
     from tati_re.options.make import describe
 

@@ -18,12 +18,12 @@ _LONG = 2000  # Letters of a sentence.
 
 
 class InputError(ValueError):
-    """Bad input, reported in one sentence before any work starts.
+    """Invalid input, reported in one sentence before any work starts.
 
     Args:
-        what: What is wrong, with the option's name as the user typed it; ends with a full stop.
-        received: The offending value, shown as *Received: ...*. Default: left out.
-        expected: What would have been right, shown as *Expected: ...*. Default: left out.
+        what: What is wrong, with the option's name as the user typed it. It ends with a full stop.
+        received: The invalid value, printed as *Received: ...*. Default: None, not printed.
+        expected: A valid value, printed as *Expected: ...*. Default: None, not printed.
     """
 
     def __init__(self, what: str, received: object = None, expected: object = None) -> None:
@@ -35,16 +35,16 @@ class InputError(ValueError):
 
 
 def refuse_if(wrong: object, what: str, received: object = None, expected: object = None) -> None:
-    """Raises the `InputError` of these words where something is wrong."""
+    """Raises an `InputError` with these words if something is wrong."""
     if wrong:
         raise InputError(what, received, expected)
 
 
 class SamplingError(RuntimeError):
-    """A run that had to stop: the potential is no longer finite, or the dynamics is unstable.
+    """A run had to stop: the potential is no longer finite, or the dynamics is unstable.
 
     Args:
-        message: What happened and what to do, one or two sentences.
+        message: What happened and what to do, in one or two sentences.
         step: The step at which it happened.
         walker: The walker to which it happened, counted from 0.
     """
@@ -56,16 +56,14 @@ class SamplingError(RuntimeError):
 
 
 class WorkersLost(SamplingError):
-    """Workers that die at the same step again and again, or that differ: no fault of the
-    dynamics.
-    """
+    """Workers died repeatedly at the same step, or disagree; the dynamics is not at fault."""
 
 
 class CertificateWarning(UserWarning):
-    """A run failed checks of its certificate, so that its averages and predictions may be wrong.
+    """A run failed checks of its certificate, so its averages and predictions may be wrong.
 
-    It is shown once for each run and process: at the end of the run, or where the run is opened,
-    predicted with or exported. `warnings.simplefilter("ignore", tati_re.CertificateWarning)`
+    It is issued once for each run and process: at the end of the run, or when the run is opened,
+    exported or used for predictions. `warnings.simplefilter("ignore", tati_re.CertificateWarning)`
     silences it.
     """
 

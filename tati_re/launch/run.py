@@ -25,18 +25,19 @@ if TYPE_CHECKING:
 
 @front_door
 def load(path: AnyPath, **objects: Any) -> "Run":
-    """Opens the folder of a run; nothing but its manifest is read yet. Its tables are pandas
-    DataFrames.
+    """Opens a run folder; only its manifest is read at once, and tables are read on first use.
 
     Args:
-        path: The folder, of a run that ended, goes on, or was killed.
-        **objects: What the run was given as objects in Python (`data`, `test_data`, `model`, ...),
-            for what comes after it: predictions, `save_model`, `Simulation.from_folder(run)`.
-            Default: none.
+        path: The folder of a run that has ended, is still running, or was killed.
+        **objects: Python objects that the run used (`data`, `test_data`, `model`, ...).
+            Predictions, `save_model` and `Simulation.from_folder(run)` use them. Default: none.
+
+    Returns:
+        The run, whose tables are pandas DataFrames.
 
     Raises:
-        InputError: No such folder, not that of a run, or of one that was given no such object, or
-            another model.
+        InputError: There is no such folder, it holds no run, the run used no such object, or the
+            model differs.
 
     Examples:
         >>> run = tati_re.load("runs/a")
@@ -63,20 +64,20 @@ def load(path: AnyPath, **objects: Any) -> "Run":
 
 @front_doors
 class Run(RunFiles):
-    """A finished, running or stopped run: its tables and parameters, its predictions, and what it
-    says of itself.
+    """A finished, running or stopped run: tables, draws, predictions, certificate and summary.
 
     Args:
-        folder: The run folder; `tati_re.load` checks it first.
-        temporary: What removes the folder when the run is no longer used. Default: it stays.
-        exit_status: How the call ended that made the run. Default: None, it was made by another
-            process.
+        folder: The run folder. Use `tati_re.load` to check it first.
+        temporary: The object that removes the folder when the run is no longer used. Default: None,
+            the folder stays.
+        exit_status: The exit status of the call that made the run. Default: None, another process
+            made it.
 
     Attributes:
-        exit_status: What a command ends with after it, see "On a cluster queue" in the userguide: 0
-            if all steps are done, 4 or 5 under `require_certificate` if the certificate failed or
-            was not measured, 75 after `max_time`, 130 after Ctrl-C; None of a run that was opened
-            with `tati_re.load`.
+        exit_status: The exit status of a command after this run: 0 if all steps are done, 4 or 5
+            under `require_certificate` if the certificate failed or was not measured, 75 after
+            `max_time`, 130 after Ctrl-C. None if the run was opened with `tati_re.load`. See "On a
+            cluster queue" in the userguide.
 
     Examples:
         >>> run = tati_re.load("runs/a")
@@ -93,12 +94,13 @@ class Run(RunFiles):
 
     @property
     def is_temporary(self) -> bool:
-        """Whether the folder goes when the run is no longer used."""
+        """Whether the folder is removed when the run is no longer used."""
         return self._temporary is not None
 
     def passing_on(self) -> "Run":
-        """Returns the run; raises `KeyboardInterrupt` where Ctrl-C ended it, for those whose part
-        it is.
+        """Returns the run, or raises `KeyboardInterrupt` if Ctrl-C ended it.
+
+        For callers for which this run is one part of a longer job.
         """
         if self.exit_status == INTERRUPTED:
             raise KeyboardInterrupt
@@ -109,14 +111,17 @@ class Run(RunFiles):
         return html_table(f"Run {self.folder.name}", lines, notes)
 
     def save_model(self, which: str | int, path: AnyPath, walker: int = 0) -> None:
-        """Writes the run's model with parameters of the run as a `.keras` file that plain Keras
-        opens. Where the data were standardized it has layers for that: inputs and outputs are in
-        the units of the data.
+        """Writes the model with parameters of the run as a `.keras` file that plain Keras opens.
+
+        If the data were standardized, the saved model has layers that scale inputs and outputs. It
+        then works in the units of the data.
 
         Args:
-            which: `"mean"`, over all walkers and steps after burn-in, or a stored step.
-            path: The file, ending in `.keras`; its folder exists.
-            walker: Whose position at that step; the mean does not use it. Default: 0.
+            which: `"mean"`, the average over all walkers and all steps after burn-in, or a stored
+                step.
+            path: The file, ending in `.keras`, in an existing folder.
+            walker: The walker whose position at that step is saved, counted from 0. Not used with
+                `"mean"`. Default: 0.
 
         Raises:
             InputError: The step is not stored, or the path does not end in `.keras`.
@@ -151,12 +156,13 @@ class Run(RunFiles):
 
     @property
     def draws(self) -> "dict[str, np.ndarray]":
-        """The stored draws after the burn-in, arrays `(chains, draws, *shape)` by parameter.
+        """The stored draws after burn-in by parameter name, arrays `(chains, draws, *shape)`.
 
-        Named parameters of `Simulation(log_density=...)` are in their own values and shapes.
+        Named parameters of `Simulation(log_density=...)` have their constrained values and their
+        shapes.
 
         Raises:
-            InputError: Nothing is stored, or draws have different weights.
+            InputError: No draws are stored, or the draws have different weights.
         """
         from tati_re.analysis.named_draws import draws_of
 
@@ -164,46 +170,53 @@ class Run(RunFiles):
 
     @property
     def generated(self) -> "dict[str, np.ndarray]":
-        """The quantities of `Simulation(generated=...)` for each stored draw, arrays `(chains,
-        draws, *shape)` by name; random ones are the same at each call.
+        """The quantities of `Simulation(generated=...)` for each stored draw, by name.
+
+        Each is an array `(chains, draws, *shape)`. Random quantities are the same at each call.
 
         Raises:
-            InputError: The density was given without `generated`, or a function fails.
+            InputError: The simulation had no `generated`, or one of its functions fails.
         """
         from tati_re.prediction.named import generated_of
 
         return generated_of(self)
 
     def parameter_summary(self, names: Sequence[str] | None = None) -> "pandas.DataFrame":
-        """Returns mean, standard deviation, quantiles, ESS and R-hat of each stored parameter.
+        """Returns the mean, standard deviation, quantiles, ESS and R-hat of each stored parameter.
 
         Args:
-            names: Parameters to include. Default: all of them.
+            names: Parameters to include. Default: None, all of them.
 
         Returns:
-            A table as of `tati_re.analysis.parameter_summary`.
+            A table as returned by `tati_re.analysis.parameter_summary`.
 
         Raises:
-            InputError: No such parameter, or nothing is stored.
+            InputError: There is no such parameter, or no draws are stored.
         """
         from tati_re.analysis.named_draws import parameter_summary
 
         return parameter_summary(self, names)
 
     def predict(self, inputs: Any = None, labels: Any = None, **options: Any) -> Any:
-        """Predicts with the average over the posterior draws that the run stored.
+        """Predicts by averaging over the stored posterior draws of the run.
 
         Args:
-            inputs: Inputs, as of `tati_re.predict`.
-            labels: Right labels or values, as of `tati_re.predict`.
-            **options: `interval`, `rung`, `burnin`, `thin`, `model` and `weights`, as of
-                `tati_re.predict`.
+            inputs: Inputs, as for `tati_re.predict`. Default: None, the inputs of the test set.
+            labels: True labels or values, as for `tati_re.predict`. Default: None.
+            **options: `interval`, `rung`, `burnin`, `thin`, `model`, `weights` and `calibrate`, as
+                for `tati_re.predict`.
 
         Returns:
-            A `tati_re.prediction.ClassPrediction` or `tati_re.prediction.RegressionPrediction`.
+            A `ClassPrediction`, a `LabelPrediction` or a `RegressionPrediction`, all from
+            `tati_re.prediction`.
 
         Raises:
-            InputError: The run stored no draws, or inputs or labels that do not fit.
+            InputError: The run stored no draws, or inputs or labels do not fit.
+
+        Examples:
+            >>> prediction = run.predict()
+            >>> "accuracy" in prediction.scores()
+            True
         """
         from tati_re.prediction.predict import predict
 
@@ -212,15 +225,15 @@ class Run(RunFiles):
     def compress(
         self, members: int | None = 16, tolerance: float = 0.01, **options: Any
     ) -> "Predictor":
-        """A few weighted draws that predict as all do, as one file that needs no run.
+        """Returns a predictor of a few weighted draws that predicts like all draws together.
 
         Args:
-            members: Number of draws that stay; None: all. Default: 16.
-            tolerance: Nats a row that may be lost; a larger loss is a warning. Default: 0.01.
-            **options: `inputs`, `outside` and `model`, as of `tati_re.shipping.compress`.
+            members: Number of draws to keep, at least 1; None keeps all. Default: 16.
+            tolerance: Accepted loss in nats per row. A larger loss is a warning. Default: 0.01.
+            **options: `inputs`, `outside` and `model`, as for `tati_re.shipping.compress`.
 
         Returns:
-            A `tati_re.Predictor`.
+            A `tati_re.Predictor`, which can be saved in one file and does not need the run.
 
         Raises:
             InputError: The run stored no draws, or its loss has no density.
@@ -237,18 +250,28 @@ class Run(RunFiles):
         model: Any = None,
         weights: str | None = None,
     ) -> Any:
-        """Returns the run as the ArviZ that is installed takes it: `arviz.InferenceData` before
-        version 1, else an `xarray.DataTree`; the arguments and groups are those of
-        `tati_re.analysis.to_arviz`.
+        """Converts the run for the installed version of ArviZ.
+
+        The arguments and groups are those of `tati_re.analysis.to_arviz`.
+
+        Returns:
+            An `xarray.DataTree`, or an `arviz.InferenceData` for ArviZ before version 1.
         """
         from tati_re.prediction.arviz import for_installed, to_arviz
 
         return for_installed(to_arviz(self, burnin, thin, data, model, weights))
 
     def loo(self, **options: Any) -> Any:
-        """Returns the `tati_re.prediction.LeaveOneOut` of the run, PSIS-LOO with Pareto k, which
-        `summary` then shows; the arguments are those of `tati_re.prediction.leave_one_out`, and
-        `weights`, `"equal"` or `"stacking"` (default: as the options of the run say).
+        """Returns the leave-one-out estimate of the run (PSIS-LOO) with its Pareto k.
+
+        `summary` shows it from then on.
+
+        Args:
+            **options: Arguments of `tati_re.prediction.leave_one_out`, and `weights`, `"equal"` or
+                `"stacking"`. Default of `weights`: the run's option.
+
+        Returns:
+            A `tati_re.prediction.LeaveOneOut`.
         """
         from tati_re.prediction.stacking import weighted_leave_one_out
 
@@ -256,9 +279,14 @@ class Run(RunFiles):
 
     @property
     def comparison(self) -> "pandas.DataFrame":
-        """What sampling bought: the scores of the posterior average, of the ensemble of the fits that
-        the walkers began with, and of one fit, on held-out rows; see
-        `tati_re.prediction.held_out_comparison`. `InputError` of a run that did not begin with fits.
+        """Scores of the posterior average, the ensemble of the fits and a single fit on held-out
+        rows.
+
+        It shows what sampling improved over the fits that the walkers started from; see
+        `tati_re.prediction.held_out_comparison`.
+
+        Raises:
+            InputError: The run did not start from fits.
         """
         from tati_re.prediction.held_out import held_out_comparison
 
@@ -266,30 +294,33 @@ class Run(RunFiles):
 
     @property
     def certificate(self) -> Any:
-        """The certificate of a sampled run: how far its averages may be off.
+        """The certificate of a sampled run: an error budget for its averages.
 
-        A DataFrame with a row for each check and the columns `check`, `value`, `limit`, `verdict`
-        (passed, failed or not measured) and `advice`, what to do about a failed check. Its
-        `outcome` is the verdict on all checks, and `detailed()` adds the columns `note` and
-        `given`, whether you set the limit.
+        A DataFrame with one row per check and the columns `check`, `value`, `limit`, `verdict`
+        (passed, failed or not measured) and `advice`, which says what to do about a failed check.
+        Its `outcome` is the verdict on all checks together. `detailed()` adds the columns `note`
+        and `given`, which is true if you set the limit.
 
-        The checks: the worst R-hat and the least effective sample size of U, predictions and
-        projections of the positions, outlying chains, standard errors of averages that `until`
-        names, the bias from the step size, mini-batch heating, measured temperatures, divergences,
-        and the burn-in.
+        The checks cover the largest R-hat and the smallest effective sample size of U, predictions
+        and projections of the positions, outlying chains, and standard errors of averages named in
+        `until`. They also cover the bias from the step size, mini-batch heating, measured
+        temperatures, divergences and the burn-in.
 
         Raises:
-            InputError: A fit, or a run without rows.
+            InputError: The run is a fit, or has no rows.
         """
         return told("certificate", self)
 
     def plot(self, observables: Sequence[str] | str | None = None, **choices: Any) -> "Figure":
-        """Draws traces, ranks and autocorrelation; `observables`, `burnin`, `thin` and `path` as
-        `tati_re.plotting.plot_run` has them."""
+        """Plots traces, ranks and autocorrelation of the observables of the run.
+
+        Args:
+            observables: Names of observables, or one name. Default: as in
+                `tati_re.plotting.plot_run`.
+            **choices: `burnin`, `thin` and `path`, as for `tati_re.plotting.plot_run`.
+        """
         return drawn("run", self, observables=observables, **choices)
 
     def summary(self) -> str:
-        """Returns what the run says about itself: averages, temperatures, effective sample sizes,
-        R-hat.
-        """
+        """Returns a text with averages, temperatures, effective sample sizes and R-hat."""
         return str(told("summarize", self))

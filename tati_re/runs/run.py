@@ -30,11 +30,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """`mean` and `variance` of the parameters of each walker over the steps after burn-in,
-    `(walkers, parameters)`, gathered without storing them. `count` are the steps that entered,
-    `(walkers,)`, or the sums of their weights, and `squares` those of the squares of weights, None
-    where they are 1. The variance has the denominator count - squares / count, n - 1 of n steps
-    that count alike; it is NaN for a single step.
+    """Mean and variance of the parameters after burn-in, accumulated without storing the positions.
+
+    Attributes:
+        mean: Mean of each walker, `(walkers, parameters)`.
+        variance: Variance of each walker, `(walkers, parameters)`. Its denominator is count -
+            squares / count, which is n - 1 for n steps of equal weight. It is NaN for a single
+            step.
+        count: Number of steps, or the sum of their weights, `(walkers,)`.
+        squares: Sum of the squared weights, `(walkers,)`. None if all weights are 1.
     """
 
     mean: np.ndarray
@@ -43,7 +47,12 @@ class Moments:
     squares: np.ndarray | None = None
 
     def of(self, walker: int | None) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance `(parameters,)` of one walker, or, for None, of all together."""
+        """Returns mean and variance, `(parameters,)` each, of one walker or of all walkers
+        together.
+
+        Args:
+            walker: The walker, counted from 0; None pools all walkers.
+        """
         if walker is None:
             return self.pooled()
         counts = self.count[_checked(walker, len(self.mean))]
@@ -56,8 +65,9 @@ class Moments:
         return self.mean[walker], self.variance[walker]
 
     def pooled(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns mean and variance `(parameters,)` over all walkers' steps together (Chan, Golub,
-        LeVeque, 1983).
+        """Returns mean and variance, `(parameters,)` each, over the steps of all walkers.
+
+        Reference: Chan, Golub and LeVeque, 1983.
         """
         count = self.count.astype(np.float64)
         squares = count if self.squares is None else self.squares
@@ -70,8 +80,14 @@ class Moments:
 
 
 def degrees_of_freedom(total: Any, squares: Any) -> Any:
-    """Of a variance about its mean, from the sums of weights and of their squares: n - 1 of n
-    weights of 1; NaN where one row has all the weight.
+    """Returns the degrees of freedom of a weighted variance about its mean.
+
+    Args:
+        total: Sum of the weights.
+        squares: Sum of the squared weights.
+
+    Returns:
+        n - 1 for n weights of 1; NaN if a single row has all the weight.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         found = total - squares / total
@@ -82,14 +98,19 @@ _Frame: Any = pandas.DataFrame  # Any: the attribute `plot` of a DataFrame is an
 
 
 class LadderTable(_Frame):
-    """The rows of `ladder.csv`, one a rung; parts of it are plain DataFrames."""
+    """The rows of `ladder.csv`, one per rung; a selection of them is a plain DataFrame."""
 
     def __repr__(self) -> str:
         return printable(self.to_string(index=False, line_width=110, float_format="{:.4g}".format))
 
     def plot(self, path: AnyPath | None = None) -> "Figure":
-        """Draws accepted swaps between neighbors, and the mean potential; see
-        `tati_re.plotting.plot_ladder`.
+        """Plots the accepted swaps between neighbors and the mean potential.
+
+        Args:
+            path: A PNG file to write. Default: None, no file.
+
+        Returns:
+            The figure; see `tati_re.plotting.plot_ladder`.
         """
         return drawn("ladder", self, path=path)
 
@@ -124,8 +145,10 @@ class ResultCache:
 
 @front_doors
 class RunFiles:
-    """A run's tables and parameters; a file is read on demand, and again only after it changed.
-    Users get a `tati_re.launch.run.Run`, which also predicts and describes itself.
+    """The tables and parameters of a run; a file is read on first use, and again only if it
+    changed.
+
+    Users get a `tati_re.Run`, which also predicts and writes summaries.
     """
 
     def __init__(self, folder: AnyPath) -> None:
@@ -178,15 +201,17 @@ class RunFiles:
 
     @property
     def manifest(self) -> Manifest:
-        """Options, versions, parameters and choices of the run: `run.manifest.options.num_steps`,
-        or as in the file, `run.manifest["options"]["num_steps"]`.
+        """Options, versions, parameters and choices of the run.
+
+        Read entries as attributes, `run.manifest.options.num_steps`, or as in the file,
+        `run.manifest["options"]["num_steps"]`.
         """
         found: Manifest = self._cached(files.MANIFEST, lambda path: manifest.read(path.parent))
         return found
 
     @property
     def run_info(self) -> pandas.DataFrame:
-        """The table `run.csv`: one row a recorded step and walker, and on a temperature ladder each
+        """The table `run.csv`: one row per recorded step, walker and, on a temperature ladder,
         rung.
         """
         return self._table(files.ROWS)
@@ -197,45 +222,53 @@ class RunFiles:
         return self._table(files.AVERAGES)
 
     def at_rung(self, rung: int = 0) -> pandas.DataFrame:
-        """The rows of `run.csv` of one rung of a temperature ladder; all rows where the run has no
-        ladder.
+        """Returns the rows of `run.csv` for one rung of a temperature ladder.
+
+        Args:
+            rung: The rung, counted from 0, the target temperature. Default: 0.
+
+        Returns:
+            The rows; all rows if the run has no ladder.
         """
         rows = self.run_info
         return rows[rows["rung"] == rung].reset_index(drop=True) if "rung" in rows else rows
 
     @property
     def ladder(self) -> LadderTable:
-        """The table `ladder.csv` after the burn-in, acceptance, round trips, mean potential;
+        """The table `ladder.csv` after burn-in: acceptance, round trips and mean potential.
+
         `plot()` draws them.
         """
         return LadderTable(self._table(files.LADDER))
 
     @property
     def exchanges(self) -> pandas.DataFrame:
-        """The table `exchange.csv`: one row for each swap that was tried."""
+        """The table `exchange.csv`: one row per attempted swap."""
         return self._table(files.EXCHANGES)
 
     @property
     def bias(self) -> pandas.DataFrame:
-        """The table `bias.csv`: the bias of each rung of a well-tempered ensemble over the
-        potential.
+        """The table `bias.csv`: the bias of each rung as a function of the potential
+        (well-tempered).
         """
         return self._table(files.BIAS)
 
     @property
     def noise(self) -> pandas.DataFrame:
-        """The table `noise.csv`: p-values of tests whether the noise that swaps saw is normal."""
+        """The table `noise.csv`: p-values of tests for normality of the noise in swap energies."""
         return self._table(files.NOISE)
 
     @property
     def timing(self) -> pandas.DataFrame:
-        """The table `timing.csv`: clock readings."""
+        """The table `timing.csv`: clock readings during the run."""
         return self._table(files.TIMING)
 
     @property
     def trajectory(self) -> pandas.DataFrame:
-        """The stored positions, from `trajectory.csv` or `trajectory.h5`, all as far apart as the
-        last ones. Named parameters with supports are in their constrained values.
+        """The stored positions from `trajectory.csv` or `trajectory.h5`, equally spaced in steps.
+
+        The last stored positions set the spacing. Named parameters with supports have their
+        constrained values.
         """
         frame = self._table(files.trajectory_of(self.folder).name)
         far = frame["step"] % (stored_every(self) or 1) == 0
@@ -245,7 +278,7 @@ class RunFiles:
 
     @property
     def directions(self) -> np.ndarray:
-        """The directions `(directions, parameters)` on which a run projects its positions, from
+        """The directions for projected positions, `(directions, parameters)`, from
         `directions.npy`.
         """
         return whole_array(
@@ -263,9 +296,12 @@ class RunFiles:
         )
 
     def parameters(self, which: str | int = "mean", walker: int | None = None) -> np.ndarray:
-        """Returns one parameter vector of the run, `(parameters,)`, in the run's number type: the
-        `"mean"` over the steps after burn-in, by default of all walkers, or that of a walker at a
-        stored step, by default the only one's. Walkers are counted from 0.
+        """Returns one parameter vector of the run, `(parameters,)`, in the number type of the run.
+
+        Args:
+            which: `"mean"`, the mean over the steps after burn-in, or a stored step. Default: mean.
+            walker: The walker, counted from 0. Default: None, the mean over all walkers; at a
+                stored step, the only walker of the run.
         """
         num_parameters = self.manifest.parameters.num
         vector = self.moments.of(walker)[0] if which == "mean" else self._stored(which, walker)
@@ -285,10 +321,11 @@ class RunFiles:
         return self._read[name][1]
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
-        """What is computed from several files of the run, again only after one of them changed.
+        """Returns a value computed from several files of the run, and recomputes it if a file
+        changed.
 
         Args:
-            name: A name for it.
+            name: A name for the value.
             make: The function that computes it.
         """
         state = self._state()
@@ -297,13 +334,13 @@ class RunFiles:
         return self._made[name][1]
 
     def cached_result(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """What predictions use again and again, such as a traced network or the draws.
+        """Returns a result that predictions reuse, such as a traced network or the draws.
 
-        It is made again only after a file of the run changed. The last few are held.
+        It is recomputed only if a file of the run changed. The last few results are cached.
 
         Args:
-            key: What it depends on besides the files.
-            make: The function that makes it.
+            key: What the result depends on, apart from the files.
+            make: The function that computes it.
         """
         names = (files.MANIFEST, *_OF_NUMBERS)
         state = tuple(_size_and_time(self.folder / name) for name in names)
@@ -408,9 +445,7 @@ def _size_and_time(path: Path) -> tuple[int, int]:
 
 
 def stored_every(run: RunFiles) -> int:
-    """Steps between the positions of a walker that count, those between the last ones; 0: none is
-    stored.
-    """
+    """Returns the spacing in steps of the stored positions of a walker, or 0 if none are stored."""
     if run.manifest.last_positions is not None:
         return 1
     options = run.manifest.options
@@ -419,19 +454,18 @@ def stored_every(run: RunFiles) -> int:
 
 
 def last_step(run: RunFiles, default: int) -> int:
-    """The step of the last checkpoint, the default where there is none."""
+    """Returns the step of the last checkpoint, or the default if there is no checkpoint."""
     return next(checkpoint.metas(run.folder), {}).get("step", default)
 
 
 def layout_of(run: RunFiles) -> ParameterLayout | None:
-    """The named parameters of a run; None if it has no supports, or stored projections.
+    """Returns the named parameters of a run, or None without supports or with stored projections.
 
     Args:
         run: The run.
 
     Raises:
-        InputError: The manifest describes supports that are not known, or another number of
-            coordinates.
+        InputError: The manifest describes unknown supports, or a different number of coordinates.
     """
     described = run.manifest.parameters
     if not described.supports or run.has(files.DIRECTIONS):

@@ -44,27 +44,28 @@ def compress(
     outside: Any = None,
     model: Any = None,
 ) -> Predictor:
-    """A predictor of a few weighted draws that keeps the predictive density of all.
+    """Compresses the draws of a run into a few weighted ones with nearly the same predictive
+    density.
 
-    Draws are added one by one, each time the one that brings the density of their mixture nearest to
-    that of all draws; convex weights follow. Half of what counts are inputs of the training data,
-    half are inputs outside of them. Targets are drawn from the average over all draws: the loss is
-    the Kullback-Leibler divergence from it, and no label is used.
+    Draws are added one at a time. Each step adds the draw that brings the mixture density closest
+    to the density of all draws; convex weights are then fitted. Half of the inputs are training
+    inputs, half are inputs outside the data. Targets are drawn from the average over all draws. The
+    loss is the Kullback-Leibler divergence from that average; no labels are used.
 
     Args:
         run: The run.
-        members: Number of members; None: all draws, which loses nothing. Default: 16.
-        tolerance: Nats a row that may be lost on either kind of input; a larger loss is a warning.
-            Default: 0.01.
-        inputs: Inputs like those to come, as in the data set. Default: training rows.
-        outside: Inputs unlike them. Default: made from `inputs` by `inputs_outside`.
-        model: The Keras model if the folder holds none. Default: the model in the folder.
+        members: Number of members, at least 1; None keeps all draws and loses nothing. Default: 16.
+        tolerance: Accepted loss in nats per row on either kind of input. A larger loss is a
+            warning. Default: 0.01.
+        inputs: Inputs like those to be predicted, as in the data set. Default: None, training rows.
+        outside: Inputs unlike the data. Default: None, generated from `inputs` by `inputs_outside`.
+        model: The Keras model, if the folder holds none. Default: None, the model in the folder.
 
     Returns:
         The predictor, with its losses.
 
     Raises:
-        InputError: Fewer than 1 member, a loss without a density, or no inputs at hand.
+        InputError: `members` is below 1, the loss has no density, or no inputs are available.
     """
     what = "members is too small."
     refuse_if(members is not None and members < 1, what, members, "at least 1, or None for all")

@@ -28,27 +28,27 @@ _SINGLE = ("Activation", "ReLU", "LeakyReLU", "ELU", "Dropout", "GaussianNoise",
 
 @front_door
 def to_keras(predictor: Exportable, quantiles: Sequence[float] = (0.05, 0.5, 0.95)) -> Any:
-    """A plain Keras model that predicts what a predictor predicts.
+    """Converts a predictor to a plain Keras model with the same predictions.
 
-    It has no code of its own: `keras.models.load_model` opens its file without this package, in safe
-    mode and without custom objects, and Keras exports it as a SavedModel. Inputs are raw, as in the
-    data set. Members that are chains of dense layers become batched products; other networks are
-    copied, one copy a member.
+    The model needs no custom code: `keras.models.load_model` opens its file without this package,
+    in safe mode and without custom objects. Keras can export it as a SavedModel. Inputs are raw, as
+    in the data set. Members that are chains of dense layers become batched products; other networks
+    are copied once per member.
 
     Args:
         predictor: The predictor.
-        quantiles: Probabilities below, in 0..1, of the predicted quantiles; empty for none. Default:
+        quantiles: Levels of the predicted quantiles, between 0 and 1; empty for none. Default:
             0.05, 0.5, 0.95.
 
     Returns:
-        A `keras.Model` whose outputs are a dictionary: of values `mean`, `std`, `parameter_std`, all
-        of shape (n, targets), and `quantiles`, (n, targets, levels); of classes and labels
-        `probabilities`, (n, classes), and `entropy`, (n,).
+        A `keras.Model` whose outputs are a dictionary. For values: `mean`, `std` and
+        `parameter_std`, each of shape (n, targets), and `quantiles`, (n, targets, levels). For
+        classes and labels: `probabilities`, (n, classes), and `entropy`, (n,).
 
     Raises:
-        InputError: A network or a loss that Keras alone cannot compute: several inputs, outputs at
-            several places, layers of your own, or a loss other than the cross-entropies, Gaussian,
-            Laplace and Student's t noise.
+        InputError: Keras alone cannot compute the network or the loss. Not supported are several
+            inputs, outputs at several positions, custom layers, and losses other than the
+            cross-entropies, Gaussian, Laplace and Student's t noise.
     """
     for level in quantiles:
         what = "quantiles: a level is out of range."

@@ -9,12 +9,11 @@ _WIDER = 0.5
 
 
 def inputs_outside(inputs: np.ndarray, seed: int = 0) -> np.ndarray:
-    """As many inputs outside the data as there are inputs, made from them.
+    """Generates inputs outside the data from given inputs, as many as there are.
 
-    One half has the numbers of the data in places where they do not belong: each column of a table
-    is shuffled by itself, each image has its pixels shuffled. The other half is uniform noise: each
-    column of a table over twice its range, each pixel over the range of all. Whole numbers stay
-    whole, and within their range.
+    One half permutes the data: each column of a table is shuffled independently, and each image has
+    its pixels shuffled. The other half is uniform noise: each column of a table over twice its
+    range, each pixel over the range of all pixels. Integers stay integers, within their range.
 
     Args:
         inputs: Inputs, `(n, ...)`, as in the data set.

@@ -28,19 +28,21 @@ _MOST_MEMBERS_SHOWN = 6
 
 @front_doors
 class Predictor:
-    """The posterior of a run as a few networks with weights, in one file.
+    """The posterior of a run as a few weighted networks in one file.
 
     It predicts as `run.predict` does, in the units of the data, and needs neither the run folder
-    nor the data. `run.compress(members=16)` makes one; `save` and `load` keep it.
+    nor the data. Create one with `run.compress(members=16)`; store it with `save` and read it with
+    `load`.
 
     Args:
-        parts: The members, their weights and the rest, as `Predictor.load` reads them.
-        model: The Keras model if the file cannot hold it. Default: the model in the file.
-        loss: The loss of the run if it was an object. Default: none.
+        parts: Members, weights and metadata, as `Predictor.load` reads them.
+        model: The Keras model, if the file cannot hold it. Default: None, the model in the file.
+        loss: The loss of the run, if it was an object. Default: None.
 
     Attributes:
-        weights: Weights of the members with the sum 1, shape (members,).
-        losses: What the compression lost, in nats a row, by kind of input; empty if it lost nothing.
+        weights: Weights of the members, which sum to 1, shape (members,).
+        losses: Information lost by the compression, in nats per row, by kind of input. Empty if
+            nothing was lost.
 
     Examples:
         >>> predictor = tati_re.load("runs/a").compress(members=None)
@@ -64,15 +66,19 @@ class Predictor:
 
     @classmethod
     def load(cls, path: AnyPath, *, model: Any = None, loss: Any = None) -> Self:
-        """Opens a file that `save` wrote. No code in it runs.
+        """Opens a file written by `save`, without running any code in it.
 
         Args:
             path: The file, ending in `.tati`.
-            model: The Keras model if the file holds none that Keras can load. Default: the file's.
-            loss: The loss of the run if it was an object of your own. Default: none.
+            model: The Keras model, if the file holds none that Keras can load. Default: None, the
+                model in the file.
+            loss: The loss of the run, if it was your own object. Default: None.
+
+        Returns:
+            The predictor.
 
         Raises:
-            InputError: There is no such file, it is damaged, or it was not written by `save`.
+            InputError: The file does not exist, is damaged, or was not written by `save`.
         """
         parts = parts_of_file(path)
         try:
@@ -84,13 +90,13 @@ class Predictor:
             raise InputError(what, said(error), "a file that Predictor.save wrote") from None
 
     def save(self, path: AnyPath) -> None:
-        """Writes the predictor into one file.
+        """Writes the predictor to one file.
 
         Args:
-            path: The file, ending in `.tati`; its folder exists.
+            path: The file, ending in `.tati`, in an existing folder.
 
         Raises:
-            InputError: Another ending.
+            InputError: The path has a different ending.
             StorageError: The file cannot be written.
         """
         write_parts(path, self.parts)
@@ -102,12 +108,14 @@ class Predictor:
 
     @property
     def carried_run(self) -> CarriedRun:
-        """What is left of the run, as readers of inputs take it."""
+        """The stored part of the run, in the form that readers of inputs expect."""
         return self._run
 
     @property
     def calibration(self) -> float | None:
-        """Temperature of classes, or scale of values, that calibrates; None if nothing does."""
+        """Calibrating temperature of class probabilities or scale of values; None without
+        calibration.
+        """
         return self.parts.calibration
 
     @property
@@ -117,12 +125,12 @@ class Predictor:
 
     @property
     def kind(self) -> str:
-        """What is predicted: `"regression"`, `"classification"` or `"multi_label"`."""
+        """The kind of prediction: `"regression"`, `"classification"` or `"multi_label"`."""
         return self.network.predictive.kind
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that decides predictions, the same before and after `save`."""
+        """SHA-256 of everything that determines predictions, the same before and after `save`."""
         return self.parts.digest
 
     @property
@@ -151,7 +159,7 @@ class Predictor:
 
     @property
     def training_ranges(self) -> pd.DataFrame:
-        """Least and largest value of each input column in training: columns `low` and `high`."""
+        """Minimum and maximum of each input column in training: columns `low` and `high`."""
         data = self._run.manifest.dataset
         ranges = data.input_ranges
         what = "training_ranges: the run has no table of inputs."
@@ -162,19 +170,20 @@ class Predictor:
         return pd.DataFrame(table, index=pd.Index(names, name="column"))
 
     def predict(self, inputs: Any, labels: Any = None, *, interval: float = 0.9) -> Any:
-        """Predictions with their uncertainties, as `run.predict` gives them.
+        """Predicts with uncertainties, as `run.predict` does.
 
         Args:
-            inputs: `(n, ...)`, as in the data set, before any scaling; a data frame, a dict or a
-                list of dicts by the names of the columns.
-            labels: Right labels or values, for scores. Default: those among the columns.
-            interval: Probability inside of the central intervals, in 0..1. Default: 0.9.
+            inputs: `(n, ...)`, as in the data set, before any scaling; or a data frame, a dict or a
+                list of dicts with the names of the columns.
+            labels: True labels or values, for scores. Default: None, label columns among the
+                inputs.
+            interval: Probability inside the central intervals, between 0 and 1. Default: 0.9.
 
         Returns:
             A `ClassPrediction`, a `LabelPrediction` or a `RegressionPrediction`.
 
         Raises:
-            InputError: Inputs or labels that do not fit.
+            InputError: Inputs or labels do not fit.
         """
         what = "interval is out of range."
         refuse_if(not 0 < interval < 1, what, interval, "a number between 0 and 1")
@@ -183,15 +192,15 @@ class Predictor:
         return self.averaged(inputs, labels, interval)
 
     def averaged(self, inputs: Any, labels: Any = None, interval: float = 0.9) -> Any:
-        """As `predict`, for inputs in the order of the columns; none is compared with its range.
+        """Predicts for inputs in column order, without comparing them with the training ranges.
 
         Args:
             inputs: `(n, ...)`, as in the data set.
-            labels: Right labels or values. Default: none.
-            interval: Probability inside of the central intervals. Default: 0.9.
+            labels: True labels or values. Default: None.
+            interval: Probability inside the central intervals, between 0 and 1. Default: 0.9.
 
         Returns:
-            The prediction.
+            A `ClassPrediction`, a `LabelPrediction` or a `RegressionPrediction`.
         """
         source = (self.network, self.members)
         found = average([source], inputs, labels, interval)
@@ -208,10 +217,10 @@ class Predictor:
         return with_scale(found, factor, again)
 
     def predict_proba(self, inputs: Any) -> np.ndarray:
-        """Averaged probabilities of the classes, or of several labels at once.
+        """Returns averaged probabilities of the classes, or of several labels at once.
 
         Args:
-            inputs: As of `predict`.
+            inputs: Inputs, as for `predict`.
 
         Returns:
             Probabilities, shape (n, classes).
@@ -221,11 +230,12 @@ class Predictor:
         return self.predict(inputs).probabilities
 
     def predict_interval(self, inputs: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Central intervals of a new observation, or of class probabilities under the posterior.
+        """Returns central intervals of a new observation, or posterior intervals of class
+        probabilities.
 
         Args:
-            inputs: As of `predict`.
-            level: Probability inside, in 0..1. Default: 0.9.
+            inputs: Inputs, as for `predict`.
+            level: Probability inside the interval, between 0 and 1. Default: 0.9.
 
         Returns:
             Lower and upper ends, shape (n, targets) or (n, classes) each.
@@ -236,17 +246,17 @@ class Predictor:
         return found.lower, found.upper
 
     def quantiles(self, inputs: Any, levels: Sequence[float] = (0.05, 0.5, 0.95)) -> np.ndarray:
-        """Quantiles of a new observation.
+        """Returns quantiles of a new observation.
 
         Args:
-            inputs: As of `predict`.
-            levels: Probabilities below, in 0..1. Default: 0.05, 0.5, 0.95.
+            inputs: Inputs, as for `predict`.
+            levels: Cumulative probabilities, between 0 and 1. Default: 0.05, 0.5, 0.95.
 
         Returns:
             Quantiles in the units of the data, shape (levels, n, targets).
 
         Raises:
-            InputError: Predictions of classes, or a loss that says nothing of the noise.
+            InputError: The predictor is a classifier, or its loss does not describe the noise.
         """
         self._refuse_other(VALUES, "quantiles")
         for level in levels:
@@ -261,18 +271,19 @@ class Predictor:
         return self._stretched(np.stack(found), law.mean)
 
     def sample(self, inputs: Any, num: int = 1, seed: int = 0) -> np.ndarray:
-        """New observations, drawn from the predictive distribution.
+        """Draws new observations from the predictive distribution.
 
-        Each sample of values comes from one member, for all inputs: samples are joint over inputs.
-        Classes are drawn for each input by itself.
+        Each sample of values comes from one member for all inputs, so samples are joint over
+        inputs. Classes are drawn independently for each input.
 
         Args:
-            inputs: As of `predict`.
+            inputs: Inputs, as for `predict`.
             num: Number of samples, at least 1. Default: 1.
             seed: Seed of the random numbers. Default: 0.
 
         Returns:
-            Values in the units of the data, shape (num, n, targets), or class labels, (num, n).
+            Values in the units of the data, shape (num, n, targets), or class labels, shape (num,
+            n).
         """
         refuse_if(num < 1, "num is too small.", num, "at least 1")
         random = np.random.default_rng(seed)
@@ -290,10 +301,11 @@ class Predictor:
         return drawn
 
     def log_prob(self, inputs: Any, labels: Any) -> np.ndarray:
-        """Log predictive density or probability of labels, all targets of a row together.
+        """Returns the log predictive density or probability of labels, jointly over the targets of
+        a row.
 
         Args:
-            inputs: As of `predict`.
+            inputs: Inputs, as for `predict`.
             labels: Labels or values, `(n,)` or `(n, targets)`, in the units of the data.
 
         Returns:
@@ -309,7 +321,11 @@ class Predictor:
         return found.log_density
 
     def to_keras(self, quantiles: Sequence[float] = (0.05, 0.5, 0.95)) -> Any:
-        """One plain Keras model that predicts the same; see `tati_re.shipping.to_keras`."""
+        """Returns one plain Keras model with the same predictions; see `tati_re.shipping.to_keras`.
+
+        Args:
+            quantiles: Levels of the predicted quantiles, between 0 and 1. Default: 0.05, 0.5, 0.95.
+        """
         from tati_re.shipping.keras_export import to_keras
 
         return to_keras(self, quantiles)
@@ -322,17 +338,19 @@ class Predictor:
         quantiles: Sequence[float] = (0.05, 0.5, 0.95),
         overwrite: bool = False,
     ) -> None:
-        """Writes the predictor for other programs.
+        """Writes the predictor in a format for other programs.
 
         Args:
             path: The file, or the folder of a SavedModel.
-            to: `"keras"`, one `.keras` file without code; `"savedmodel"`, a folder; `"npz"`, arrays;
-                or `"tati"`, as `save` writes it. Default: keras.
-            quantiles: Levels of the quantiles that Keras predicts. Default: 0.05, 0.5, 0.95.
-            overwrite: Whether a file that is there may be replaced. Default: False.
+            to: `"keras"`, one `.keras` file without code; `"savedmodel"`, a folder; `"npz"`,
+                arrays; or `"tati"`, as written by `save`. Default: keras.
+            quantiles: Levels of the quantiles that Keras predicts, between 0 and 1. Default: 0.05,
+                0.5, 0.95.
+            overwrite: Whether to replace an existing file. Default: False.
 
         Raises:
-            InputError: Another form or ending, or a network or loss that Keras alone cannot compute.
+            InputError: The format or ending is unknown, or Keras alone cannot compute the network
+                or loss.
             StorageError: The file cannot be written.
         """
         from tati_re.shipping.formats import export

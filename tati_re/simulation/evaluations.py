@@ -21,8 +21,9 @@ _MOST_EXAMPLES = 10_000
 
 
 class Evaluations:
-    """Loss, potential, gradients, curvatures on one mini-batch until `next_batch`; a part of
-    `tati_re.Simulation`.
+    """Loss, potential, gradients and curvature on one mini-batch, until `next_batch` is called.
+
+    A part of `tati_re.Simulation`.
     """
 
     follows_tati = False
@@ -40,19 +41,19 @@ class Evaluations:
     _evaluated: tuple[int, np.ndarray, Energy] | None = None
 
     def loss(self, walker_index: int | None = None):
-        """Mean loss on the current batch: a number, or `(walkers,)`."""
+        """Returns the mean loss on the current batch: a number, or `(walkers,)`."""
         return self._of_walker(self._energy("loss").loss, walker_index)
 
     def potential(self, walker_index: int | None = None):
-        """U estimated on the current batch: a number, or `(walkers,)`."""
+        """Returns U estimated on the current batch: a number, or `(walkers,)`."""
         return self._of_walker(self._energy("potential").potential, walker_index)
 
     def gradients(self, walker_index: int | None = None) -> np.ndarray:
-        """∇U estimated on the current batch: `(parameters,)`, or `(walkers, parameters)`."""
+        """Returns ∇U estimated on the current batch, `(parameters,)` or `(walkers, parameters)`."""
         return self._of_walker(self._energy("gradients").gradient, walker_index)
 
     def score(self, walker_index: int | None = None):
-        """Accuracy on the current batch: a number, or `(walkers,)`."""
+        """Returns the accuracy on the current batch: a number, or `(walkers,)`."""
         if self._engine().potential.metric_name is None:
             received = "regression" if self.system.has_data else self.system.dataset.name
             raise InputError(
@@ -63,7 +64,15 @@ class Evaluations:
         return self._of_walker(found, walker_index)
 
     def hessian_vector_product(self, vector, walker_index: int | None = None) -> np.ndarray:
-        """∇²U times `vector`, `(parameters,)` or `(walkers, parameters)`, on the current batch."""
+        """Returns ∇²U times a vector, on the current batch.
+
+        Args:
+            vector: The vector, `(parameters,)` or `(walkers, parameters)`.
+            walker_index: One walker, counted from 0. Default: None, all walkers.
+
+        Returns:
+            The product, `(parameters,)` or `(walkers, parameters)`.
+        """
         batch = self._batch_for("hessian_vector_product")
         vector = self.walkers.fitting(vector, "vector")
         found = self._engine().hessian_product(
@@ -72,8 +81,9 @@ class Evaluations:
         return self._of_walker(found, walker_index)
 
     def hessians(self, walker_index: int | None = None) -> np.ndarray:
-        """∇²U on the current batch: `(parameters, parameters)`, or one a walker; costs P
-        Hessian-vector products.
+        """Returns ∇²U on the current batch: `(parameters, parameters)`, or one matrix per walker.
+
+        The cost is one Hessian-vector product per parameter.
         """
         batch = self._batch_for("hessians")
         identity = np.eye(self.system.flat.num_parameters, dtype=self.walkers.position.dtype)
@@ -83,9 +93,13 @@ class Evaluations:
         return self._of_walker(np.stack(rows, axis=1), walker_index)
 
     def step_size_advice(self, walker_index: int = 0) -> StepSizeAdvice:
-        """The largest eigenvalue of ∇²U at a walker, and the step sizes at which samplers are
-        stable there. Costs some twenty Hessian-vector products on all data, or on 10,000 examples
-        where there are more.
+        """Returns the largest eigenvalue of ∇²U at a walker and the largest stable step sizes.
+
+        The cost is about twenty Hessian-vector products on all data, or on 10,000 examples of a
+        larger data set.
+
+        Args:
+            walker_index: The walker, counted from 0. Default: 0.
         """
         examples = self.system.dataset.num_examples
         options = make_options(
@@ -100,10 +114,16 @@ class Evaluations:
         )
 
     def suggest_step_size(self, walker_index: int = 0) -> float:
-        """A step size for the sampler of the options at the place of a walker, mostly where a fit
-        has ended: a quarter of the limit of stability of methods with momenta, a tenth of that of
-        others. An `InputError` for a sampler or a mass that gives each parameter a speed of its
-        own.
+        """Suggests a step size for the sampler in the options at the position of a walker.
+
+        It is a quarter of the stability limit for methods with momenta, and a tenth for other
+        methods. Call it after a fit, when the walker is at a minimum.
+
+        Args:
+            walker_index: The walker, counted from 0. Default: 0.
+
+        Raises:
+            InputError: The sampler or the mass gives each parameter a different step size.
         """
         sampler = own_sampler(self.options, self.objects)
         mass = self.objects.get("mass", self.options.mass)
@@ -129,14 +149,12 @@ class Evaluations:
 
     @property
     def batch(self) -> CurrentBatch:
-        """The mini-batch that loss, potential, gradients, Hessians and score refer to; it stays
-        until `next_batch`.
-        """
+        """The mini-batch for loss, potential, gradients, Hessians and score, until `next_batch`."""
         self._engine()
         return self._batch
 
     def next_batch(self) -> None:
-        """Moves on to the next mini-batch."""
+        """Moves to the next mini-batch."""
         self.batch.next()
 
     def _engine(self) -> Evaluator:

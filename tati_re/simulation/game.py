@@ -50,7 +50,7 @@ def _check_options(name: str, sim: Simulation) -> None:
 
 
 class Player:
-    """The positions of one simulation of a game, as the potentials of the others read them.
+    """The positions of one simulation in a game, for use in the potentials of the other players.
 
     Args:
         start: The positions before the game begins, `(walkers, parameters)`, in the precision of
@@ -63,8 +63,9 @@ class Player:
 
     @property
     def positions(self) -> Any:
-        """Those of its walkers at the target, `(walkers, parameters)`, a tensor; also in compiled
-        functions of now.
+        """Positions of the walkers at the target temperature, `(walkers, parameters)`, as a tensor.
+
+        In compiled functions it always holds the current positions.
         """
         return self._now.read_value()
 
@@ -73,24 +74,26 @@ class Player:
 
 
 class Game:
-    """Simulations that take turns, each with a potential that reads where the others are
-    (`Player.positions`).
+    """Simulations that take turns, each with a potential that depends on the positions of the
+    others.
 
-    Targets the joint law whose conditional laws are exp(-U/T) of each player given the others,
-    where there is one: alternating conditionals (Gibbs sampling), exact for turns of any length as
-    far as the samplers are. The others see all walkers at the target of a player; the hotter
-    replicas of its ladder lag behind them by a turn, which vanishes for long turns. Without a joint
-    law (generator and discriminator) it is a dynamics, and targets nothing known.
+    The potentials read `Player.positions`. In every round each player takes its steps with U and ∇U
+    at the current positions of the other players.
 
-    Rule: in every round each player takes its steps, from U and ∇U evaluated anew at where the
-    others are now.
+    If there is a joint distribution whose conditionals are exp(-U/T) of each player, the game
+    samples it by alternating conditionals (Gibbs sampling). This is exact for turns of any length,
+    as far as the samplers are exact. The others see the walkers at the target temperature of a
+    player. The hotter replicas of its ladder lag behind by one turn, an effect that vanishes for
+    long turns. Without a joint distribution (generator and discriminator) the game is a dynamics
+    without a known target.
 
     Args:
-        **players: By name, in their order, a `Player` and its `Simulation` with the sampler,
-            ladder, batches, walkers and intervals of its own steps.
+        **players: A `Player` and its `Simulation` by name, in the order of their turns. Each
+            simulation has its own sampler, ladder, batches, walkers and recording intervals.
 
     Raises:
-        InputError: Fewer than two, shapes that do not fit, or options that no player can have.
+        InputError: There are fewer than two players, shapes do not fit, or a player has an option
+            that games do not support.
 
     Examples:
         >>> x, y = Player(np.zeros((1, 1))), Player(np.zeros((1, 1)))
@@ -135,17 +138,20 @@ class Game:
     def sample(
         self, num_rounds: int, steps: int | Mapping[str, int] = 1, output: AnyPath | None = None
     ) -> dict[str, Run]:
-        """The runs of all players by name; the walkers stay where they arrive.
+        """Plays a number of rounds; the walkers stay where they arrive.
 
         Args:
-            num_rounds: How often each player has its turn.
-            steps: Of a turn, for all players or by name. Default: 1.
-            output: A folder, in which each player has a run folder of its name. Default: temporary
-                ones.
+            num_rounds: Number of turns of each player, at least 1.
+            steps: Steps per turn, one number for all players or a number by name. Default: 1.
+            output: A folder, in which each player gets a run folder under its name. Default:
+                temporary folders.
+
+        Returns:
+            The runs of all players by name.
 
         Raises:
-            InputError: Something is not right; nothing was computed yet.
-            SamplingError: A player diverged; what came before is on the disk.
+            InputError: An argument is invalid. Nothing has been computed yet.
+            SamplingError: A player diverged. Everything before that is on disk.
         """
         turns = steps if isinstance(steps, Mapping) else dict.fromkeys(self.players, steps)
         requests = []
@@ -195,8 +201,16 @@ class Game:
             return self._played(launched, num_rounds)
 
     def resume(self, folder: AnyPath, num_rounds: int) -> dict[str, Run]:
-        """Goes on with the game of a folder up to a round, as if it had never stopped, with the
-        simulations as then.
+        """Resumes the game in a folder, as if it had never stopped.
+
+        Use the same simulations as before.
+
+        Args:
+            folder: The folder of the game.
+            num_rounds: The new total number of rounds.
+
+        Returns:
+            The runs of all players by name.
         """
         _check(folder, num_rounds)
         where = {name: Path(folder) / name for name in self.players}

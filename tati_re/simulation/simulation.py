@@ -50,33 +50,35 @@ from tati_re.system.target import system_of, with_defaults
 
 @front_doors
 class Simulation(Evaluations):
-    """A Keras model and its data as a physical system of positions θ and potential U = N * mean
-    loss - log prior.
+    """A Keras model and its data as a physical system with positions θ and potential U.
+
+    U = N * mean loss - log prior, with N the number of training examples.
 
     Args:
-        model: A Keras 3 model, the path of a `.keras` file, a function that builds one or is in a
-            file (`my_net.py:build`), or `None` for a network of dense layers built from `hidden`.
-        data: `(inputs, labels)`, `((inputs, labels), (test inputs, test labels))`, a built-in name,
-            or a data file.
-        loss: A name or a Keras loss. Default: cross-entropy for integer labels, `gaussian` for
-            regression.
-        prior: "gaussian", "box", "none", or an object of `tati_re.priors`. Default: gaussian with
-            `prior_std`.
-        potential: U = -log density in place of model and data, a function of positions `(walkers,
-            dimension)` or `(dimension,)`, in TensorFlow, or in NumPy with its gradient as a pair;
-            float64, and no prior, by default.
-        log_density: The log density of named parameters in place of model and loss, a function of
-            one draw. `parameters` is then the support of each parameter by its name, and `data` a
-            table of arrays; see `tati_re.NamedDensity`.
-        log_likelihood: With `log_density`, the log density of each observation, for `run.loo()`.
-        generated: With `log_density`, functions of a draw by name, for `run.generated`.
-        inits: With `log_density`, where chains start, parameters by name, `(*shape)` or `(walkers,
-            *shape)`. Default: drawn from N(0, 1) in the free coordinates.
-        **options: Every other option, see `Simulation.help()`; `parameters` may also be positions,
-            `(parameters,)` or `(walkers, parameters)`.
+        model: A Keras 3 model, the path of a `.keras` file, or a function that builds a model. The
+            function may also be named by its file, as `my_net.py:build`. Default: None, a network
+            of dense layers with the units in `hidden`.
+        data: `(inputs, labels)`, `((inputs, labels), (test inputs, test labels))`, the name of a
+            built-in data set, or a data file.
+        loss: The name of a loss, or a Keras loss. Default: cross-entropy for integer labels,
+            `gaussian` for regression.
+        prior: "gaussian", "box", "none", or an object from `tati_re.priors`. Default: gaussian with
+            standard deviation `prior_std`.
+        potential: U = -log density, in place of model and data. A function of positions, `(walkers,
+            dimension)` or `(dimension,)`, written in TensorFlow, or a pair of the function and its
+            gradient in NumPy. With it, the defaults are float64 and no prior.
+        log_density: The log density of named parameters, in place of model and loss: a function of
+            one draw. `parameters` then maps the name of each parameter to its support, and `data`
+            is a table of arrays; see `tati_re.NamedDensity`.
+        log_likelihood: With `log_density`: the log density of each observation, for `run.loo()`.
+        generated: With `log_density`: functions of a draw, by name, for `run.generated`.
+        inits: With `log_density`: the starting point of the chains. Parameters by name, `(*shape)`
+            or `(walkers, *shape)`. Default: drawn from N(0, 1) in the free coordinates.
+        **options: Any other option; `Simulation.help()` lists them. `parameters` may also be an
+            array of positions, `(parameters,)` or `(walkers, parameters)`.
 
     Raises:
-        InputError: An option, the data or the model is not right; nothing was computed yet.
+        InputError: An option, the data or the model is invalid. Nothing has been computed yet.
 
     Examples:
         >>> sim = tati_re.Simulation(data="two_clusters", hidden=[4], loss="binary_crossentropy", seed=1, verbose=0)
@@ -127,8 +129,11 @@ class Simulation(Evaluations):
 
     @classmethod
     def from_options(cls, options: Options, objects: dict[str, Any] | None = None) -> "Simulation":
-        """A simulation from checked options, as the commands make it. `objects` are those that are
-        objects, by name.
+        """Creates a simulation from checked options, as the commands do.
+
+        Args:
+            options: Checked options.
+            objects: Options that are Python objects, such as a model, by name. Default: none.
         """
         self = cls.__new__(cls)
         self._start(options, objects or {})
@@ -136,22 +141,23 @@ class Simulation(Evaluations):
 
     @classmethod
     def from_folder(cls, folder: AnyPath, trust: bool = False, **objects: Any) -> "Simulation":
-        """The simulation that a run was made with: its model, data, loss, prior and options.
+        """Recreates the simulation of a run: its model, data, loss, prior and options.
 
         Args:
-            folder: The run folder, or the run, which keeps its objects in the process that made it.
-            trust: Whether code that the folder names (`sampler="own.py:Own"`) may run, and files
-                that it names elsewhere (`run_file`) be written. Default: no; what is among
-                `objects` is the caller's own.
-            **objects: What the run was given as objects in Python (`data`, `model`, `loss`,
-                `prior`), and options in place of the run's.
+            folder: The run folder, or the run. A run keeps its Python objects in the process that
+                made it.
+            trust: Whether to run code that the folder names (`sampler="own.py:Own"`) and to write
+                files outside it (`run_file`). Objects that you pass yourself need no trust.
+                Default: False.
+            **objects: Python objects that the run used (`data`, `model`, `loss`, `prior`), and
+                options that replace those of the run.
 
         Returns:
-            A simulation at the parameters of the run's model file; `parameters=folder` takes its
-            walkers'.
+            A simulation at the parameters in the run's model file. Pass `parameters=folder` to
+            start at the positions of its walkers.
 
         Raises:
-            InputError: No run there, objects that are missing, or data that are not the same.
+            InputError: The folder holds no run, an object is missing, or the data differ.
         """
         return from_folder(cls, folder, trust, objects)
 
@@ -159,19 +165,22 @@ class Simulation(Evaluations):
     def resume(
         cls, folder: AnyPath, num_steps: int | None = None, trust: bool = False, **objects: Any
     ) -> Run:
-        """Goes on with a run from its last checkpoint, as if it had never stopped.
+        """Resumes a run from its last checkpoint, as if it had never stopped.
 
         Args:
-            folder: The folder of the run.
-            num_steps: The last step, if the run is to be longer than planned. Default: as planned.
-            trust: Whether code and files that the folder names may run and be written. Default:
-                False.
-            **objects: What the folder does not hold: `data` where it came as arrays, `model` where
-                it could not be written, `sampler`, `observables`, `callbacks` where they were
-                given; what is named again; and `max_time`, `verbose`.
+            folder: The run folder.
+            num_steps: The new last step, to extend the run. Default: the last step of the run's
+                options.
+            trust: Whether to run code, and to write files, that the folder names. Default: False.
+            **objects: Objects that the folder cannot hold: `data` passed as arrays, a `model` that
+                could not be saved, and any `sampler`, `observables` or `callbacks` passed as
+                objects. Also `max_time`, `verbose`, and options that must be given again on resume.
+
+        Returns:
+            The run, with all its steps.
 
         Raises:
-            InputError: No run there, data that are not the same, or both checkpoints damaged.
+            InputError: The folder holds no run, the data differ, or both checkpoints are damaged.
         """
         limits = replace(cls.limits, began=time.monotonic())
         with ExitStack() as stack:
@@ -212,8 +221,9 @@ class Simulation(Evaluations):
 
     @property
     def parameters(self) -> np.ndarray:
-        """Positions: `(parameters,)` for one walker, `(walkers, parameters)` for several; writing
-        moves the walkers.
+        """Positions, `(parameters,)` for one walker or `(walkers, parameters)` for several.
+
+        Assign to it to move the walkers.
         """
         return self.walkers.position[0] if self.num_walkers() == 1 else self.walkers.position
 
@@ -226,9 +236,12 @@ class Simulation(Evaluations):
 
     @property
     def momenta(self) -> np.ndarray:
-        """Momenta, shaped as `parameters`; drawn from N(0, T) when first asked for. They are for
-        loops of your own: `sample` draws its own ones. An `InputError` where the sampler of the
-        options has none.
+        """Momenta, in the shape of `parameters`, drawn from N(0, T) on first use.
+
+        They are for your own loops: `sample` draws its own momenta.
+
+        Raises:
+            InputError: The sampler in the options has no momenta.
         """
         self._check_momentum()
         if self.walkers.momentum is None:
@@ -257,17 +270,18 @@ class Simulation(Evaluations):
         inverse_temperature: float | None = None,
         seed: int | None = None,
     ) -> None:
-        """Draws all momenta anew from N(0, T), other ones at each call.
+        """Draws new momenta from N(0, T); each call draws different ones.
 
         Args:
-            *unnamed: Refused, for the argument of TATi's function is the inverse temperature.
-            temperature: T. Default: that of the options.
+            *unnamed: Refused, because the argument of TATi's function was the inverse temperature.
+            temperature: T, above 0. Default: the temperature in the options.
             inverse_temperature: 1/T, in place of `temperature`.
-            seed: The same momenta at each call with it. Default: that of the options, with further
-                numbers each time.
+            seed: Seed that gives the same momenta at each call. Default: the seed in the options,
+                with new random numbers at each call.
 
         Raises:
-            InputError: The sampler of the options has no momenta, or an argument without its name.
+            InputError: The sampler in the options has no momenta, or an argument is passed without
+                its name.
         """
         self._check_momentum()
         if unnamed:
@@ -296,14 +310,16 @@ class Simulation(Evaluations):
         return self.options.num_walkers
 
     def parameter_names(self) -> list[str]:
-        """Names of the parameters by their place in the model, such as `dense/kernel[0,3]`."""
+        """Names of the parameters by their position in the model, such as `dense/kernel[0,3]`."""
         return self.system.flat.parameter_names()
 
     @property
     def dataset(self) -> CurrentDataset:
-        """The data set, inputs in the shape that the model takes; `inputs, labels = sim.dataset` is
-        the current batch. It may be set: to `(inputs, labels)`, a file name, a list of file names,
-        or the name of a built-in set. The model and the walkers stay as they are.
+        """The data set, with inputs in the shape that the model expects.
+
+        `inputs, labels = sim.dataset` unpacks the current batch. Assign `(inputs, labels)`, a file
+        name, a list of file names, or the name of a built-in set to replace the data. The model and
+        the walkers stay as they are.
         """
         return self._dataset
 
@@ -319,7 +335,7 @@ class Simulation(Evaluations):
         self.objects = objects | found
 
     def take(self, system: Any) -> None:
-        """Takes another system; the walkers have to fit it."""
+        """Replaces the system; the walkers must fit the new one."""
         self._take(system)
 
     def _take(self, system: Any) -> None:
@@ -333,10 +349,16 @@ class Simulation(Evaluations):
     # Predictions
 
     def predict(self, inputs, parameters=None, walker_index: int | None = None) -> np.ndarray:
-        """The model's outputs, `(n, ...)`, or `(walkers, n, ...)` for several walkers. Inputs are
-        as in the data set, before scaling, `(n, ...)`, several by name or in their order;
-        `parameters`, `(parameters,)`, are by default those of the walkers, all of them without a
-        `walker_index`.
+        """Returns the outputs of the model at the positions of the walkers.
+
+        Args:
+            inputs: Inputs as in the data set, before scaling, `(n, ...)`. Pass several inputs by
+                name or in their order.
+            parameters: A parameter vector, `(parameters,)`. Default: the positions of the walkers.
+            walker_index: One walker, counted from 0. Default: None, all walkers.
+
+        Returns:
+            Outputs, `(n, ...)`, or `(walkers, n, ...)` for several walkers.
         """
         if parameters is None and walker_index is None and self.num_walkers() > 1:
             return np.stack(
@@ -366,28 +388,39 @@ class Simulation(Evaluations):
     def predict_probabilities(
         self, inputs, parameters=None, walker_index: int | None = None
     ) -> np.ndarray:
-        """As `predict`, with logits turned into probabilities."""
+        """Returns the outputs of the model, with logits converted to probabilities.
+
+        Args:
+            inputs: Inputs as in the data set, before scaling, `(n, ...)`.
+            parameters: A parameter vector, `(parameters,)`. Default: the positions of the walkers.
+            walker_index: One walker, counted from 0. Default: None, all walkers.
+
+        Returns:
+            Probabilities, `(n, ...)`, or `(walkers, n, ...)` for several walkers.
+        """
         outputs = self.predict(inputs, parameters, walker_index)
         potential = cast(Any, self._engine().potential)
         return potential.loss.probabilities(outputs)
 
     def widened(self, hidden: Sequence[int], seed: int | None = None) -> "Simulation":
-        """A simulation of a wider network that is the same function of its inputs.
+        """Returns a simulation of a wider network that computes the same function.
 
-        Weights and biases of the units are carried over, for each walker. New units draw theirs
-        from the prior (without one, as `walker_start="fresh"` does), and their weights towards the
-        old units and the outputs are 0. The noise of a regression is carried over too.
+        The weights and biases of the existing units are copied for each walker. The weights of new
+        units are drawn from the prior, or as `walker_start="fresh"` does if there is no prior.
+        Weights from new units to existing units and to the outputs are 0. The noise of a regression
+        is copied too.
 
         Args:
-            hidden: Units of each hidden layer, as many layers as here, nowhere fewer units.
-            seed: Seed of the new units' weights. Default: that of the options.
+            hidden: Units of each hidden layer. As many layers as now, and at least as many units in
+                each.
+            seed: Seed for the weights of the new units. Default: the seed in the options.
 
         Returns:
-            A new simulation with the same data and options but `hidden`.
+            A new simulation with the same data and options, except `hidden`.
 
         Raises:
-            InputError: The network is not built from `hidden`, has fixed parameters, or `hidden` is
-                not a wider network of as many layers.
+            InputError: The network was not built from `hidden`, has fixed parameters, or `hidden`
+                does not describe a wider network with the same number of layers.
 
         Examples:
             >>> sim = tati_re.Simulation(data="two_clusters", hidden=[2], verbose=0)
@@ -399,13 +432,20 @@ class Simulation(Evaluations):
     # Runs
 
     def fit(self, **overrides: Any) -> Run:
-        """Descends to a minimum of U with every walker; the walkers stay where they arrive.
+        """Minimizes U with every walker; the walkers stay where they arrive.
 
         Args:
-            **overrides: Options for this call, such as `optimizer` (a name, or a Keras object,
-                whose own rate counts), `learning_rate`, `num_steps`, `batch_size`, `output`;
-                `stages`, in each of which rate and batch size are others; and `observables`,
-                `callbacks` as in `sample`.
+            **overrides: Options for this call, such as `optimizer`, `learning_rate`, `num_steps`,
+                `batch_size` or `output`. A Keras object as `optimizer` uses its own learning rate.
+                `stages` changes learning rate and batch size during the fit. `observables` and
+                `callbacks` work as in `sample`.
+
+        Returns:
+            The run, whose tables are pandas DataFrames.
+
+        Raises:
+            InputError: An option is invalid. Nothing has been computed yet.
+            SamplingError: The fit diverged. Everything before that is on disk.
         """
         refuse_if(
             overrides.get("workers"),
@@ -416,20 +456,26 @@ class Simulation(Evaluations):
         return self._launched("fit", overrides)
 
     def sample(self, **overrides: Any) -> Run:
-        """Samples exp(-U/T); the walkers stay where they arrive. The run's tables are pandas
-        DataFrames, as of `fit`. Each further call of either has noise and mini-batches of its own;
-        `call=2` repeats those of the second.
+        """Samples exp(-U/T); the walkers stay where they arrive.
+
+        Each further call of `fit` or `sample` uses new noise and new mini-batches. `call=2` repeats
+        the random numbers of the second call.
 
         Args:
-            **overrides: Options for this call; `sampler` may be an object that follows
-                `tati_re.samplers.Sampler`; `observables={"name": function}`: functions of the
-                parameters `(walkers, parameters)` that give `(walkers,)`, a column of run.csv each;
-                `callbacks=[function(folder, step)]`, called at each flush; `starts`: where each
-                replica starts, `(rungs, walkers, parameters)`, for one walker also `(rungs,
-                parameters)`, in place of where the walkers are.
+            **overrides: Options for this call. Four of them can be Python objects. `sampler`: an
+                object that follows `tati_re.samplers.Sampler`. `observables={"name": function}`:
+                functions of the positions `(walkers, parameters)` that return `(walkers,)`; each
+                adds a column to run.csv. `callbacks=[function(folder, step)]`: called at each
+                flush. `starts`: the starting point of each replica, `(rungs, walkers, parameters)`,
+                or `(rungs, parameters)` for one walker. Default of `starts`: the positions of the
+                walkers.
+
+        Returns:
+            The run, whose tables are pandas DataFrames.
 
         Raises:
-            SamplingError: The run diverged; what came before is on the disk.
+            InputError: An option is invalid. Nothing has been computed yet.
+            SamplingError: The run diverged. Everything before that is on disk.
 
         Warns:
             CertificateWarning: The run failed checks of its certificate.
@@ -483,9 +529,14 @@ class Simulation(Evaluations):
     # Options
 
     def set_options(self, **options: Any) -> None:
-        """Changes options that do not shape the system (step size, sampler, batch size, prior,
-        ...); an `InputError` for an unknown option, a bad value, or an option that shapes data or
-        model.
+        """Changes options that do not shape the system, such as step size, sampler, batch size or
+        prior.
+
+        Args:
+            **options: New values by name.
+
+        Raises:
+            InputError: An option is unknown, has an invalid value, or shapes the data or the model.
         """
         options = _own_names(options)
         refuse_fixed(options)
@@ -501,8 +552,13 @@ class Simulation(Evaluations):
         self._forget()
 
     def get_options(self, name: str | None = None) -> Any:
-        """All options as they are, or the value of the one called `name`, here or in TATi; an
-        `InputError` where there is no such option.
+        """Returns all options, or the value of one.
+
+        Args:
+            name: The name of an option, here or in TATi. Default: None, all options.
+
+        Raises:
+            InputError: There is no such option.
         """
         if name is None:
             return self.options
@@ -514,26 +570,33 @@ class Simulation(Evaluations):
 
     @staticmethod
     def get_losses() -> list[str]:
-        """Names of losses: likelihoods first, then others, then those of TATi; any other Keras loss
-        will do too.
+        """Returns the names of losses: likelihoods first, then other losses, then those of TATi.
+
+        Any other Keras loss can be used too.
         """
         return list(dict.fromkeys([*LOSSES, *aliases.LOSSES.values(), *aliases.LOSSES]))
 
     @staticmethod
     def get_activations() -> list[str]:
-        """Names of activations that options may have: all of Keras."""
+        """Returns the names of the available activations: all activations of Keras."""
         return list(activation_names())
 
     @staticmethod
     def help(name: str | None = None) -> None:
-        """Prints one line for every option, or all about one, as `tati_re.help` does."""
+        """Prints one line for every option, or everything about one, as `tati_re.help` does.
+
+        Args:
+            name: The name of an option. Default: None, all options.
+        """
         print(describe(name))
 
 
 def changed(
     options: Options, objects: dict[str, Any], given: dict[str, Any]
 ) -> tuple[Options, dict[str, Any]]:
-    """Options and objects with those that are given in place of theirs, by all names of users."""
+    """Returns options and objects with the given ones in place of the earlier ones, under all user
+    names.
+    """
     given = _own_names(given)
     kept = {name: value for name, value in objects.items() if name not in given}
     found = _pop_objects(given)

@@ -327,45 +327,49 @@ class Posterior(BaseEstimator):
 
 
 class BayesianRegressor(RegressorMixin, Posterior):
-    """A regressor that averages a network over its posterior. `fit` samples p(θ | X, y) ∝ p(y | X,
-    θ) p(θ) of a Keras network with `tati_re.Simulation`.
+    """A regressor that averages the predictions of a network over its posterior.
 
-    Without arguments it is a run for prediction (`goal="predict"`): it chooses likelihood, hidden
+    `fit` samples p(θ | X, y) ∝ p(y | X, θ) p(θ) of a Keras network with `tati_re.Simulation`.
+
+    Without arguments it is a run for prediction (`goal="predict"`). It chooses likelihood, hidden
     layers and prior width on held-out rows, fits eight members, samples a chain from each, and ends
-    within 60 seconds (`max_time`). Naming a model, `hidden`, a loss, a prior or a sampler, or
-    `goal="posterior"`, samples the posterior of that model, by default with Gaussian noise whose
-    standard deviation is sampled too.
+    within 60 seconds (`max_time`). Pass a model, `hidden`, a loss, a prior, a sampler or
+    `goal="posterior"` to sample the posterior of that model instead. Its default noise is Gaussian,
+    with a sampled standard deviation.
 
     Args:
-        model: A Keras model, which is not changed; a function that builds one, called with those of
-            `input_shape`, `num_outputs` and options that it names; or the path of a `.keras` file.
-            Default: None, dense layers.
-        hidden: Units of each hidden layer. Default: None, chosen by a run for prediction, else (32,).
-        members: Independent walkers, at least 1. Default: None, 8 in a run for prediction, else 4.
-        sampler: A name, or an object. Default: None, chosen by the run.
-        num_steps: The last step. Default: None, 100,000, or up to 2,000,000 where `until` takes so
-            many.
-        until: When to end. Default: None, of a run that chooses its sampler `"rhat<1.01, ess>400,
-            rhat(weights)<1.1"`.
-        seed: Of all random numbers: the same seed gives the same posterior, unless `max_time` ends
-            the run. Default: 0.
-        random_state: An integer or `RandomState` in place of `seed`, which bagging sets for each of
-            its members.
-        folder: Where each fit makes a run folder, fit-1, fit-2, ... Default: None, temporary ones.
-        keep_run: Whether a pickle holds the run folder, with its tables and certificate. Default:
-            False; it holds a `tati_re.Predictor` of all draws, which predicts the same.
+        model: A Keras model, which is left unchanged; the path of a `.keras` file; or a function
+            that builds a model. The function is called with those of `input_shape`, `num_outputs`
+            and the options that its signature names. Default: None, dense layers.
+        hidden: Units of each hidden layer. Default: None, chosen by a run for prediction, otherwise
+            (32,).
+        members: Number of independent walkers, at least 1. Default: None, 8 in a run for
+            prediction, otherwise 4.
+        sampler: A name or a sampler object. Default: None, chosen by the run.
+        num_steps: The last step. Default: None, 100,000, or up to 2,000,000 if `until` needs them.
+        until: Condition that ends the run. Default: None, `"rhat<1.01, ess>400, rhat(weights)<1.1"`
+            if the run chooses its sampler.
+        seed: Seed of all random numbers. The same seed gives the same posterior, unless `max_time`
+            ends the run. Default: 0.
+        random_state: An integer or a `RandomState` in place of `seed`, as bagging sets it for each
+            member. Default: None.
+        folder: Folder in which each fit creates a run folder, fit-1, fit-2, ... Default: None,
+            temporary folders.
+        keep_run: Whether a pickle contains the run folder with its tables and certificate.
+            Otherwise it contains a `tati_re.Predictor` of all draws, with the same predictions.
+            Default: False.
         verbose: 0: quiet; 1: progress and summary. Default: 0.
-        **options: Any other option of a run by its name (`tati_re.help()`), which `set_params` and
-            searches take too: `prior_std`, `step_size`, `batch_size`, `loss`, ... Networks of dense
-            layers have by default `standardize="all"` and `dtype="float64"`.
+        **options: Any other option of a run by its name (`tati_re.help()`), such as `prior_std`,
+            `step_size`, `batch_size` or `loss`. `set_params` and parameter searches accept them
+            too. Networks of dense layers use `standardize="all"` and `dtype="float64"` by default.
 
     Attributes:
-        run_: The `tati_re.Run`: `run_.summary()`, `run_.certificate`; absent after unpickling
-            without `keep_run`.
-        n_features_in_: Columns of X.
+        run_: The `tati_re.Run`, with `run_.summary()` and `run_.certificate`. Absent after
+            unpickling without `keep_run`.
+        n_features_in_: Number of columns of X.
 
     Raises:
-        InputError: A `ValueError`: an option, the model or the data are not right.
+        InputError: A `ValueError`: an option, the model or the data are invalid.
 
     Examples:
         >>> from sklearn.datasets import load_diabetes
@@ -383,9 +387,19 @@ class BayesianRegressor(RegressorMixin, Posterior):
         return tags
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Samples the posterior given X `(n, features)`, also `(n, ...)` with a model, and y `(n,)`
-        or `(n, outputs)`; `sample_weight`, `(n,)`, at least 0, is what each example counts in the
-        likelihood: 2 as if there twice.
+        """Samples the posterior given the training data.
+
+        Args:
+            X: Inputs, `(n, features)`, n at least 2; any shape `(n, ...)` if `model` is set.
+            y: Targets, `(n,)` or `(n, outputs)`.
+            sample_weight: Weight of each example in the likelihood, `(n,)`, at least 0. A weight of
+                2 counts an example twice. Default: None, equal weights.
+
+        Returns:
+            The estimator.
+
+        Raises:
+            InputError: An option, the model or the data are invalid.
         """
         nd = self.model is not None
         X, y = validate_data(
@@ -396,9 +410,17 @@ class BayesianRegressor(RegressorMixin, Posterior):
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Posterior mean `(n,)` or `(n, outputs)`, in the units of y; with `return_std` a pair of
-        it and the standard deviation of a new observation, from noise and parameters. Under a loss
-        that says nothing of the noise it is that of the mean, and a warning says so.
+        """Predicts the posterior mean.
+
+        Args:
+            X: Inputs, `(n, features)`, or `(n, ...)` if `model` is set.
+            return_std: Whether to return the standard deviation too. Default: False.
+
+        Returns:
+            The mean, `(n,)` or `(n, outputs)`, in the units of y. With `return_std`, a pair of the
+            mean and the standard deviation of a new observation, from noise and parameters. If the
+            loss does not describe the noise, it is the standard deviation of the mean, and a
+            warning says so.
         """
         found = self._predicted(X)
         if not return_std:
@@ -410,9 +432,17 @@ class BayesianRegressor(RegressorMixin, Posterior):
         return self._shaped(found.mean), self._shaped(std)
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper end, shaped as `predict`, of the central interval in which a new
-        observation is with probability `level`, in 0..1. Under a loss that says nothing of the
-        noise it is that of the mean, and a warning says so.
+        """Returns a central interval for a new observation.
+
+        If the loss does not describe the noise, the interval is for the mean, and a warning says
+        so.
+
+        Args:
+            X: Inputs, `(n, features)`, or `(n, ...)` if `model` is set.
+            level: Probability inside the interval, between 0 and 1. Default: 0.9.
+
+        Returns:
+            Lower and upper ends, `(n,)` or `(n, outputs)` each, in the units of y.
         """
         found = self._predicted(X, level)
         if found.lower is None:
@@ -426,8 +456,18 @@ class BayesianRegressor(RegressorMixin, Posterior):
         warnings.warn(f"{said}: the loss {loss} says nothing of the noise.", stacklevel=3)
 
     def sample_posterior(self, X: Any, noise: bool = False) -> np.ndarray:
-        """The network's values for each stored draw of its parameters, `(draws, n)` or `(draws, n,
-        outputs)`; with `noise` new observations, the same at each call.
+        """Returns the predictions of the network for each stored draw of its parameters.
+
+        Args:
+            X: Inputs, `(n, features)`, or `(n, ...)` if `model` is set.
+            noise: Whether to add noise, so that each draw is a new observation. The noise is the
+                same at each call. Default: False.
+
+        Returns:
+            Values in the units of y, `(draws, n)` or `(draws, n, outputs)`.
+
+        Raises:
+            InputError: `noise` is set, but the loss does not describe the noise.
         """
         predictive, outputs, own = self._drawn(X)
         if noise and not predictive.has_noise:
@@ -442,39 +482,60 @@ class BayesianRegressor(RegressorMixin, Posterior):
 
 
 class BayesianClassifier(ClassifierMixin, Posterior):
-    """A classifier that averages the probabilities of a network over its posterior.
+    """A classifier that averages the class probabilities of a network over its posterior.
 
-    `fit` samples p(θ | X, y) ∝ p(y | X, θ) p(θ) under the cross-entropy; the labels may be of any
-    type. Without arguments it is a run for prediction, as of `BayesianRegressor`. A network with
-    one output for two classes has the binary cross-entropy.
+    `fit` samples p(θ | X, y) ∝ p(y | X, θ) p(θ) with the cross-entropy as loss; labels may have any
+    type. Without arguments it is a run for prediction, like `BayesianRegressor`. A network with one
+    output for two classes uses the binary cross-entropy.
 
     Args:
-        model: A Keras model, which is not changed; a function that builds one; or the path of a
-            `.keras` file, as of `BayesianRegressor`. Default: None, dense layers.
-        hidden: Units of each hidden layer. Default: None, as of `BayesianRegressor`.
-        members: Independent walkers, at least 1. Default: None, 8 in a run for prediction, else 4.
-        sampler: A name, or an object. Default: None, chosen by the run.
-        num_steps: The last step. Default: None, as of `BayesianRegressor`.
-        until: When to end. Default: None, as of `BayesianRegressor`.
-        seed: Seed of all random numbers, as of `BayesianRegressor`. Default: 0.
-        random_state: An integer or `RandomState` in place of `seed`.
-        folder: Where each fit makes a run folder, fit-1, fit-2, ... Default: None, temporary ones.
-        keep_run: Whether a pickle holds the run folder, with its tables and certificate. Default:
-            False; it holds a `tati_re.Predictor` of all draws, which predicts the same.
+        model: A Keras model, which is left unchanged; a function that builds a model; or the path
+            of a `.keras` file. See `BayesianRegressor`. Default: None, dense layers.
+        hidden: Units of each hidden layer. Default: None, chosen by a run for prediction, otherwise
+            (32,).
+        members: Number of independent walkers, at least 1. Default: None, 8 in a run for
+            prediction, otherwise 4.
+        sampler: A name or a sampler object. Default: None, chosen by the run.
+        num_steps: The last step. Default: None, as for `BayesianRegressor`.
+        until: Condition that ends the run. Default: None, as for `BayesianRegressor`.
+        seed: Seed of all random numbers. The same seed gives the same posterior, unless `max_time`
+            ends the run. Default: 0.
+        random_state: An integer or a `RandomState` in place of `seed`. Default: None.
+        folder: Folder in which each fit creates a run folder, fit-1, fit-2, ... Default: None,
+            temporary folders.
+        keep_run: Whether a pickle contains the run folder with its tables and certificate.
+            Otherwise it contains a `tati_re.Predictor` of all draws, with the same predictions.
+            Default: False.
         verbose: 0: quiet; 1: progress and summary. Default: 0.
-        **options: Any other option of a run by its name (`tati_re.help()`), as of
+        **options: Any other option of a run by its name (`tati_re.help()`), as for
             `BayesianRegressor`.
 
     Attributes:
-        classes_: The labels in their order.
+        classes_: The sorted labels.
         run_: The `tati_re.Run`, with the names of the classes.
-        n_features_in_: Columns of X.
+        n_features_in_: Number of columns of X.
+
+    Raises:
+        InputError: A `ValueError`: an option, the model or the data are invalid.
     """
 
     classes_: np.ndarray
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """As of `BayesianRegressor`, with labels y `(n,)` of at least two classes."""
+        """Samples the posterior given the training data.
+
+        Args:
+            X: Inputs, `(n, features)`, n at least 2; any shape `(n, ...)` if `model` is set.
+            y: Labels of at least two classes, `(n,)`.
+            sample_weight: Weight of each example in the likelihood, `(n,)`, at least 0. Default:
+                None, equal weights.
+
+        Returns:
+            The estimator.
+
+        Raises:
+            InputError: An option, the model or the data are invalid, or y has a single class.
+        """
         X, y = validate_data(self, X, y, allow_nd=self.model is not None, ensure_min_samples=2)
         check_classification_targets(y)
         self.classes_, numbers = np.unique(y, return_inverse=True)
@@ -488,24 +549,49 @@ class BayesianClassifier(ClassifierMixin, Posterior):
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """The class of the largest averaged probability, `(n,)`."""
+        """Predicts the class with the largest posterior probability.
+
+        Args:
+            X: Inputs, `(n, features)`, or `(n, ...)` if `model` is set.
+
+        Returns:
+            Labels, `(n,)`.
+        """
         most_probable = self.predict_proba(X).argmax(axis=1)
         return self.classes_[most_probable]
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Averaged probability of each of `classes_`, `(n, classes)`."""
+        """Returns class probabilities averaged over the posterior.
+
+        Args:
+            X: Inputs, `(n, features)`, or `(n, ...)` if `model` is set.
+
+        Returns:
+            Probabilities, `(n, classes)`, in the order of `classes_`.
+        """
         return self._predicted(X).probabilities
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper end, `(n, classes)`, of the central interval in which the probabilities
-        are with probability `level` under the posterior, in 0..1.
+        """Returns central posterior intervals of the class probabilities.
+
+        Args:
+            X: Inputs, `(n, features)`, or `(n, ...)` if `model` is set.
+            level: Posterior probability inside the interval, between 0 and 1. Default: 0.9.
+
+        Returns:
+            Lower and upper ends, `(n, classes)` each.
         """
         found = self._predicted(X, level)
         return found.lower, found.upper
 
     def sample_posterior(self, X: Any) -> np.ndarray:
-        """The probabilities for each stored draw of the network's parameters, `(draws, n,
-        classes)`.
+        """Returns the class probabilities for each stored draw of the parameters.
+
+        Args:
+            X: Inputs, `(n, features)`, or `(n, ...)` if `model` is set.
+
+        Returns:
+            Probabilities, `(draws, n, classes)`.
         """
         predictive, outputs, _ = self._drawn(X)
         return np.exp(predictive.log_probabilities(outputs))
