@@ -92,11 +92,11 @@ _SWEEPS = 100
 
 @shown
 class Alignment(NamedTuple):
-    """Walkers with their hidden units matched to those of the first.
+    """Walkers whose hidden units are matched to those of the first walker.
 
     Attributes:
-        positions: The positions that were given, permuted, in the same shape.
-        before: Distance of the mean of each walker from that of the first before matching,
+        positions: The permuted positions, in the shape of the input.
+        before: Distance between the mean of each walker and the mean of the first before matching,
             `(walkers,)`.
         after: The same distance after matching, `(walkers,)`.
     """
@@ -107,24 +107,27 @@ class Alignment(NamedTuple):
 
 
 def align(model: Any, positions: np.ndarray) -> Alignment:
-    """Permutes the hidden units of each walker so that its mean is near to that of the first
+    """Permutes the hidden units of each walker to bring its mean close to the mean of the first
     walker.
 
-    Networks whose hidden units are permuted are the same function, and so are those with a tanh
-    unit whose incoming and outgoing weights have changed signs. Layer by layer the sum of products
-    of all weights of matched units is made as large as possible, by linear assignment, until
-    nothing moves; once from where the walker is, and once after a first sweep that sees incoming
-    weights alone, which finds exact copies. The nearer of both is taken. All draws of a walker are
-    permuted alike, so that a chain that changes its permutation on its way stays one. Reference: S.
+    Permuting hidden units does not change the function of a network. For a tanh unit, neither does
+    changing the sign of its incoming and outgoing weights. Layer by layer, linear assignment
+    maximizes the sum of products of all weights of matched units, until nothing changes. This is
+    done twice: from the current position, and after a first sweep over incoming weights alone,
+    which finds exact copies. The closer result is used. All draws of a walker get the same
+    permutation, so a chain that changes its permutation on its way stays one chain. Reference: S.
     Ainsworth, J. Hayase, S. Srinivasa, Git Re-Basin (2209.04836), algorithm 1.
 
     Args:
         model: The Keras model: a chain of dense and convolutional layers.
-        positions: `(walkers, parameters)`, or `(walkers, draws, parameters)`; nan where a walker
-            has no more draws.
+        positions: `(walkers, parameters)`, or `(walkers, draws, parameters)` with nan after the
+            last draw of a walker.
+
+    Returns:
+        The aligned positions, and the distances before and after.
 
     Raises:
-        InputError: Another architecture, or another number of parameters.
+        InputError: The architecture is not supported, or the number of parameters differs.
     """
     layers = hidden_units(model)
     positions = np.asarray(positions)

@@ -36,30 +36,33 @@ def averages(
     burnin: int | None = None,
     thin: int = 1,
 ) -> pd.DataFrame:
-    """Means of a run's observables, with their errors and convergence diagnostics. Rows count with
-    their `weight` where the run has that column (well-tempered ensembles, tempering): the mean is
-    Σwx/Σw, and its error that of the mean of w(x - mean)/mean(w), the first order of a ratio's.
+    """Computes means of a run's observables, with errors and convergence diagnostics.
+
+    Rows are weighted by the column `weight` if the run has it (well-tempered ensembles, tempering).
+    The mean is then Σwx/Σw. Its error is the error of the mean of w(x - mean)/mean(w), to first
+    order in the ratio.
 
     Args:
         run: The run, or its folder.
-        observables: Columns of `run.csv`, or functions of its rows, one number a row. Default: all
-            columns that vary.
-        by: `"all"` walkers at the target's temperature (default), each `"walker"`, or each `"rung"`
-            of a ladder.
-        burnin: Steps to leave out. Default: None, the run's own burn-in.
-        thin: Every how many rows are kept. Default: 1.
+        observables: Columns of `run.csv`, or functions of its rows that return one number per row.
+            Default: None, all columns that vary.
+        by: `"all"` walkers at the target temperature, each `"walker"`, or each `"rung"` of a
+            ladder. Default: all.
+        burnin: Steps to leave out. Default: None, the burn-in of the run.
+        thin: Keep one in this many rows. Default: 1.
 
     Returns:
-        A row for each observable (and walker or rung): `mean`, `error` (standard error of the
-        mean), `std`, `ess_bulk`, `ess_tail`, `r_hat`, `autocorrelation_steps`, `rows`, `short`
-        (chains below 50 autocorrelation times: the error is rough, and mostly too small), and in
-        `note` what cannot be told, such as how long a chain must be for its autocorrelation time,
-        or weights that rest on fewer than 50 rows: the error is then rough, and mostly too small.
-        With weights, `ess_bulk` and `autocorrelation_steps` are those of the weighted mean, `r_hat`
-        that of the draws with a weight as they are, and `ess_tail` nan.
+        One row per observable (and walker or rung). The columns are `mean`, `error` (standard error
+        of the mean), `std`, `ess_bulk`, `ess_tail`, `r_hat`, `autocorrelation_steps`, `rows`,
+        `short` and `note`. `short` marks chains below 50 autocorrelation times, whose error is
+        rough and usually too small. `note` gives limits of the estimates, such as the chain length
+        that an autocorrelation time needs. It also warns of weights that rest on fewer than 50
+        rows, whose error is rough and usually too small. With weights, `ess_bulk` and
+        `autocorrelation_steps` refer to the weighted mean, `r_hat` to the unweighted draws with a
+        positive weight, and `ess_tail` is nan.
 
     Raises:
-        InputError: No such column, no rows past the burn-in, or `by` not known.
+        InputError: There is no such column, no rows are left after burn-in, or `by` is unknown.
 
     Reference: Vehtari and others, Bayesian Analysis 16 (2021) for all but the autocorrelation time.
     """
@@ -130,10 +133,15 @@ def average(
     steps_between_rows: float = 1.0,
     sizes: bool = True,
 ) -> dict[str, Any]:
-    """One line of the table of `averages`, from draws `(chains, draws)` and what each counts, same
-    shape (None: all the same); `steps_between_rows` is the unit of the autocorrelation time.
-    Without `sizes` those of the effective sample and R-hat, which take most of the time, are left
-    out.
+    """Returns one row of the table of `averages` from draws.
+
+    Args:
+        chains: Draws, `(chains, draws)`.
+        weights: Weights of the draws, in the same shape. Default: None, equal weights.
+        steps_between_rows: Steps between two draws, the unit of the autocorrelation time. Default:
+            1.
+        sizes: Whether to compute effective sample sizes and R-hat, which take most of the time.
+            Default: True.
     """
     chains = np.atleast_2d(np.asarray(chains, dtype=np.float64))
     weights = None if weights is None else np.atleast_2d(weights)
@@ -195,23 +203,23 @@ def time_or_note(chains: np.ndarray) -> tuple[float, str]:
 def parameter_averages(
     run: AnyRun, burnin: int | None = None, thin: int | None = None, walker: int | None = None
 ) -> pd.DataFrame:
-    """Mean and standard deviation of each parameter.
+    """Returns the mean and standard deviation of each parameter.
 
-    Without `burnin` and `thin` they are those of every step with a row after the burn-in of the
-    run, which a run keeps without a trajectory. With one of the two they are those of the stored
+    Without `burnin` and `thin`, they cover every step with a row after burn-in, which a run
+    accumulates without a trajectory. With either argument, they are computed from the stored
     positions.
 
     Args:
         run: The run, or its folder.
-        burnin: Steps to leave out. Default: the burn-in of the run.
-        thin: Every how many stored positions are kept. Default: None, every one.
-        walker: One walker. Default: None, all together.
+        burnin: Steps to leave out. Default: None, the burn-in of the run.
+        thin: Keep one in this many stored positions. Default: None, all positions.
+        walker: One walker, counted from 0. Default: None, all walkers together.
 
     Returns:
-        Columns `parameter, mean, std`, one row for each parameter.
+        Columns `parameter, mean, std`, one row per parameter.
 
     Raises:
-        InputError: Nothing was averaged or stored, or no such walker.
+        InputError: Nothing was averaged or stored, or there is no such walker.
     """
     run = as_run(run)
     if burnin is None and thin is None:
@@ -233,19 +241,24 @@ def trajectory_averages(
     burnin: int | None = None,
     thin: int = 1,
 ) -> pd.DataFrame:
-    """Averages of functions of the parameters over the stored positions, with errors.
+    """Averages functions of the parameters over the stored positions, with errors.
 
     Args:
         run: The run, or its folder.
-        functions: Functions by name; each takes positions `(n, P)` and returns `(n,)`.
-        burnin: Steps to leave out. Default: the run's own burn-in.
-        thin: Keep every so many stored positions. Default: 1.
+        functions: Functions by name. Each maps positions `(n, P)` to `(n,)`.
+        burnin: Steps to leave out. Default: None, the burn-in of the run.
+        thin: Keep one in this many stored positions. Default: 1.
 
     Returns:
-        A table as of `averages`.
+        A table as returned by `averages`.
 
     Raises:
         InputError: No positions are stored or left.
+
+    Examples:
+        >>> squared = {"squared length": lambda positions: (positions**2).sum(axis=1)}
+        >>> tati_re.analysis.trajectory_averages(run, squared)["observable"].tolist()
+        ['squared length']
     """
     run = as_run(run)
     parts = []

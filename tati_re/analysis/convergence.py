@@ -36,18 +36,22 @@ ENOUGH_TIMES = 50.0
 
 
 def chains_of(run_info: pd.DataFrame, column: str, num_burnin_steps: int = 0) -> np.ndarray:
-    """Returns one column of a run's table with one row per walker. Where walkers have different
-    numbers of rows (the last flush of an interrupted run), the common ones are kept.
+    """Returns one column of a run's table as an array with one row per walker.
+
+    If walkers have different numbers of rows (the last flush of an interrupted run), only the steps
+    that all have are kept.
 
     Args:
         run_info: Rows of `run.csv` with the columns `step`, `walker` and `column`.
-        column: Name of the column to take; where it is not there, or has no rows past the burn-in:
-            an `InputError`.
-        num_burnin_steps: Rows up to and including this step are left out. Default: 0, every row but
-            that of step 0.
+        column: Name of the column.
+        num_burnin_steps: Rows up to and including this step are left out. Default: 0, which leaves
+            out only step 0.
 
     Returns:
         Array (walkers, draws), float64, walkers and steps in rising order.
+
+    Raises:
+        InputError: There is no such column, or it has no rows after burn-in.
     """
     refuse_if(
         column not in run_info,
@@ -142,23 +146,24 @@ def _remembered(function: Callable[P, T]) -> Callable[P, T]:
 def effective_sample_size(
     chains: np.ndarray, kind: Literal["bulk", "mean", "tail"] = "bulk"
 ) -> float:
-    """Effective sample size: the number of independent draws with the same error as all chains
-    together. Reference: A. Vehtari, A. Gelman, D. Simpson, B. Carpenter, P.-C. Bürkner,
-    Rank-normalization, folding, and localization: an improved R-hat, Bayesian Analysis 16 (2021),
-    section 3.
+    """Returns the number of independent draws with the same Monte Carlo error as all chains
+    together.
+
+    Reference: A. Vehtari, A. Gelman, D. Simpson, B. Carpenter, P.-C. Bürkner, Rank-normalization,
+    folding, and localization: an improved R-hat, Bayesian Analysis 16 (2021), section 3.
 
     Args:
-        chains: Draws, shape (chains, draws) or (draws,), at least 4 a chain.
-        kind: `"bulk"` of the rank-normalized draws, the general measure; `"mean"` of the draws as
-            they are, which belongs to the error of their mean; `"tail"` of the 5 % and 95 %
-            quantiles, the smaller. Default: `"bulk"`.
+        chains: Draws, shape (chains, draws) or (draws,), at least 4 per chain.
+        kind: `"bulk"`: for rank-normalized draws, the general measure. `"mean"`: for the
+            untransformed draws, which determines the error of their mean. `"tail"`: for the 5 % and
+            95 % quantiles, the smaller of the two. Default: `"bulk"`.
 
     Returns:
-        May exceed the number of draws if they alternate; nan if they never change or are not
-        finite: they say nothing.
+        The effective sample size. It may exceed the number of draws if they alternate. It is nan
+        for draws that are constant or not finite.
 
     Raises:
-        InputError: Fewer than 4 draws a chain.
+        InputError: A chain has fewer than 4 draws.
     """
     chains = _checked(chains)
     if not _moves(chains):
@@ -171,26 +176,27 @@ def effective_sample_size(
 
 @_remembered
 def r_hat(chains: np.ndarray, weights: np.ndarray | None = None) -> float:
-    """R-hat, rank-normalized and split: near 1 when all half chains have the same distribution,
-    above 1.01 when not.
+    """Returns the rank-normalized split R-hat: near 1 if all half chains have the same
+    distribution.
 
-    The larger of the rank-normalized value (location) and the folded one (scale). A single chain is
-    compared with itself, first half against second half. The rows of several chains are only
-    independent if each walker has its own mini-batches. Reference: Vehtari and others, Bayesian
-    Analysis 16 (2021), equations 4 and 14.
+    Values above 1.01 show that they differ. The result is the larger of the rank-normalized value
+    (location) and the folded one (scale). The two halves of a single chain are compared with each
+    other. The rows of several chains are independent only if each walker has its own mini-batches.
+    Reference: Vehtari and others, Bayesian Analysis 16 (2021), equations 4 and 14.
 
     Args:
-        chains: Draws, shape (chains, draws) or (draws,), at least 4 a chain (8 for a single chain).
-        weights: Same shape; where one is 0, as of walkers that come and leave, nothing was drawn.
-            Halves are of what a chain has, and count by their draws (`core.rhat.rhat_of_halves`).
-            Default: None.
+        chains: Draws, shape (chains, draws) or (draws,), at least 4 per chain (8 for a single
+            chain).
+        weights: Weights in the same shape; 0 marks entries without a draw, for walkers that leave
+            the target and return. Half chains are then formed from the existing draws, and count by
+            their number (`core.rhat.rhat_of_halves`). Default: None.
 
     Returns:
-        Infinity where half chains are stuck at different values; nan where none ever changes or
-        draws are not finite.
+        R-hat. It is infinite if half chains are stuck at different values, and nan if no chain
+        varies or draws are not finite.
 
     Raises:
-        InputError: Too few draws a chain.
+        InputError: A chain has too few draws.
     """
     chains = _checked(chains)
     if weights is not None and not np.all(weights):
@@ -229,17 +235,18 @@ def _unlike_r_hat(chains: list[np.ndarray]) -> float:
 
 @_remembered
 def monte_carlo_error(chains: np.ndarray) -> float:
-    """Standard error of the mean over all chains: their standard deviation over sqrt(effective
-    sample size).
+    """Returns the standard error of the mean over all chains.
+
+    It is the standard deviation of the draws over the square root of the effective sample size.
 
     Args:
-        chains: Draws, `(chains, draws)` or `(draws,)`, at least 4 in each chain.
+        chains: Draws, `(chains, draws)` or `(draws,)`, at least 4 per chain.
 
     Returns:
-        The error; nan if draws never change or are not finite.
+        The error; nan for draws that are constant or not finite.
 
     Raises:
-        InputError: As of `effective_sample_size`.
+        InputError: A chain has fewer than 4 draws.
     """
     checked = _checked(chains)
     scale = _scale(chains)
@@ -251,24 +258,25 @@ def monte_carlo_error(chains: np.ndarray) -> float:
 
 
 def autocorrelation_time(chains: np.ndarray) -> float:
-    """Integrated autocorrelation time, 1 + 2 sum of the autocorrelations ρ, by the chains'
-    variances, in rows.
+    """Returns the integrated autocorrelation time in rows, 1 + 2 sum of the autocorrelations ρ.
 
-    Below 1 for draws that alternate: (1 + φ)/(1 - φ) = 1/3 for x' = -x/2 + noise. Summed up to the
-    first lag above five times the estimate (Sokal's window) and five times the memory 1 + 4 Σρ²,
-    which is longer where ρ changes its sign; the last term counts half, so that what alternates
-    beyond it drops out. Every chain is taken about its own mean, so that chains stuck in different
-    places pass unseen: read R-hat as well. For steps, multiply by those between rows. Reference: J.
-    Goodman, J. Weare, Comm. App. Math. Comp. Sci. 5 (2010); A. Sokal, Monte Carlo methods in
-    statistical mechanics (1997), section 3.
+    The chains are averaged by their variances. Multiply by the steps between rows to get steps. The
+    time is below 1 for draws that alternate: (1 + φ)/(1 - φ) = 1/3 for x' = -x/2 + noise.
+
+    The sum ends at the first lag above five times the estimate (Sokal's window) and five times the
+    memory 1 + 4 Σρ², which is longer if ρ changes its sign. The last term counts half, so that
+    alternating terms beyond it cancel. Each chain is centered on its own mean, so chains stuck in
+    different places are not detected: check R-hat as well. References: J. Goodman, J. Weare, Comm.
+    App. Math. Comp. Sci. 5 (2010); A. Sokal, Monte Carlo methods in statistical mechanics (1997),
+    section 3.
 
     Args:
-        chains: Draws, shape (chains, draws) or (draws,), longer than 50 times the estimate, and
-            than their memory.
+        chains: Draws, shape (chains, draws) or (draws,), longer than 50 times the estimate and the
+            memory.
 
     Raises:
-        InputError: The chain is too short to tell, with the length that would do; or it never
-            changes.
+        InputError: The chain is too short for an estimate (the message gives the length needed), or
+            constant.
     """
     tau, needed = autocorrelation_estimate(chains)
     what = (

@@ -33,14 +33,15 @@ class Eigenpairs(NamedTuple):
     """Leading eigenpairs of a covariance matrix.
 
     Attributes:
-        values: In falling order, `(k,)`.
-        vectors: One a row, orthonormal, `(k, P)`; the largest entry of each is positive.
-        mean: Of the positions, `(P,)`.
-        residuals: Norm of C v - λ v of each, `(k,)`: some eigenvalue of C is no farther away than
-            that.
+        values: Eigenvalues in falling order, `(k,)`.
+        vectors: Orthonormal eigenvectors, one per row, `(k, P)`. The largest entry of each is
+            positive.
+        mean: Mean of the positions, `(P,)`.
+        residuals: Norm of C v - λ v for each pair, `(k,)`. Some eigenvalue of C lies within this
+            distance.
         total_variance: Trace of C, the sum of all P eigenvalues.
-        num_rows: The number of positions behind it.
-        num_passes: How often they were read.
+        num_rows: Number of positions used.
+        num_passes: Number of times the positions were read.
     """
 
     values: np.ndarray
@@ -59,32 +60,36 @@ def leading_eigenpairs(
     max_passes: int = 12,
     dense_limit: int = DENSE_LIMIT,
 ) -> Eigenpairs:
-    """Leading eigenpairs of the covariance C = Σ w (x - mean)(x - mean)' / (Σw - Σw²/Σw), by a
-    block Krylov method.
+    """Computes leading eigenpairs of the covariance of positions by a block Krylov method.
 
-    Rule: the first pass takes the mean, the trace and Y = C Ω for P x l random numbers Ω, l = k +
-    10. From Q = qr(Y) on each further pass applies C to one block, orthogonalizes it against all
-    before, and adds it to the basis; the eigenpairs of C within it are returned. This is subspace
-    iteration that forgets no block: for spectra without gaps it needs far fewer passes. It ends
-    when the residuals of all k are below `tolerance` times their eigenvalue; an eigenvalue is then
-    closer still, by the residual's square over the gap. Cost: 4 n P l operations a pass; memory for
-    l (passes + 2) vectors and a block of positions. Reference: N. Halko, P.-G. Martinsson, J.
-    Tropp, SIAM Review 53 (2011), section 4.5; C. Musco, C. Musco, NeurIPS 2015, algorithm 2.
+    The covariance is C = Σ w (x - mean)(x - mean)' / (Σw - Σw²/Σw). The first pass computes the
+    mean, the trace and Y = C Ω, with a random P x l matrix Ω and l = k + 10. It starts the basis
+    with Q = qr(Y). Each further pass applies C to one block, orthogonalizes the result against all
+    earlier blocks, and adds it to the basis. The eigenpairs of C within the basis are returned.
+    This is subspace iteration that keeps all blocks, and needs far fewer passes for spectra without
+    gaps.
+
+    The iteration ends when all k residuals are below `tolerance` times their eigenvalue. The error
+    of an eigenvalue is smaller still: the squared residual over the gap. The cost is 4 n P l
+    operations per pass, with memory for l (passes + 2) vectors and a block of positions.
+    References: N. Halko, P.-G. Martinsson, J. Tropp, SIAM Review 53 (2011), section 4.5; C. Musco,
+    C. Musco, NeurIPS 2015, algorithm 2.
 
     Args:
-        blocks: Starts a pass over the positions.
-        num_eigenpairs: k, at least 1; fewer come back where positions or parameters are fewer.
-        tolerance: Of the residuals, relative to each eigenvalue. Default: 1e-3.
-        max_passes: At least 2. Default: 12.
-        dense_limit: Parameters up to which the matrix itself is formed in one pass: exact pairs.
-            Default: 1,024.
+        blocks: Function that starts a pass over the positions.
+        num_eigenpairs: k, at least 1. Fewer are returned if there are fewer positions or
+            parameters. Default: 16.
+        tolerance: Limit of the residuals, relative to each eigenvalue. Default: 1e-3.
+        max_passes: Largest number of passes, at least 2. Default: 12.
+        dense_limit: Largest number of parameters for which the full matrix is formed in one pass,
+            with exact pairs. Default: 1,024.
 
     Returns:
-        The eigenpairs; look at `residuals` where `max_passes` ended it.
+        The eigenpairs. If `max_passes` ended the iteration, check `residuals`.
 
     Raises:
-        InputError: Fewer than two positions, numbers that are not finite, or arguments out of
-            range.
+        InputError: There are fewer than two positions, numbers are not finite, or arguments are out
+            of range.
     """
     refuse_if(num_eigenpairs < 1, "num_eigenpairs is too small.", num_eigenpairs, "at least 1")
     refuse_if(max_passes < 2, "max_passes is too small.", max_passes, "at least 2")
@@ -137,16 +142,20 @@ def covariance_eigenpairs(
     tolerance: float = 1e-3,
     max_passes: int = 12,
 ) -> Eigenpairs:
-    """Leading eigenpairs of the covariance of a run's stored positions.
+    """Computes leading eigenpairs of the covariance of a run's stored positions.
 
     Args:
-        run: The run, or its folder; its trajectory may be larger than the memory.
-        num_eigenpairs: How many. Default: 16.
-        walker: One walker. Default: None, all pooled about their common mean.
-        burnin: Steps to leave out. Default: the run's own burn-in.
-        thin: Keep every so many stored positions. Default: 1.
+        run: The run, or its folder. Its trajectory may exceed the memory.
+        num_eigenpairs: Number of eigenpairs, at least 1. Default: 16.
+        walker: One walker, counted from 0. Default: None, all walkers, pooled about their common
+            mean.
+        burnin: Steps to leave out. Default: None, the burn-in of the run.
+        thin: Keep one in this many stored positions. Default: 1.
         tolerance: Limit of the residuals, relative to each eigenvalue. Default: 1e-3.
-        max_passes: How often the positions are read at most, at least 2. Default: 12.
+        max_passes: Largest number of passes over the positions, at least 2. Default: 12.
+
+    Returns:
+        The eigenpairs.
 
     Raises:
         InputError: No positions are stored or left.
@@ -166,23 +175,24 @@ def covariance_table(
     burnin: int | None = None,
     thin: int = 1,
 ) -> pd.DataFrame:
-    """Width, stiffness and autocorrelation time of each eigenpair.
+    """Returns the width, stiffness and autocorrelation time along each eigenvector.
 
-    In a quadratic potential C = T K⁻¹: a direction of large variance is a flat one and the slow
-    one, a direction of small variance a stiff and fast one. (The matrix called C in TATi's equation
-    21 is half the precision, for which the opposite holds.) The autocorrelation time is measured
-    along each vector, in one more pass.
+    In a quadratic potential C = T K⁻¹. A direction of large variance is flat and slow, a direction
+    of small variance is stiff and fast. (The matrix C in TATi's equation 21 is half the precision
+    matrix, for which the opposite holds.) The autocorrelation time is measured along each vector,
+    in one more pass.
 
     Args:
         run: The run, or its folder.
-        eigenpairs: Eigenpairs of `covariance_eigenpairs`, called with the same arguments.
-        walker: One walker. Default: all, pooled about their common mean.
-        burnin: Steps to leave out. Default: the run's own burn-in.
-        thin: Keep every so many stored positions. Default: 1.
+        eigenpairs: Eigenpairs from `covariance_eigenpairs`, called with the same arguments.
+        walker: One walker, counted from 0. Default: None, all walkers, pooled about their common
+            mean.
+        burnin: Steps to leave out. Default: None, the burn-in of the run.
+        thin: Keep one in this many stored positions. Default: 1.
 
     Returns:
-        Columns `number` (from 1), `eigenvalue`, `share` of the total variance, `curvature` T/λ of a
-        quadratic potential that would show it, `direction` in words, `residual`,
+        Columns `number` (from 1), `eigenvalue`, `share` of the total variance, `curvature` T/λ of
+        the equivalent quadratic potential, `direction` in words, `residual`,
         `autocorrelation_steps`, and `note`.
 
     Raises:

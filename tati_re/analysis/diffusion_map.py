@@ -22,14 +22,14 @@ class DiffusionMap(NamedTuple):
     """A diffusion map of n points.
 
     Attributes:
-        values: Eigenvalues of the generator, 0 > λ₁ >= λ₂ ..., `(k,)`; that of the constant is left
-            out. -1/λ is the relaxation time of an overdamped motion of unit diffusion.
-        vectors: Eigenfunctions at the points, `(n, k)`, of stationary mean square 1, its largest
-            entry positive.
+        values: Eigenvalues of the generator, 0 > λ₁ >= λ₂ ..., `(k,)`, without the eigenvalue 0 of
+            the constant. -1/λ is the relaxation time of overdamped motion with unit diffusion.
+        vectors: Eigenfunctions at the points, `(n, k)`, with stationary mean square 1 and a
+            positive largest entry.
         bandwidth: ε of the kernel exp(-d²/4ε).
-        dimension: Of the cloud, as the kernel sees it: 2 d ln S / d ln ε.
-        stationary: Probabilities of the points, `(n,)`.
-        density: Sums of the kernel at the points, q, `(n,)`.
+        dimension: Dimension of the cloud of points as the kernel resolves it, 2 d ln S / d ln ε.
+        stationary: Stationary probabilities of the points, `(n,)`.
+        density: Kernel sums at the points, q, `(n,)`.
     """
 
     values: np.ndarray
@@ -41,7 +41,9 @@ class DiffusionMap(NamedTuple):
 
     @property
     def coordinates(self) -> np.ndarray:
-        """Diffusion coordinates φ_k / sqrt(-λ_k), `(n, k)`: distances in them are commute times."""
+        """Diffusion coordinates φ_k / sqrt(-λ_k), `(n, k)`; distances between them are commute
+        times.
+        """
         return self.vectors / np.sqrt(-self.values)
 
 
@@ -156,19 +158,21 @@ def diffusion_map(
 
 
 def landmarks(found: DiffusionMap, num_landmarks: int, first: int | None = None) -> np.ndarray:
-    """Points far from each other in the diffusion distance: each the farthest from those before it.
+    """Selects points far from each other in the diffusion distance.
+
+    Each point is the farthest from all earlier ones.
 
     Args:
         found: The diffusion map.
-        num_landmarks: The number of points, at least 1.
-        first: Index of the first point, such as that of the lowest potential. Default: where the
-            first eigenfunction is largest.
+        num_landmarks: Number of points, at least 1.
+        first: Index of the first point, such as the point of lowest potential. Default: None, the
+            point with the largest value of the first eigenfunction.
 
     Returns:
         Indices of the points, `(num_landmarks,)`.
 
     Raises:
-        InputError: There are fewer points than that.
+        InputError: There are fewer points than landmarks.
     """
     coordinates = found.coordinates
     if not 1 <= num_landmarks <= len(coordinates):

@@ -70,18 +70,18 @@ def percent(part: float) -> str:
 
 
 def write_table(table: pd.DataFrame, path: AnyPath, to: str = "csv") -> Path:
-    """Writes a table as CSV or Parquet.
+    """Writes a table as a CSV or Parquet file.
 
     Args:
         table: The table.
-        path: The file; the ending of its format is added if it is missing.
+        path: The file. The ending of the format is added if it is missing.
         to: "csv" or "parquet". Default: "csv".
 
     Returns:
-        The file, with its ending.
+        The path of the file, with its ending.
 
     Raises:
-        InputError: Another format, a file that cannot be written, or Parquet without the package
+        InputError: The format is unknown, the file cannot be written, or Parquet lacks the package
             pyarrow.
     """
     refuse_if(to not in ("csv", "parquet"), "to: unknown format.", to, "csv or parquet")

@@ -36,15 +36,15 @@ def coordinate_of(
 
     Args:
         run: The run, or its folder.
-        name: A column of `run.csv`; a parameter by its name in the trajectory; `covariance:k` or
-            `diffusion:k`, the k-th (from 1) eigenvector of the covariance, or eigenfunction of the
-            diffusion map, of the stored positions.
-        burnin: Steps to leave out. Default: the run's own burn-in.
-        thin: Keep every so many rows or positions. Default: 1.
-        **map_options: For `diffusion:k`: those of `diffusion_map_of`.
+        name: A column of `run.csv`, the name of a parameter in the trajectory, or `covariance:k` or
+            `diffusion:k`. The latter are the k-th eigenvector (from 1) of the covariance, and the
+            k-th eigenfunction of the diffusion map, of the stored positions.
+        burnin: Steps to leave out. Default: None, the burn-in of the run.
+        thin: Keep one in this many rows or positions. Default: 1.
+        **map_options: For `diffusion:k`: options of `diffusion_map_of`.
 
     Raises:
-        InputError: No such coordinate, or no positions are stored.
+        InputError: There is no such coordinate, or no positions are stored.
     """
     run = as_run(run)
     kind, _, number = name.partition(":")
@@ -78,24 +78,24 @@ def diffusion_map_of(
     alpha: float = 0.5,
     target_measure: bool = False,
 ) -> tuple[DiffusionMap, Block]:
-    """The diffusion map of a run's stored positions, evenly thinned to a maximal number.
+    """Computes the diffusion map of a run's stored positions, evenly thinned to a maximum number.
 
     Args:
         run: The run, or its folder.
-        num_eigenvectors: The number of eigenfunctions, at least 1. Default: 4.
-        burnin: Steps to leave out. Default: the run's own burn-in.
-        thin: Keep every so many stored positions. Default: 1.
-        num_points: Most positions that enter. Default: 2000.
-        bandwidth: ε, or a rule, as of `diffusion_map`. Default: "bgh".
-        alpha: α in [0, 1], as of `diffusion_map`. Default: 0.5.
-        target_measure: Whether points count for exp(-U/T), U as stored, whatever their density:
-            TMDmap. Default: False.
+        num_eigenvectors: Number of eigenfunctions, at least 1. Default: 4.
+        burnin: Steps to leave out. Default: None, the burn-in of the run.
+        thin: Keep one in this many stored positions. Default: 1.
+        num_points: Largest number of positions used. Default: 2000.
+        bandwidth: ε, or a rule, as for `diffusion_map`. Default: "bgh".
+        alpha: α in [0, 1], as for `diffusion_map`. Default: 0.5.
+        target_measure: Whether the target measure is exp(-U/T), with the recorded U, whatever the
+            density of the points (TMDmap). Default: False.
 
     Returns:
-        The map, and the positions that it is of.
+        The map, and the positions used.
 
     Raises:
-        InputError: No positions are stored, or too few.
+        InputError: No positions are stored, or there are too few.
     """
     run = as_run(run)
     count = sum(len(block.step) for block in Positions(run, burnin, thin).blocks())
@@ -152,33 +152,34 @@ def free_energy(
     bandwidth: float | None = None,
     limits: tuple[float, float] | None = None,
 ) -> pd.DataFrame:
-    """Free energy F(x) = -T ln p(x) along a coordinate x, from draws of it.
+    """Estimates the free energy F(x) = -T ln p(x) along a coordinate x from its draws.
 
-    The density p of a bin is the part of the draws in it over its width; by kernels it is the mean
-    of Gaussians of the given width about the draws, which is smooth, and smeared by that width. The
-    error is T times the relative standard error of p, from the autocorrelated series of zeros and
-    ones (or of kernels) at each x: a barrier crossed twice has a large one, however many draws lie
-    on each side of it.
+    For a histogram, the density p of a bin is the fraction of draws in it over its width. For
+    kernels, it is the mean of Gaussians centered at the draws, which is smooth but broadened by
+    their width. The error is T times the relative standard error of p. It comes from the
+    autocorrelated series of bin indicators (or kernel values) at each x. A barrier crossed only
+    twice therefore has a large error, however many draws lie on each side.
 
     Args:
         values: The coordinate, `(chains, draws)` or `(draws,)`.
-        temperature: T. Default: 1.
+        temperature: T, above 0. Default: 1.
         method: `"histogram"` or `"kernel"`. Default: `"histogram"`.
-        num_bins: Bins, or points where the kernel estimate is taken, whole, 2 to 100,000. Default:
+        num_bins: Number of bins, or of points for the kernel estimate, from 2 to 100,000. Default:
             40.
-        weights: What each draw counts, 0 or more, same shape. Default: None, all the same.
-        bandwidth: Standard deviation of the kernel. Default: None, plugged in for the effective
-            sample size.
-        limits: Ends of the coordinate, with draws between them. Default: None, those of the draws.
+        weights: Weight of each draw, at least 0, in the same shape. Default: None, equal weights.
+        bandwidth: Standard deviation of the kernel. Default: None, a plug-in value for the
+            effective sample size.
+        limits: Ends of the coordinate, with draws between them. Default: None, the range of the
+            draws.
 
     Returns:
-        A row for each bin or point: `coordinate, density, density_error, free_energy, error, short`
-        (chains of the coordinate below 50 autocorrelation times: the errors are rough, and mostly
-        too small); the lowest free energy is 0. Where no draw lies free energy and error are nan.
+        One row per bin or point: `coordinate, density, density_error, free_energy, error, short`.
+        The lowest free energy is 0. Free energy and error are nan where there are no draws. `short`
+        marks chains below 50 autocorrelation times, whose errors are rough and usually too small.
 
     Raises:
-        InputError: Too few draws, not finite, or all the same; a method that is not known; numbers
-            out of range.
+        InputError: Draws are too few, not finite or all equal, the method is unknown, or numbers
+            are out of range.
     """
     values = np.atleast_2d(np.asarray(values, np.float64))
     _check_method(values, method)

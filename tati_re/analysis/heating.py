@@ -26,15 +26,15 @@ _TOLERANCE = 1e-9
 
 
 class Heating(NamedTuple):
-    """Relative rise by the noise of mini-batches, one entry for each frequency; 0.04 is 4 %.
+    """Relative increase by mini-batch noise, one entry per frequency; 0.04 is 4 %.
 
     Attributes:
-        position: Of ω² times the variance of the position: the temperature at which the parameters
-            are distributed.
-        virial: Of x times the gradient that the sampler holds, which is what the configurational
-            temperature averages. In sweeps it is more than that of the positions, since they
-            remember the batches of the sweep.
-        kinetic: Of the square of the momentum; nan for a sampler without.
+        position: Increase of ω² times the variance of the position, the temperature of the
+            parameter distribution.
+        virial: Increase of x times the sampler's gradient, which the configurational temperature
+            averages. In sweeps it exceeds the value for positions, because they remember the
+            batches of the sweep.
+        kinetic: Increase of the squared momentum; nan for a sampler without momenta.
     """
 
     position: np.ndarray
@@ -64,21 +64,25 @@ def relative_heating(
     num_examples: int,
     record_every: int = 1,
 ) -> Heating:
-    """The heating of modes of frequency ω by the gradient noise of mini-batches, in milliseconds. A
-    tuner asks for several step sizes and frictions, and bounds them together: the heating grows
-    with h and falls with the friction, in proportion to the variance and to 1/T.
+    """Computes how much mini-batch gradient noise heats modes of frequency ω, within milliseconds.
+
+    A tuner tries several step sizes and frictions. The heating grows with the step size h and falls
+    with the friction. It is proportional to the variance and to 1/T.
 
     Args:
-        method: A sampler whose step is linear on a harmonic well, with its friction.
-        step_size: h, below the limit of stability of every ω.
-        temperature: T.
-        omega: Frequencies, the roots of curvatures of U, `(wells,)`.
-        variance: Of one step's gradient along each of them, `(wells,)` or one for all.
-        order: Of the batches, "epochs", "symmetric" or "replacement".
-        batch_size: Examples of a batch.
+        method: A sampler whose step is linear in a harmonic well, with its friction.
+        step_size: h, below the stability limit of every ω.
+        temperature: T, above 0.
+        omega: Frequencies, the square roots of curvatures of U, `(wells,)`.
+        variance: Variance of the gradient of one step along each mode, `(wells,)` or one number.
+        order: Order of the batches, "epochs", "symmetric" or "replacement".
+        batch_size: Number of examples in a batch.
         num_examples: N, the number of all examples.
-        record_every: Steps between those that are looked at; in sweeps it matters which ones.
-            Default: 1.
+        record_every: Steps between the recorded steps. In sweeps it matters which steps are
+            recorded. Default: 1.
+
+    Returns:
+        The heating of each mode.
 
     Raises:
         InputError: The step is not linear, or unstable.

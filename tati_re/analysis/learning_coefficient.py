@@ -19,33 +19,36 @@ _FEWEST = 4
 def learning_coefficient(
     run: AnyRun, lowest_loss: float | None = None, burnin: int | None = None, thin: int = 1
 ) -> pd.DataFrame:
-    """Local learning coefficient λ at each rung of a run that a tether, or any proper prior, keeps
-    around a minimum.
+    """Estimates the local learning coefficient λ at each rung of a run around a minimum.
 
-    The distribution is exp(-nβ L - V'), with the mean loss L, n examples, β the likelihood weight
-    over T, V' = V/T of the prior. The raw estimate is nβ (E[L] - L_0), P/2 in a regular model of P
-    parameters. V' makes it smaller where it holds a direction that L would: to first order in its
-    strength by Cov(nβ L, V'), which is added to all rungs where it is more than four of its
-    standard errors at one. Of a quadratic potential with curvatures k about a tether of precision γ
-    the raw value is Σ s/2, s = nβk/(nβk + γ), and the corrected one Σ (1 - (1 - s)²)/2. Reference:
-    S. Watanabe, JMLR 14 (2013); E. Lau and others, The local learning coefficient (2308.12108).
+    A tether, or any other proper prior, must keep the run near the minimum. The distribution is
+    exp(-nβ L - V'), with mean loss L, n examples, β the likelihood weight over T, and V' = V/T of
+    the prior. The raw estimate is nβ (E[L] - L_0), which is P/2 for a regular model with P
+    parameters.
+
+    V' lowers the estimate if it confines a direction that L would confine. The first-order
+    correction is Cov(nβ L, V'). It is added to all rungs if it exceeds four standard errors at one
+    of them. For a quadratic potential with curvatures k and a tether of precision γ, the raw value
+    is Σ s/2 with s = nβk/(nβk + γ). The corrected value is Σ (1 - (1 - s)²)/2. References: S.
+    Watanabe, JMLR 14 (2013); E. Lau and others, The local learning coefficient (2308.12108).
 
     Args:
-        run: The run, or its folder; on all of the data at each step, or with `full_every`.
-        lowest_loss: L_0, the mean loss at the minimum (of a function, its value). Default: that at
-            the tether's center.
-        burnin: Steps to leave out. Default: the run's own burn-in.
-        thin: Keep every so many rows. Default: 1.
+        run: The run, or its folder. It must use all data at each step, or `full_every`.
+        lowest_loss: L_0, the mean loss at the minimum (for a function, its value). Default: None,
+            the loss at the center of the tether.
+        burnin: Steps to leave out. Default: None, the burn-in of the run.
+        thin: Keep one in this many rows. Default: 1.
 
     Returns:
-        A row for each rung with a likelihood, the coldest first: `rung, effective_examples` (nβ),
-        `energy, energy_error` (E[n L]: at β = 1/ln n the estimate WBIC of -log Z), `raw, raw_error,
-        correction, correction_error, coefficient, error, from_variance, from_variance_error,
-        disagreement` (of both estimates, beyond what the correction explains, in standard errors;
-        0 if none) and `short` (chains below 50 autocorrelation times: the errors are rough).
+        One row per rung with a likelihood, the coldest first. The columns are `rung`,
+        `effective_examples` (nβ), `energy, energy_error` (E[n L], which estimates -log Z by WBIC at
+        β = 1/ln n), `raw, raw_error, correction, correction_error, coefficient, error,
+        from_variance, from_variance_error, disagreement` and `short`. `disagreement` is the
+        difference between both estimates beyond the correction, in standard errors, or 0. `short`
+        marks chains below 50 autocorrelation times, whose errors are rough.
 
     Raises:
-        InputError: The energies are those of mini-batches, or no minimum is known.
+        InputError: The energies come from mini-batches, or no minimum is known.
     """
     run = as_run(run)
     rows = exact_rows(run, select_rows(run, burnin, thin, rung=None), "learning_coefficient")
@@ -83,18 +86,18 @@ def learning_coefficient(
 
 
 def coefficient_estimates(reduced: np.ndarray, penalty: np.ndarray) -> dict[str, float]:
-    """Estimates of a learning coefficient from draws at one nβ, as `learning_coefficient` has them.
+    """Estimates a learning coefficient from draws at one nβ, as `learning_coefficient` does.
 
     Args:
         reduced: nβ (L - L_0) of the draws, `(chains, draws)`.
-        penalty: V' = V/T of the prior or tether, same shape.
+        penalty: V' = V/T of the prior or tether, in the same shape.
 
     Returns:
         `raw, raw_error, correction, correction_error, coefficient` (their sum), `error`,
         `from_variance, from_variance_error, disagreement`. Errors are standard errors.
 
     Raises:
-        InputError: Fewer than 4 draws a chain.
+        InputError: A chain has fewer than 4 draws.
     """
     deviations = reduced - reduced.mean()
     product = deviations * (penalty - penalty.mean())
@@ -129,22 +132,23 @@ def _disagreement(gaps: np.ndarray, product: np.ndarray) -> float:
 
 
 def learning_curve(table: pd.DataFrame, largest_multiplicity: int = 4) -> pd.DataFrame:
-    """Fits learning coefficient λ and multiplicity m to the estimates along a ladder. With t =
-    ln(nβ) an estimate is λ - (m - 1)/(t + c) for m above 1, and λ + c/(nβ) for m = 1. These hold at
-    large nβ: hot rungs are left out, one by one, until one of them fits (χ² not less likely than 1
-    %). Rungs are independent.
+    """Fits the learning coefficient λ and the multiplicity m to the estimates along a ladder.
+
+    With t = ln(nβ), an estimate is λ - (m - 1)/(t + c) for m above 1, and λ + c/(nβ) for m = 1.
+    Both hold at large nβ, so hot rungs are left out one by one until one of the curves fits
+    (p-value of χ² at least 1 %). Rungs are treated as independent.
 
     Args:
-        table: Of `learning_coefficient`, with at least four rungs.
-        largest_multiplicity: The largest m that is tried; it is at most P. Default: 4.
+        table: The table from `learning_coefficient`, with at least four rungs.
+        largest_multiplicity: Largest m to try, at most P. Default: 4.
 
     Returns:
-        A row for each m, the likeliest first: `multiplicity, coefficient, error, offset` (c),
-        `chi_squared, rungs`. Where χ² of two differ by less than 6 the multiplicity is not told
-        apart.
+        One row per m, the most likely first: `multiplicity, coefficient, error, offset` (c),
+        `chi_squared, rungs`. If χ² of two rows differs by less than 6, the data do not determine
+        the multiplicity.
 
     Raises:
-        InputError: Fewer than four rungs.
+        InputError: There are fewer than four rungs.
     """
     from scipy.stats import chi2
 

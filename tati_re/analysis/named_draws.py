@@ -24,21 +24,22 @@ from tati_re.supports.layout import entries_of
 
 
 def draws_of(run: RunFiles, burnin: int | None = None, thin: int = 1) -> dict[str, np.ndarray]:
-    """The stored draws at the target, after the burn-in, by parameter.
+    """Returns the stored draws at the target temperature after burn-in, by parameter.
 
-    Named parameters with supports are in their constrained values and shapes. Of other runs the
-    names are those of the tensors of the model, or of the coordinates.
+    Named parameters with supports have their constrained values and their shapes. In other runs the
+    names are those of the model's tensors, or of the coordinates.
 
     Args:
         run: The run.
         burnin: Steps to leave out. Default: None, the burn-in of the run.
-        thin: Every how many stored positions of a chain are kept. Default: 1.
+        thin: Keep one in this many stored positions of a chain. Default: 1.
 
     Returns:
         Arrays `(chains, draws, *shape)`, float64, cut to the chain with the fewest draws.
 
     Raises:
-        InputError: Nothing is stored, projections are stored, or draws have different weights.
+        InputError: No positions are stored, projections are stored, or draws have different
+            weights.
     """
     positions = Positions(run, burnin, thin)
     what = f"The run {run.folder} stored projections, not parameters."
@@ -82,20 +83,20 @@ def _tensors(described: ParametersEntry, positions: np.ndarray) -> dict[str, np.
 def parameter_summary(
     run: AnyRun, names: Sequence[str] | None = None, burnin: int | None = None, thin: int = 1
 ) -> pd.DataFrame:
-    """Posterior summary of the stored draws: a row for each entry of each parameter.
+    """Summarizes the posterior of each entry of each stored parameter, one row each.
 
     Args:
         run: The run, or its folder.
-        names: Parameters to include. Default: all of them.
+        names: Parameters to include. Default: None, all of them.
         burnin: Steps to leave out. Default: None, the burn-in of the run.
-        thin: Every how many stored positions of a chain are kept. Default: 1.
+        thin: Keep one in this many stored positions of a chain. Default: 1.
 
     Returns:
         A table indexed by entry, such as `theta[2]`, with the columns `mean`, `sd`, `q5`, `median`,
-        `q95`, `ess_bulk`, `ess_tail` and `r_hat`; nan where draws never change, or are too few.
+        `q95`, `ess_bulk`, `ess_tail` and `r_hat`. Values are nan if draws are constant or too few.
 
     Raises:
-        InputError: No such parameter, or what `draws_of` refuses.
+        InputError: There is no such parameter, or an error of `draws_of` occurs.
     """
     draws = draws_of(as_run(run), burnin, thin)
     chosen = list(draws) if names is None else list(names)

@@ -12,13 +12,13 @@ from tati_re.core.errors import InputError, refuse_if, shown
 
 
 class NestedRHat(NamedTuple):
-    """The outcome of `nested_r_hat`.
+    """The result of `nested_r_hat`.
 
     Attributes:
         value: Nested R-hat; nan if no chain moves.
-        factor: By how much the chains of each group, or the draws of each chain, must grow for the
-            limit to hold by chance alone; at most 1 if it holds. Chains that have not forgotten
-            their starts need more draws in any case.
+        factor: Factor by which the chains of each group, or the draws of each chain, must grow to
+            reach the limit by chance alone. It is at most 1 if the limit holds. Chains that have
+            not forgotten their starting points need more draws in any case.
     """
 
     value: float
@@ -26,25 +26,26 @@ class NestedRHat(NamedTuple):
 
 
 def nested_r_hat(chains: np.ndarray, num_groups: int, limit: float = LARGEST_R_HAT) -> NestedRHat:
-    """Nested R-hat of chains that started in groups, each group at one place.
+    """Returns the nested R-hat of chains in groups, each group started at one point.
 
-    Compares the means of groups of chains. Many chains make the mean of a group precise, so that
-    short chains, even of one draw, can be judged; plain R-hat needs long ones. Chains that forgot
-    their common start have means that differ by chance alone. Reference: C. C. Margossian, M. D.
-    Hoffman, P. Sountsov, L. Riou-Durand, A. Vehtari, A. Gelman, Nested R-hat, Bayesian Analysis
-    (2024), section 3.
+    It compares the means of groups of chains. Many chains make the mean of a group precise, so
+    short chains, even with one draw each, can be judged, while plain R-hat needs long chains. If
+    chains have forgotten their common starting point, their means differ by chance alone.
+    Reference: C. C. Margossian, M. D. Hoffman, P. Sountsov, L. Riou-Durand, A. Vehtari, A. Gelman,
+    Nested R-hat, Bayesian Analysis (2024), section 3.
 
     Args:
-        chains: Draws, `(chains, draws)`; chains 0 to M - 1 are the first group, and so on.
-        num_groups: The number of groups, at least 2 and a divisor of the number of chains; each has
-            at least 2 chains, or chains of at least 2 draws.
-        limit: The limit that `factor` is about, above 1. Default: 1.01.
+        chains: Draws, `(chains, draws)`. Chains 0 to M - 1 are the first group, and so on.
+        num_groups: Number of groups, at least 2 and a divisor of the number of chains. Each group
+            has at least 2 chains, or its chain has at least 2 draws.
+        limit: The limit that `factor` refers to, above 1. Default: 1.01.
 
     Returns:
-        The value, and how many times as many chains or draws the limit needs.
+        The value, and the factor of chains or draws that the limit requires.
 
     Raises:
-        InputError: Draws of another shape, not finite, or a number of groups that does not fit.
+        InputError: Draws have the wrong shape or are not finite, or the number of groups does not
+            fit.
 
     Examples:
         >>> draws = np.random.default_rng(1).standard_normal((64, 50))

@@ -86,33 +86,34 @@ def reweight(
     burnin: int | None = None,
     thin: int = 1,
 ) -> pd.DataFrame:
-    """Averages of a run at other temperatures, by the multistate Bennett acceptance ratio over all
-    of its rungs.
+    """Computes averages of a run at other temperatures by the multistate Bennett acceptance ratio.
 
-    A draw at any rung counts at temperature T with the weight exp(-U/T) / Σ_k N_k exp(f_k - u_k),
-    u_k the reduced potential of rung k and f_k its free energy, which the draws determine. With one
-    temperature this is plain reweighting, good for temperatures near by. Errors are those of a
-    jackknife: a twentieth of the run is left out in turn and all is computed anew, so that
-    correlations of rows count as long as they are shorter than such a part. Reference: M. Shirts,
-    J. Chodera, J. Chem. Phys. 129, 124105 (2008). The free energies are solved by pymbar.
+    The draws of all rungs are used. At temperature T a draw has the weight exp(-U/T) / Σ_k N_k
+    exp(f_k - u_k), with u_k the reduced potential of rung k and f_k its free energy, which the
+    draws determine. For a single temperature this is plain reweighting, which works for nearby
+    temperatures. Errors come from a jackknife that leaves out a twentieth of the run at a time and
+    recomputes everything. They account for correlations shorter than this block. Reference: M.
+    Shirts, J. Chodera, J. Chem. Phys. 129, 124105 (2008). pymbar solves for the free energies.
 
     Args:
-        run: The run, or its folder; on all of the data at each step, or with `full_every`.
-        temperatures: T of the target exp(-U/T). Default: those of the ladder and two between each
-            two of them; of a run at one temperature five from 0.8 to 1.25 times its own.
+        run: The run, or its folder. It must use all data at each step, or `full_every`.
+        temperatures: T of the target exp(-U/T). Default: None, the temperatures of the ladder and
+            two between each pair; for a run at one temperature, five from 0.8 to 1.25 times its
+            temperature.
         observables: Columns of `run.csv`. Default: potential (at likelihood weight 1) and loss.
-        burnin: Steps to leave out. Default: the run's own burn-in.
-        thin: Keep every so many rows. Default: 1.
+        burnin: Steps to leave out. Default: None, the burn-in of the run.
+        thin: Keep one in this many rows. Default: 1.
 
     Returns:
-        Columns `temperature, observable, mean, error, effective_rows, short` (chains of the energy
-        below 50 autocorrelation times: the error is rough, and mostly too small): `log_partition`
-        is ln Z(T) less that of the run's target, `effective_rows` (Σw)²/Σw², correlations aside: a
-        mean that rests on a few rows is none.
+        Columns `temperature, observable, mean, error, effective_rows, short`. The observable
+        `log_partition` is ln Z(T) minus its value at the run's target. `effective_rows` is
+        (Σw)²/Σw², without correlations. A mean that rests on a few rows is not reliable. `short`
+        marks energy chains below 50 autocorrelation times, whose errors are rough and usually too
+        small.
 
     Raises:
-        InputError: The energies are those of mini-batches, the run has a bias, pymbar is missing,
-            or no rows are left.
+        InputError: The energies come from mini-batches, the run has a bias, pymbar is missing, or
+            no rows are left.
     """
     run = as_run(run)
     rows = select_rows(run, burnin, thin, rung=None)

@@ -48,16 +48,16 @@ TOO_SHORT, NEVER_CHANGES, NO_TARGET = "too short", "never changes", "no target"
 
 
 class Temperature(NamedTuple):
-    """A measured temperature and its expected band, infinite where the run is too short for a
+    """A measured temperature with its expected band; infinite if the run is too short for a
     verdict.
 
     Attributes:
         kind: `"kinetic"` or `"configurational"`.
         mean: Mean over walkers and rows after burn-in.
-        target: The temperature that was asked for.
-        lower: The lower end of the band around it.
-        upper: The upper end of the band.
-        effective_sample_size: Independent rows behind the mean.
+        target: The temperature of the target distribution.
+        lower: Lower end of the band around the target.
+        upper: Upper end of the band.
+        effective_sample_size: Effective number of independent rows in the mean.
     """
 
     kind: Kind
@@ -69,12 +69,12 @@ class Temperature(NamedTuple):
 
     @property
     def in_band(self) -> bool:
-        """True if the mean lies inside the band."""
+        """Whether the mean lies inside the band."""
         return self.lower <= self.mean <= self.upper
 
     @property
     def half(self) -> float:
-        """The longer half of the band, of the target."""
+        """The longer half of the band, relative to the target."""
         return max(self.upper - self.target, self.target - self.lower) / self.target
 
     @property
@@ -84,17 +84,19 @@ class Temperature(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """`passed` if the mean lies in its band, `failed` if not; `not measured` without a band."""
+        """`passed` if the mean lies in its band, `failed` if not, and `not measured` without a
+        band.
+        """
         if not np.isfinite(self.lower):
             return NOT_MEASURED
         return FAILED if self.reason else PASSED
 
     @property
     def reason(self) -> str:
-        """Why the verdict is not `passed`; empty if it is.
+        """The reason for a verdict other than `passed`; otherwise empty.
 
-        `above` or `below` the band; without a band `too short` (the run) or `never changes` (the
-        energy).
+        It is `above` or `below` (the band), or without a band `too short` (the run) or `never
+        changes` (the energy).
         """
         if not np.isfinite(self.lower):
             return NEVER_CHANGES if np.isnan(self.lower) else TOO_SHORT
@@ -165,12 +167,12 @@ def chi_square_band(
 def kinetic_temperature(
     run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int = 0
 ) -> Temperature | None:
-    """Kinetic temperature p'p/P with the band of the chi-square distribution.
+    """Returns the kinetic temperature p'p/P with the band of the chi-square distribution.
 
-    Targets T: at equilibrium p'p/T follows a chi-square distribution with P degrees of freedom,
-    whatever the potential, so that the mean of n independent rows has the standard deviation T
-    sqrt(2/P)/sqrt(n). A correct run leaves the band once in 10,000 times. The scheme's own bias is
-    no part of it (BAOAB on a mode of frequency ω: T (1 - h²ω²/4)), nor the heat of mini-batches'
+    At equilibrium p'p/T follows a chi-square distribution with P degrees of freedom for any
+    potential. The mean of n independent rows thus has the standard deviation T sqrt(2/P)/sqrt(n). A
+    correct run lies outside the band once in 10,000 times. The band does not include the bias of
+    the scheme (for BAOAB and a mode of frequency ω: T (1 - h²ω²/4)), nor heating by mini-batch
     gradient noise.
 
     Args:
@@ -180,10 +182,10 @@ def kinetic_temperature(
 
     Returns:
         The temperature with its band (`measured_temperature`), or None for a sampler without
-        momenta (column empty).
+        momenta (empty column).
 
     Raises:
-        InputError: Rows of more than one temperature, or too few rows.
+        InputError: Rows have more than one temperature, or there are too few.
     """
     return _measured(run_info, "kinetic", num_parameters, num_burnin_steps)
 
@@ -191,10 +193,10 @@ def kinetic_temperature(
 def configurational_temperature(
     run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int = 0
 ) -> Temperature | None:
-    """Configurational temperature θ·∇U/P with a band from its Monte Carlo error.
+    """Returns the configurational temperature θ·∇U/P with a band from its Monte Carlo error.
 
-    Targets T by the virial theorem, for a potential that confines every parameter and has no walls.
-    It sees errors of the positions' distribution that the kinetic temperature cannot.
+    By the virial theorem its mean is T, if the potential confines every parameter and has no walls.
+    It detects errors in the distribution of positions that the kinetic temperature misses.
 
     Args:
         run_info: Rows of `run.csv` with `step, walker, temperature, virial`.
@@ -205,7 +207,7 @@ def configurational_temperature(
         The temperature with its band, or None if `virial` was not recorded.
 
     Raises:
-        InputError: As of `kinetic_temperature`.
+        InputError: Rows have more than one temperature, or there are too few.
     """
     return _measured(run_info, "configurational", num_parameters, num_burnin_steps)
 
@@ -213,7 +215,7 @@ def configurational_temperature(
 def temperatures(
     run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int = 0
 ) -> list[Temperature]:
-    """The kinetic and configurational temperatures of a run, as far as recorded.
+    """Returns the recorded kinetic and configurational temperatures of a run.
 
     Args:
         run_info: Rows of `run.csv` with `step, walker, temperature` and `kinetic_energy` or
@@ -225,14 +227,14 @@ def temperatures(
         The kinetic temperature first; it is missing for a sampler without momenta.
 
     Raises:
-        InputError: As of `kinetic_temperature`.
+        InputError: Rows have more than one temperature, or there are too few.
     """
     found = (_measured(run_info, kind, num_parameters, num_burnin_steps) for kind in COLUMNS)
     return [temperature for temperature in found if temperature is not None]
 
 
 def target_temperature(run_info: pd.DataFrame, num_burnin_steps: int = 0) -> float:
-    """The common temperature of the rows of a run.
+    """Returns the common temperature of the rows of a run.
 
     Args:
         run_info: Rows with the columns `step` and `temperature`.
@@ -242,7 +244,7 @@ def target_temperature(run_info: pd.DataFrame, num_burnin_steps: int = 0) -> flo
         The temperature, above 0.
 
     Raises:
-        InputError: There is no temperature (a run of an optimizer), or there are several.
+        InputError: There is no temperature (the run is a fit), or there are several.
     """
     values = np.empty(0)
     if "temperature" in run_info.columns:
@@ -314,35 +316,38 @@ By = Literal["tensor", "layer", "kind"]
 def group_temperatures(
     run: AnyRun, by: By = "tensor", burnin: int | None = None, thin: int = 1
 ) -> pd.DataFrame:
-    """Kinetic and configurational temperature of each group of parameters, with their expected
+    """Returns kinetic and configurational temperatures of parameter groups, with their expected
     bands.
 
-    Targets T for each group g alone: p_g'p_g/T follows a chi-square distribution with P_g degrees
-    of freedom, whatever the potential, and by the virial theorem the mean of θ_g·∇_gU is P_g T
-    where U confines the group and has no walls. A correct mean lies outside its band once in 10,000
-    times; it is not symmetric for a group of a few parameters, and there is none for fewer than 8
-    effective rows (`measured_temperature`). The scheme's own bias is no part of it: BAOAB's kinetic
-    temperature is T (1 - h²ω²/4) in a mode of frequency ω, so a low one shows the layer for which
-    the step is large; nor is the heat of gradient noise, and a high one shows the layer that it
-    heats. Reference: F. Wenzel and others, How good is the Bayes posterior in deep neural networks
+    For each group g, p_g'p_g/T follows a chi-square distribution with P_g degrees of freedom for
+    any potential. By the virial theorem the mean of θ_g·∇_gU is P_g T, if U confines the group and
+    has no walls. A correct mean lies outside its band once in 10,000 times. The band is asymmetric
+    for groups of a few parameters. There is no band for fewer than 8 effective rows
+    (`measured_temperature`).
+
+    The band does not include the bias of the scheme. BAOAB's kinetic temperature is T (1 - h²ω²/4)
+    in a mode of frequency ω, so a low value identifies a layer for which the step is large. It does
+    not include heating by gradient noise either, so a high value identifies a heated layer.
+    Reference: F. Wenzel and others, How good is the Bayes posterior in deep neural networks
     really?, ICML 2020, section 4 and appendix I, with means of correlated rows in place of single
     rows.
 
     Args:
-        run: The run, or its folder; recorded with `group_temperatures=True`.
-        by: Each `"tensor"` (`dense/kernel`), all tensors of a `"layer"` (`dense`), or all of a
-            `"kind"` (`kernel`).
-        burnin: Steps to leave out. Default: the run's own burn-in.
-        thin: Keep every so many rows. Default: 1.
+        run: The run, or its folder, recorded with `group_temperatures=True`.
+        by: Group by `"tensor"` (`dense/kernel`), all tensors of a `"layer"` (`dense`), or all
+            tensors of a `"kind"` (`kernel`). Default: tensor.
+        burnin: Steps to leave out. Default: None, the burn-in of the run.
+        thin: Keep one in this many rows. Default: 1.
 
     Returns:
         Columns `group, parameters, temperature` (kinetic or configurational), `mean, target, lower,
-        upper, rows` (effective), `verdict` (passed, failed or not measured), and `reason` (above,
-        below, too short, never changes, or no target: nothing confines the positions, or walls do;
-        empty if passed). First the groups in the model's order, then `all`.
+        upper, rows` (effective), `verdict` (passed, failed or not measured), and `reason`. The
+        reason is above, below, too short, never changes, or no target (positions are not confined,
+        or have walls); it is empty for passed. Groups are in the order of the model, then `all`.
 
     Raises:
-        InputError: The run did not record groups, has rows of several temperatures, or too few.
+        InputError: The run did not record groups, has rows of several temperatures, or has too few
+            rows.
     """
     refuse_if(
         by not in ("tensor", "layer", "kind"), "by: unknown value.", by, "tensor, layer or kind"

@@ -225,10 +225,22 @@ def tuned(
     round_steps: int = _ROUND,
     times: int = 2,
 ) -> tuple[np.ndarray, float]:
-    """Moves walkers from `position` at λ = `weight` while tuning the step size, `step_size` at
-    first, to the target acceptance of the plan, up to its largest step size; returns both. The
-    acceptance is looked at every `round_steps` steps, and has to be near in `times` rounds in a
-    row.
+    """Moves walkers at λ = `weight` while tuning the step size to the target acceptance.
+
+    The step size stays below the largest step size of the plan. The acceptance is checked every
+    `round_steps` steps, and must be close to its target in `times` consecutive rounds.
+
+    Args:
+        chains: The compiled chains.
+        position: Starting positions of the walkers.
+        weight: λ, the likelihood weight.
+        step_size: The first step size.
+        plan: Target acceptance and largest step size.
+        round_steps: Steps per round.
+        times: Number of consecutive rounds. Default: 2.
+
+    Returns:
+        The final positions and the step size.
     """
     if not chains.sampler.metropolis:
         return chains.run(position, weight, step_size, round_steps).position, step_size

@@ -27,11 +27,16 @@ def estimated(energies: Energies, method: str, grid: Quadrature | None = None) -
     """Estimates log Z from sampled energies along a path.
 
     Args:
-        energies: `path` from 0 to 1 and `values`, `(points, walkers, draws)`.
-        method: "thermodynamic_integration", "stepping_stone" or "mbar"; another one is an
-            `InputError`.
-        grid: For thermodynamic integration, with the energies' path. Default: the corrected
-            trapezoid over it.
+        energies: The `path` from 0 to 1 and the `values`, `(points, walkers, draws)`.
+        method: "thermodynamic_integration", "stepping_stone" or "mbar".
+        grid: Quadrature rule for thermodynamic integration, on the path of the energies. Default:
+            None, the corrected trapezoid rule on that path.
+
+    Returns:
+        The estimate.
+
+    Raises:
+        InputError: The method is unknown.
     """
     names = [name for name in NAMES if name != "smc"]
     refuse_if(
@@ -131,16 +136,19 @@ def _notes(found: estimators.Estimate, energies: Energies) -> tuple[str, ...]:
 
 
 def energies_of_run(run: Run) -> Energies:
-    """Energies of all rungs of a run with `tempering` likelihood, after the burn-in, for
-    `estimated`.
+    """Returns the energies of all rungs of a run with `tempering` likelihood after burn-in.
 
-    Its points are the run's own rungs; take stepping_stone or mbar, or the trapezoid over them.
+    Pass them to `estimated`. The points are the rungs of the run; use stepping_stone or mbar, or
+    the trapezoid rule on them.
 
     Args:
-        run: Sampled on all data, with the prior as its last rung.
+        run: A run on all data, with the prior as its last rung.
+
+    Returns:
+        The energies.
 
     Raises:
-        InputError: Another run, or one whose energies have no normalization.
+        InputError: The run has no such ladder, or its energies have no normalization.
 
     Examples:
         >>> run = sim.sample(sampler="HMC", tempering="likelihood", num_replicas=4, num_steps=100, step_size=0.05)

@@ -34,9 +34,9 @@ class Estimate(NamedTuple):
 
     Attributes:
         log_z: The estimate.
-        influence: The contribution of each draw to its error, `(walkers, draws)`.
-        curve: Columns of the curve behind it, `(points,)` or `(points - 1,)` each.
-        bias: The known bias of the rule, such as that of the step between points, or 0.
+        influence: The contribution of each draw to the error, `(walkers, draws)`.
+        curve: Columns of the underlying curve, `(points,)` or `(points - 1,)` each.
+        bias: The known bias of the rule, such as the discretization error between points, or 0.
     """
 
     log_z: float
@@ -53,17 +53,17 @@ class Estimate(NamedTuple):
 
     @property
     def short(self) -> bool:
-        """Whether the error is that of chains shorter than 50 autocorrelation times."""
+        """Whether the chains behind the error are shorter than 50 autocorrelation times."""
         return self.error > 0 and is_short(self.influence)
 
     @property
     def repeats(self) -> np.ndarray:
-        """The estimate of each walker, to first order, `(walkers,)`."""
+        """The estimate from each walker, to first order, `(walkers,)`."""
         return self.log_z + self.influence.mean(axis=1)
 
 
 def series_error(series: np.ndarray) -> float:
-    """Standard error of the mean of a series; 0 if it never changes.
+    """Returns the standard error of the mean of a series; 0 for a constant series.
 
     Args:
         series: Values in the order of the draws, `(walkers, draws)`.
@@ -111,16 +111,19 @@ def point_columns(path, energies: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def thermodynamic_integration(grid: Quadrature, energies) -> Estimate:
-    """log Z as the integral of the mean of log(f/q) over the path, by the rule of a grid.
+    """Estimates log Z as the integral of the mean of log(f/q) over the path.
 
-    The corrected trapezoid takes off the sum of (Δ²/12)(V_{i+1} - V_i), V the variance of log(f/q),
-    which is the slope of the integrand; `bias` of a plain trapezoid is what this would take off.
-    Source: Gelman and Meng (1998); the correction: Friel, Hurn and Wyse, Stat. Comput. 24 (2014),
-    eq. 10.
+    The corrected trapezoid rule subtracts the sum of (Δ²/12)(V_{i+1} - V_i), with V the variance of
+    log(f/q), which is the slope of the integrand. For a plain trapezoid rule, `bias` is this
+    correction. Source: Gelman and Meng (1998); the correction: Friel, Hurn and Wyse, Stat. Comput.
+    24 (2014), eq. 10.
 
     Args:
         grid: The points and the rule.
         energies: -log(f/q) of the draws at each point, `(points, walkers, draws)`.
+
+    Returns:
+        The estimate.
     """
     energies = checked_energies(grid.path, energies)
     curve = point_columns(grid.path, energies) | {"weight": grid.weights}
@@ -142,15 +145,19 @@ def thermodynamic_integration(grid: Quadrature, energies) -> Estimate:
 
 
 def stepping_stone(path, energies) -> Estimate:
-    """log Z as the sum over neighboring points of log <exp(-Δ E)>, averaged at the lower one.
+    """Estimates log Z as the sum over neighboring points of log <exp(-Δ E)>, averaged at the lower
+    one.
 
-    The spacing of the points makes no error, but the mean of the exponentials has few terms that
-    count if the steps are wide: `effective_fraction` says which part. Source: Xie, Lewis, Fan, Kuo
-    and Chen, Syst. Biol. 60 (2011).
+    The spacing of the points causes no bias. For wide steps, however, few terms dominate the mean
+    of the exponentials; `effective_fraction` is the fraction that counts. Source: Xie, Lewis, Fan,
+    Kuo and Chen, Syst. Biol. 60 (2011).
 
     Args:
         path: λ from 0 to 1, `(points,)`.
         energies: -log(f/q) of the draws at each point, `(points, walkers, draws)`.
+
+    Returns:
+        The estimate.
     """
     path = np.asarray(path, np.float64)
     energies = checked_energies(path, energies)
@@ -171,17 +178,20 @@ def stepping_stone(path, energies) -> Estimate:
 
 
 def mbar(path, energies) -> Estimate:
-    """log Z by the multistate Bennett acceptance ratio: the estimate of least variance from draws
-    at all points.
+    """Estimates log Z by the multistate Bennett acceptance ratio, from draws at all points.
 
-    The free energies are solved by pymbar. Its own errors suppose independent draws; here the
-    influence of the estimating equations is summed over the points at each time, which counts
-    correlations. If draws times points are more than 5,000,000, every k-th draw is used. Source:
-    Shirts and Chodera, J. Chem. Phys. 129, 124105 (2008).
+    It has the smallest variance of all estimates from these draws. pymbar solves for the free
+    energies. The errors of pymbar assume independent draws. Here the influence in the estimating
+    equations is summed over the points at each time, which accounts for correlations. If draws
+    times points exceed 5,000,000, every k-th draw is used. Source: Shirts and Chodera, J. Chem.
+    Phys. 129, 124105 (2008).
 
     Args:
         path: λ from 0 to 1, `(points,)`.
         energies: -log(f/q) of the draws at each point, `(points, walkers, draws)`.
+
+    Returns:
+        The estimate.
 
     Raises:
         InputError: The package pymbar is missing.

@@ -30,16 +30,19 @@ class Quadrature(NamedTuple):
 
 
 def gauss_legendre(num_nodes: int = 16, power: float = POWER) -> Quadrature:
-    """Gauss-Legendre nodes in t, λ = t^p.
+    """Creates a Gauss-Legendre rule in t, with λ = t^p.
 
-    Both ends are among the points, with the weight 0: at λ = 0 the energies of draws from the
-    reference may be huge. Of smooth integrands it is by far the most exact rule. For a linear
-    regression with three weights, whose mean log likelihood rises from -780 to -11, the error is
-    3.5e-5 with 16 nodes; a trapezoid over 40 intervals is off by 0.06.
+    Both ends are points of weight 0, because the energies of draws from the reference at λ = 0 may
+    be huge. For smooth integrands it is by far the most accurate rule. For a linear regression with
+    three weights, whose mean log likelihood rises from -780 to -11, the error is 3.5e-5 with 16
+    nodes. A trapezoid rule with 40 intervals has an error of 0.06.
 
     Args:
         num_nodes: Nodes with a weight, at least 2. Default: 16.
         power: p of λ = t^p, at least 1. Default: 5.
+
+    Returns:
+        The rule.
     """
     _check(num_nodes, power)
     nodes, weights = np.polynomial.legendre.leggauss(num_nodes)
@@ -53,14 +56,19 @@ def gauss_legendre(num_nodes: int = 16, power: float = POWER) -> Quadrature:
 
 
 def trapezoid(num_nodes: int = 16, power: float = POWER, corrected: bool = False) -> Quadrature:
-    """The trapezoid rule with even points in t, λ = t^p.
+    """Creates a trapezoid rule with equally spaced points in t, with λ = t^p.
 
     Args:
-        num_nodes: Points, both ends among them, at least 2. Default: 16.
-        power: p, at least 1; 1 is an even grid in λ. Default: 5. Below, or with fewer points, an
-            `InputError`.
-        corrected: `estimators.thermodynamic_integration` corrects the rule by the variances at the
-            points. Default: no.
+        num_nodes: Number of points, including both ends, at least 2. Default: 16.
+        power: p of λ = t^p, at least 1; 1 is an even grid in λ. Default: 5.
+        corrected: Whether `estimators.thermodynamic_integration` corrects the rule by the variances
+            at the points. Default: False.
+
+    Returns:
+        The rule.
+
+    Raises:
+        InputError: `num_nodes` or `power` is too small.
     """
     _check(num_nodes, power)
     path = np.linspace(0.0, 1.0, num_nodes) ** power
@@ -75,14 +83,16 @@ def trapezoid_weights(path) -> np.ndarray:
 
 
 def simpson(num_nodes: int = 21) -> Quadrature:
-    """Simpson's rule on an even grid in λ, as published for Frenkel-Ladd integration.
+    """Creates Simpson's rule on an even grid in λ, as published for Frenkel-Ladd integration.
 
-    The end λ = 0 counts, where draws from the reference meet energies that they were not made for:
-    the integrand has a spike there, which the rule takes for a slope. For comparison; take another
-    grid.
+    The end λ = 0 has a weight. Draws from the reference have very large energies there, so the
+    integrand has a spike, which the rule treats as a slope. Use it only for comparison.
 
     Args:
-        num_nodes: Points, both ends included; odd and at least 3. Default: 21.
+        num_nodes: Number of points, including both ends; odd and at least 3. Default: 21.
+
+    Returns:
+        The rule.
     """
     _check(num_nodes, 1.0)
     if num_nodes % 2 == 0:
@@ -109,12 +119,15 @@ def spike_at_reference(grid: Quadrature, means) -> float | None:
 
 
 def make_grid(rule: str, num_nodes: int, power: float = POWER) -> Quadrature:
-    """Makes a quadrature rule by name.
+    """Creates a quadrature rule by name.
 
     Args:
         rule: "gauss_legendre", "trapezoid", "corrected_trapezoid" or "simpson".
-        num_nodes: The number of points that count.
-        power: p of λ = t^p, at least 1; "simpson" has an even grid. Default: 5.
+        num_nodes: Number of points with a weight.
+        power: p of λ = t^p, at least 1. "simpson" ignores it and has an even grid. Default: 5.
+
+    Returns:
+        The rule.
     """
     if rule == "gauss_legendre":
         return gauss_legendre(num_nodes, power)

@@ -66,36 +66,39 @@ def log_evidence(sim, method: str | None = None, **options: Any) -> Evidence:
 
 @one_writer
 def log_evidences(sim, methods: Sequence[str] | None = None, **options: Any) -> Evidences:
-    """log Z of a simulation by several methods; those that start from the prior share their
-    energies.
+    """Estimates log Z of a simulation by several methods.
+
+    Methods that start from the prior share their energies.
 
     Args:
         sim: The simulation.
-        methods: Names of methods. Default: the option `method`.
-        **options: Options of the evidence, as of `log_evidence`.
+        methods: Names of methods. Default: None, the option `method`.
+        **options: Options of the evidence, as for `log_evidence`.
 
     Returns:
         The estimates.
 
     Raises:
-        InputError: As of `log_evidence`.
+        InputError: The loss is not a likelihood, the prior is improper, or an option does not fit.
     """
     return prepared(sim, methods, **options).estimates()
 
 
 @one_writer
 def sample_energies(sim, **options: Any) -> Energies:
-    """Energies at the points of `evidence_grid` from the prior to the posterior, for `estimated`.
+    """Samples energies at the points of `evidence_grid`, from the prior to the posterior.
+
+    Pass them to `estimated`.
 
     Args:
         sim: The simulation.
-        **options: Options of the evidence, as of `log_evidence`.
+        **options: Options of the evidence, as for `log_evidence`.
 
     Returns:
         The energies.
 
     Raises:
-        InputError: As of `log_evidence`.
+        InputError: The loss is not a likelihood, the prior is improper, or an option does not fit.
     """
     return prepared(sim, **options).from_prior()[0]
 

@@ -25,19 +25,19 @@ DISAGREEMENT = 3.0
 
 @dataclass(frozen=True)
 class Evidence:
-    """An estimate of log Z, Z the integral of likelihood times prior.
+    """An estimate of log Z, with Z the integral of likelihood times prior.
 
     Attributes:
         log_z: log Z in nats.
         error: Its standard error in nats, from autocorrelation and repeats.
-        method: How it was made, a key of `NAMES`.
-        curve: The curve it integrated, a pandas DataFrame: `path` rises from 0 at the reference
-            (the prior, or springs at a minimum) to 1 at the posterior.
-        repeats: What each independent walker or population says by itself.
-        notes: Sentences that a reader should see.
-        settings: How long and where: counts of draws, walkers and gradients, seconds, the rule.
-        short: The error is of chains shorter than 50 autocorrelation times: rough, and mostly too
-            small.
+        method: The method, a key of `NAMES`.
+        curve: The integrated curve, a pandas DataFrame. `path` rises from 0 at the reference (the
+            prior, or springs at a minimum) to 1 at the posterior.
+        repeats: The estimate from each independent walker or population.
+        notes: Sentences for the reader.
+        settings: Cost and settings: counts of draws, walkers and gradients, seconds, the rule.
+        short: Whether the chains are shorter than 50 autocorrelation times. The error is then rough
+            and usually too small.
     """
 
     log_z: float
@@ -53,7 +53,7 @@ class Evidence:
         return f"Evidence(log_z={self.log_z:.6g}, error={self.error:.2g}, method={self.method!r})"
 
     def summary(self) -> str:
-        """The estimate and its notes, in words."""
+        """Returns the estimate and its notes as text."""
         found = (
             f"log Z = {value_and_error(self.log_z, self.error, self.short)} by {NAMES[self.method]}"
         )
@@ -76,10 +76,10 @@ class Evidence:
 
 
 class Evidences(Sequence):
-    """Estimates of one log Z by several methods.
+    """Estimates of the same log Z by several methods.
 
-    `disagreements` has a sentence for each two that are more than 3 standard errors of their
-    difference apart.
+    `disagreements` has a sentence for each pair that differs by more than 3 standard errors of the
+    difference.
 
     Args:
         estimates: The estimates.
@@ -108,7 +108,7 @@ class Evidences(Sequence):
 
     @property
     def table(self):
-        """A row for each method: log_z, error, gradients for one walker on all data, seconds, and
+        """Returns one row per method: log_z, error, gradients for one walker on all data, seconds,
         short chains.
         """
         columns = ("gradients", "seconds")
@@ -143,7 +143,7 @@ class Evidences(Sequence):
         return found
 
     def summary(self) -> str:
-        """The table, disagreements, and notes."""
+        """Returns the table, disagreements and notes as text."""
         wide = max(len(NAMES[each.method]) for each in self._estimates)
         said = [
             (NAMES[each.method], value_and_error(each.log_z, each.error, each.short))
@@ -159,15 +159,15 @@ class Evidences(Sequence):
 
 
 def bayes_factors(estimates: Mapping[str, Evidence]):
-    """Compares models on the same data, the best first.
+    """Compares models on the same data by their evidence, the best first.
 
     Args:
-        estimates: One estimate for each model, by its name.
+        estimates: One estimate per model, by name.
 
     Returns:
-        A pandas DataFrame with the columns `model`, `log_z`, `error`, `log_bayes_factor` against
-        the best, `factor_error` of that, `short` (an error is that of short chains), and
-        `probability` if all models are equally probable beforehand.
+        A pandas DataFrame with the columns `model`, `log_z`, `error`, `log_bayes_factor` relative
+        to the best model, `factor_error`, `short` (whether chains are short), and `probability` for
+        equal prior probabilities of the models.
     """
     names = sorted(estimates, key=lambda name: -estimates[name].log_z)
     best = estimates[names[0]]

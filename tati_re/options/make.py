@@ -190,21 +190,20 @@ def _merged(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str
 
 
 def make_options(values: Mapping[str, Any] | Options | None = None, /, **overrides: Any) -> Options:
-    """Makes checked options from a mapping or earlier options, and keyword arguments that go before
-    them.
+    """Creates checked options from a mapping or earlier options, overridden by keyword arguments.
 
     Args:
-        values: Options by name, or earlier options, of which only the explicit ones are taken over.
-            Default: none.
-        **overrides: Options by name, here or in TATi. `temperature` replaces `inverse_temperature`,
-            and back.
+        values: Options by name, or earlier options. From earlier options, only those set explicitly
+            are copied. Default: None.
+        **overrides: Options by their name here or in TATi. `temperature` replaces
+            `inverse_temperature`, and vice versa.
 
     Returns:
-        The options, with `.explicit` the names that were given.
+        The options. `.explicit` holds the names that were set.
 
     Raises:
-        InputError: An unknown name (with the nearest one), a wrong type, a value out of range, or
-            both temperatures.
+        InputError: A name is unknown (the message suggests the closest one), a type is wrong, a
+            value is out of range, or both temperatures are set.
     """
     _refuse_frames(overrides, str)
     overrides = {name: _plain(value) for name, value in flattened(overrides).items()}
@@ -369,10 +368,10 @@ def to_toml(options: Options, groups: Iterable[str] = GROUPS, changed: bool = Fa
 
 @front_door
 def describe(name: str | None = None) -> str:
-    """Describes one option, or all of them with one line each.
+    """Returns a description of one option, or of all options with one line each.
 
     Args:
-        name: The name of an option. Default: all options.
+        name: The name of an option. Default: None, all options.
 
     Returns:
         The description.

@@ -38,15 +38,19 @@ class _InFigures(LogFormatterSciNotation):
 
 
 def plot_spectrum(tables: Mapping[str, pd.DataFrame], path: AnyPath | None = None) -> Figure:
-    """Draws the leading eigenvalues of one or several covariances, and the autocorrelation time
-    along each vector. The second panel is there where a time could be told.
+    """Plots the leading eigenvalues of covariances, and the autocorrelation time along each vector.
+
+    The second panel appears only if autocorrelation times could be estimated.
 
     Args:
-        tables: Of `analysis.covariance_table` by name, such as one a run or a walker.
-        path: A `.png` file to write. Default: none.
+        tables: Tables from `analysis.covariance_table` by name, such as one per run or walker.
+        path: A PNG file to write. Default: None, no file.
+
+    Returns:
+        The figure.
 
     Raises:
-        InputError: No tables.
+        InputError: There are no tables.
     """
     refuse_if(not tables, "There is no covariance to draw.")
     timed = any(np.isfinite(table["autocorrelation_steps"]).any() for table in tables.values())
@@ -82,12 +86,15 @@ def plot_spectrum(tables: Mapping[str, pd.DataFrame], path: AnyPath | None = Non
 def plot_free_energy(
     table: pd.DataFrame, name: str = "coordinate", path: AnyPath | None = None
 ) -> Figure:
-    """Draws a free energy with error bars of one standard error.
+    """Plots a free energy with error bars of one standard error.
 
     Args:
-        table: The table of `analysis.free_energy`.
+        table: The table from `analysis.free_energy`.
         name: The name of the coordinate. Default: "coordinate".
-        path: A `.png` file to write. Default: none.
+        path: A PNG file to write. Default: None, no file.
+
+    Returns:
+        The figure.
 
     Raises:
         InputError: The table is empty.
@@ -110,13 +117,16 @@ def plot_diffusion_map(
     landmarks: np.ndarray | None = None,
     path: AnyPath | None = None,
 ) -> Figure:
-    """Draws the eigenvalues of a diffusion map, and its points by their first two eigenfunctions.
+    """Plots the eigenvalues of a diffusion map, and its points on the first two eigenfunctions.
 
     Args:
         found: The diffusion map.
-        potential: U of its points, `(n,)`, for their color.
+        potential: U of its points, `(n,)`, shown as color.
         landmarks: Indices of points to mark. Default: None.
-        path: A `.png` file to write. Default: none.
+        path: A PNG file to write. Default: None, no file.
+
+    Returns:
+        The figure.
     """
     figure = new_figure(8.4, 3.6)
     left, right = figure.subplots(1, 2, width_ratios=[1.0, 1.6])
@@ -151,15 +161,17 @@ def plot_diffusion_map(
 
 
 def plot_reweighting(table: pd.DataFrame, sampled, path: AnyPath | None = None) -> Figure:
-    """Draws averages over the temperature with their errors, and marks the temperatures that were
-    sampled.
+    """Plots averages with errors against temperature, and marks the sampled temperatures.
 
-    There is a panel for each observable.
+    There is one panel per observable.
 
     Args:
-        table: The table of `analysis.reweight`.
-        sampled: The temperatures that were sampled.
-        path: A `.png` file to write. Default: none.
+        table: The table from `analysis.reweight`.
+        sampled: The sampled temperatures.
+        path: A PNG file to write. Default: None, no file.
+
+    Returns:
+        The figure.
 
     Raises:
         InputError: The table is empty.
@@ -187,13 +199,16 @@ def plot_reweighting(table: pd.DataFrame, sampled, path: AnyPath | None = None) 
 
 
 def plot_group_temperatures(table: pd.DataFrame, path: AnyPath | None = None) -> Figure:
-    """Draws the temperature of each group as a point, in the band where it should lie.
+    """Plots the temperature of each parameter group as a point, with the band where it should lie.
 
-    There is a panel for each kind of temperature.
+    There is one panel per kind of temperature.
 
     Args:
-        table: The table of `analysis.group_temperatures`.
-        path: A `.png` file to write. Default: none.
+        table: The table from `analysis.group_temperatures`.
+        path: A PNG file to write. Default: None, no file.
+
+    Returns:
+        The figure.
 
     Raises:
         InputError: The table is empty.
@@ -242,15 +257,21 @@ def plot_learning_coefficient(
     num_parameters: int | None = None,
     path: AnyPath | None = None,
 ) -> Figure:
-    """Draws the learning coefficient against nβ, with one standard error, and the fitted curve with
-    its limit.
+    """Plots the learning coefficient against nβ with one standard error, and the fitted curve.
 
     Args:
-        table: Of `analysis.learning_coefficient`; an empty one is an `InputError`.
-        curve: Of `analysis.learning_curve`. Default: none.
-        num_parameters: P; half of it is the value of a regular model, marked where it is near.
-            Default: none.
-        path: A `.png` file to write. Default: none.
+        table: The table from `analysis.learning_coefficient`.
+        curve: The fitted curve with its limit, from `analysis.learning_curve`. Default: None, no
+            curve.
+        num_parameters: P. The value of a regular model, P/2, is marked if it lies in range.
+            Default: None, no mark.
+        path: A PNG file to write. Default: None, no file.
+
+    Returns:
+        The figure.
+
+    Raises:
+        InputError: The table is empty.
     """
     refuse_if(table.empty, "There is no learning coefficient to draw.")
     figure = new_figure(5.6, 3.8)

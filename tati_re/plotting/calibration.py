@@ -26,15 +26,24 @@ def plot_classes(
     outside: Mapping[str, ClassPrediction | LabelPrediction] | None = None,
     path: AnyPath | None = None,
 ) -> Figure:
-    """Draws the calibration of several predictions of the same labeled inputs. Left: their
-    reliability, with the examples per bin; several labels at once count one by one. Right: the
-    predictive entropy of each, of right and wrong predictions; with predictions of other inputs,
-    that of each input in both, and how well it tells them apart.
+    """Plots the calibration of several class predictions for the same labeled inputs.
+
+    The left panel shows reliability, with the number of examples per bin. Several labels at once
+    count one by one. The right panel shows the predictive entropy of correct and wrong predictions.
+    With predictions for outside inputs, it shows their entropy too, and how well the entropy
+    separates them.
 
     Args:
-        predictions: By name, with labels; without them an `InputError`.
-        outside: Of inputs unlike those of the training, by the same names. Default: none.
-        path: A `.png` file to write. Default: none.
+        predictions: Predictions with labels, by name.
+        outside: Predictions for inputs unlike the training data, under the same names. Default:
+            None.
+        path: A PNG file to write. Default: None, no file.
+
+    Returns:
+        The figure.
+
+    Raises:
+        InputError: The predictions have no labels.
     """
     single = {name: one.pairs() for name, one in predictions.items()}
     sets, labels = zip(

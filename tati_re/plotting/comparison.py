@@ -17,14 +17,14 @@ _LABELS = 1.5
 
 
 def plot_comparison(frame: pd.DataFrame, path: AnyPath | None = None) -> Figure:
-    """Draws the scores of the posterior average, of the ensemble of its fits and of one fit.
+    """Plots the scores of the posterior average, the ensemble of its fits, and one fit.
 
     Args:
-        frame: The table of `run.comparison`.
-        path: A `.png` file to write. Default: none.
+        frame: The table `run.comparison`.
+        path: A PNG file to write. Default: None, no file.
 
     Returns:
-        The figure, a panel for each score; the gray line marks a coverage of 90 %.
+        The figure, with one panel per score. The gray line marks a coverage of 90 %.
     """
     shown = [name for name in _SHOWN if name in frame.columns and frame[name].notna().any()]
     figure = new_figure(_LABELS + _WIDTH * len(shown), 1.7)

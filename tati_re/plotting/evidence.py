@@ -15,16 +15,20 @@ from tati_re.plotting.figure import COLORS, GRAY, new_figure, plain, save
 def plot_evidence(
     estimates: Sequence[Evidence], path=None, labels: Sequence[str] | None = None
 ) -> Figure:
-    """Draws the curve behind each estimate, and the estimates side by side.
+    """Plots the curve behind each evidence estimate, and the estimates side by side.
 
-    Left, against t with λ = t⁵: for integrals the integrand in t, <log(f/q)> dλ/dt, whose area is
-    log Z; for others what each step adds to log Z, per unit of t. A color is a method, a line style
-    a model. Right: log Z with one standard error.
+    The left panel has t on its axis, with λ = t⁵. For integrals it shows the integrand <log(f/q)>
+    dλ/dt, whose area is log Z. For other methods it shows the contribution of each step to log Z,
+    per unit of t. Colors are methods, line styles are models. The right panel shows log Z with one
+    standard error.
 
     Args:
-        estimates: Estimates of one model or of several.
-        path: A `.png` file to write. Default: none.
-        labels: The name of each estimate. Default: its method.
+        estimates: Estimates for one or several models.
+        path: A PNG file to write. Default: None, no file.
+        labels: The name of each estimate. Default: None, its method.
+
+    Returns:
+        The figure.
     """
     labels = [NAMES[each.method] for each in estimates] if labels is None else list(labels)
     labels = [

@@ -27,20 +27,23 @@ _CLOUD = 3000
 
 
 def plot_exploration(found: "Exploration", path: AnyPath | None = None) -> Figure:
-    """Draws the points of an exploration, and U along the paths between its minima.
+    """Plots the points of an exploration, and U along the paths between its minima.
 
-    Left: sampled points and bottoms on the two directions in which the points spread most (the
-    parameters themselves if there are two), each pair joined by its relaxed path. Middle: barriers
-    of all pairs, above the diagonal along the straight line, below it along the relaxed path.
-    Right: U along both ways of the pairs that relaxing changes most. If a single bottom was found,
-    the first panel alone.
+    The left panel shows sampled points and minima on the two directions of largest spread (or the
+    parameters themselves, if there are two). Relaxed paths join the minima. The middle panel shows
+    the barriers of all pairs: along the straight line above the diagonal, along the relaxed path
+    below it. The right panel shows U along both paths, for the pairs that relaxation changes most.
+    With a single minimum there is only the first panel.
 
     Args:
         found: The result of `tati_re.exploration.explore`.
-        path: A `.png` file to write. Default: none.
+        path: A PNG file to write. Default: None, no file.
+
+    Returns:
+        The figure.
 
     Raises:
-        InputError: Nothing was found.
+        InputError: The exploration is empty.
     """
     refuse_if(not len(found.minima), "The exploration found no minimum.")
     several = bool(found.paths)
@@ -54,16 +57,19 @@ def plot_exploration(found: "Exploration", path: AnyPath | None = None) -> Figur
 
 
 def plot_disconnectivity(found: "Exploration", path: AnyPath | None = None) -> Figure:
-    """Draws the disconnectivity tree of an exploration: a line from each minimum up to the pass
-    where it joins others.
+    """Plots the disconnectivity tree of an exploration: lines from minima up to the passes that
+    join them.
 
-    The ends of the lines are at the potentials of the minima, the forks at those of the passes;
-    minima below a common fork reach each other without going higher. See
+    The lines end at the potentials of the minima and fork at the potentials of the passes. Minima
+    below a common fork can reach each other without going higher. See
     `tati_re.exploration.disconnectivity`.
 
     Args:
         found: The result of `tati_re.exploration.explore`.
-        path: A `.png` file to write. Default: none.
+        path: A PNG file to write. Default: None, no file.
+
+    Returns:
+        The figure.
 
     Raises:
         InputError: There are no paths between minima.

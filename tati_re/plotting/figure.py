@@ -29,11 +29,11 @@ class _Drawn(Figure):
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Makes a figure with its own canvas, outside pyplot, that lays itself out.
+    """Creates a figure with its own canvas, outside pyplot, and automatic layout.
 
     Args:
-        width: Its width in inches.
-        height: Its height in inches.
+        width: Width in inches.
+        height: Height in inches.
     """
     figure = _Drawn(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
@@ -41,7 +41,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def plain(*panels: Axes) -> None:
-    """Removes the upper and right lines of panels and makes their text small.
+    """Removes the top and right spines of panels and makes their text small.
 
     Args:
         *panels: The panels.
@@ -76,11 +76,11 @@ def empty(axes: Axes, said: str) -> None:
 
 
 def legend_above(axes: Axes, room: int = 1000) -> int:
-    """Puts the legend above the right end of a panel, in one row or more.
+    """Places the legend above the right end of a panel, in one or more rows.
 
     Args:
         axes: The panel.
-        room: The number of letters in a row. Default: 1000.
+        room: Number of characters per row. Default: 1000.
 
     Returns:
         The number of rows.
@@ -98,11 +98,11 @@ def legend_above(axes: Axes, room: int = 1000) -> int:
 
 
 def save(figure: Figure, path: AnyPath | None) -> Figure:
-    """Writes a figure as PNG at 150 dots per inch, and returns it.
+    """Saves a figure as a PNG file at 150 dots per inch.
 
     Args:
         figure: The figure.
-        path: The file, which ends in `.png`; None: no file.
+        path: The file, ending in `.png`; None: no file.
 
     Returns:
         The figure.

@@ -30,18 +30,20 @@ if TYPE_CHECKING:
 
 
 def plot_points(dataset: Dataset, path: AnyPath | None = None) -> Figure:
-    """Draws the examples of a data set: two columns of inputs against each other, or one column
-    against its target.
+    """Plots the examples of a data set: two input columns, or one column against its target.
 
-    Classes have their own colors and shapes; values of a regression in the plane, or the first of
-    several labels, a color scale. Test points are hollow, or have an edge.
+    Each class has its own color and marker. Regression values in the plane, or the first of several
+    labels, use a color scale. Test points are hollow or have an edge.
 
     Args:
-        dataset: The data set, with inputs `(N, 2)`, or `(N, 1)` with one target.
-        path: A `.png` file to write. Default: none.
+        dataset: The data set, with inputs `(N, 2)`, or `(N, 1)` and one target.
+        path: A PNG file to write. Default: None, no file.
+
+    Returns:
+        The figure.
 
     Raises:
-        InputError: The inputs have another shape.
+        InputError: The inputs have a different shape.
     """
     columns = dataset.inputs.shape[1] if dataset.inputs.ndim == 2 else None
     if columns not in (1, 2) or (columns == 1 and dataset.targets.ndim > 1):
@@ -140,16 +142,19 @@ _MOST_POINTS = 2000
 
 
 def plot_input_space(space: "InputSpace", path: AnyPath | None = None) -> Figure:
-    """Draws predictions over a grid of one or two inputs.
+    """Plots predictions over a grid of one or two inputs.
 
-    Two inputs and two classes: the probability of the second class with the boundary at 1/2, and
-    its spread over the parameters. More classes: the most probable one, paler where it is less
-    sure, and the entropy of the prediction. A regression: mean and spread, of several outputs the
-    first one's. One input: curves with bands of the central interval.
+    With two inputs and two classes: the probability of the second class with the boundary at 1/2,
+    and its spread over the draws. With more classes: the most probable class, paler where it is
+    less certain, and the predictive entropy. For a regression: mean and spread of the first output.
+    With one input: curves with bands of the central interval.
 
     Args:
-        space: A grid of `tati_re.landscape.input_space` over one or two inputs.
-        path: A `.png` file to write. Default: none.
+        space: A grid over one or two inputs from `tati_re.landscape.input_space`.
+        path: A PNG file to write. Default: None, no file.
+
+    Returns:
+        The figure.
 
     Raises:
         InputError: The space is not such a grid.

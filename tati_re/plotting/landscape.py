@@ -43,19 +43,23 @@ def plot_landscape(
     quantity: str | None = None,
     scales: Sequence[int] | None = None,
 ) -> Figure:
-    """Draws a landscape: one panel for each of its scales.
+    """Plots a landscape, with one panel per scale.
 
     Args:
-        landscape: Of `tati_re.landscape.scan` or `load`, over one or two coordinates.
-        path: A `.png` file to write. Default: none.
-        kind: "sweep" (one coordinate), "contour" or "surface" (two), or "auto": sweep or contour.
-        quantity: A column of the table. Default: `ln_excess_loss` over a plane, the losses along a
-            line.
-        scales: Those that are drawn. Default: all.
+        landscape: A landscape over one or two coordinates, from `tati_re.landscape.scan` or `load`.
+        path: A PNG file to write. Default: None, no file.
+        kind: "sweep" (one coordinate), "contour" or "surface" (two coordinates), or "auto", which
+            selects sweep or contour. Default: auto.
+        quantity: A column of the table. Default: None, `ln_excess_loss` over a plane and the losses
+            along a line.
+        scales: Scales to plot. Default: None, all scales.
+
+    Returns:
+        The figure.
 
     Raises:
-        InputError: More than two coordinates, a kind that does not fit, or a column that is not
-            there.
+        InputError: There are more than two coordinates, the kind does not fit, or there is no such
+            column.
     """
     axes = len(landscape.names)
     kinds = {1: ("sweep",), 2: ("contour", "surface")}.get(axes, ())
@@ -231,14 +235,17 @@ def plot_spectrum_of_hessian(
     extremes: np.ndarray | None = None,
     width: float | None = None,
 ) -> Figure:
-    """Draws the spectral density of a Hessian on a logarithmic axis, with its extreme eigenvalues
-    as ticks.
+    """Plots the spectral density of a Hessian on a logarithmic axis, with extreme eigenvalues as
+    ticks.
 
     Args:
-        density: The density of `tati_re.landscape.hessian_density`.
-        path: A `.png` file to write. Default: none.
-        extremes: Eigenvalues to mark. Default: none.
-        width: Width of the Gaussians that smooth the density. Default: 1/150 of the range.
+        density: The density from `tati_re.landscape.hessian_density`.
+        path: A PNG file to write. Default: None, no file.
+        extremes: Eigenvalues to mark. Default: None.
+        width: Width of the Gaussians that smooth the density. Default: None, 1/150 of the range.
+
+    Returns:
+        The figure.
     """
     ends = [
         density.nodes.min(),

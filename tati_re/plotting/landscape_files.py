@@ -22,16 +22,18 @@ if TYPE_CHECKING:
 def write_landscape_page(
     landscape: Landscape, path: AnyPath, quantity: str = "ln_excess_loss"
 ) -> None:
-    """Writes a page with the surface of each scale, which a browser rotates and reads off offline.
-    The program that turns it, plotly.js, is part of the file: 4 to 5 MB.
+    """Writes a web page with the surface of each scale, to rotate and read in a browser.
+
+    The page works offline. It contains plotly.js, which takes 4 to 5 MB.
 
     Args:
-        landscape: Over two coordinates.
-        path: File ending in `.html`.
+        landscape: A landscape over two coordinates.
+        path: The file, ending in `.html`.
         quantity: A column of the table. Default: `ln_excess_loss`.
 
     Raises:
-        InputError: Not two coordinates, no such column, another ending, or plotly is not installed.
+        InputError: There are not two coordinates, there is no such column, the ending differs, or
+            plotly is not installed.
     """
     try:
         import plotly.graph_objects as go
@@ -99,20 +101,23 @@ def write_landscape_page(
 
 
 def write_vtk(landscape: Landscape, folder: AnyPath, quantity: str | None = None) -> list[str]:
-    """Writes a structured grid for each scale of a landscape, and returns the names of the files.
+    """Writes a structured VTK grid for each scale of a landscape.
 
-    `landscape.vtk` has the coordinates of two or three axes, all columns of the table at the
-    points, and over a plane the height `quantity`, scaled to the width of the plane;
-    `trajectory.vtk` the stored positions likewise, a line a walker. What is not a number is written
-    as nan.
+    `landscape.vtk` has the coordinates of two or three axes and all columns of the table at the
+    points. Over a plane, its height is `quantity`, scaled to the width of the plane.
+    `trajectory.vtk` has the stored positions in the same coordinates, with one line per walker.
+    Values that are not finite are written as nan.
 
     Args:
-        landscape: Over two or three coordinates.
-        folder: Where the files go.
-        quantity: The height over a plane. Default: `ln_excess_loss`.
+        landscape: A landscape over two or three coordinates.
+        folder: The folder for the files.
+        quantity: The height over a plane. Default: None, `ln_excess_loss`.
+
+    Returns:
+        The names of the files.
 
     Raises:
-        InputError: One coordinate, more than three, or no such column.
+        InputError: There are one or more than three coordinates, or there is no such column.
         StorageError: A file cannot be written.
     """
     height = quantity or "ln_excess_loss"

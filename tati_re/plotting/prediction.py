@@ -33,16 +33,24 @@ _MOST_CLASSES = 2 * len(COLORS)
 def plot_prediction(
     one: Prediction, along: int | None = None, path: AnyPath | None = None
 ) -> Figure:
-    """Draws a prediction. Values: as `plot_values`. Classes: with one input, or `along` one, their
-    probabilities over it with the central interval over the draws; with labels the reliability by
-    isotonic regression, in the band that holds the whole curves of 95 % of calibrated predictions;
-    and the predictive entropy, given labels that of right and wrong ones.
+    """Plots a prediction with its intervals, calibration and entropy.
+
+    Values are plotted as by `plot_values`. Class probabilities are plotted over one input with the
+    central interval over the draws. With labels there is a reliability curve from isotonic
+    regression, with a band that contains the whole curve for 95 % of calibrated predictions. The
+    last panel shows the predictive entropy, with labels separately for correct and wrong
+    predictions.
 
     Args:
-        one: Of `run.predict`.
-        along: Column of the inputs, from 0, an `InputError` where there is none. Default: the only
-            one.
-        path: A `.png` file to write. Default: none.
+        one: A prediction from `run.predict`.
+        along: Input column for the horizontal axis, from 0. Default: None, the only column.
+        path: A PNG file to write. Default: None, no file.
+
+    Returns:
+        The figure.
+
+    Raises:
+        InputError: There is no such column.
     """
     if isinstance(one, RegressionPrediction):
         return plot_values({"posterior average": one}, None, path, along)
@@ -151,24 +159,30 @@ def plot_values(
     path: AnyPath | None = None,
     along: int | None = None,
 ) -> Figure:
-    """Draws the first of several predictions with its intervals, and the calibration of all of
+    """Plots the first of several predictions with its intervals, and the calibration of all of
     them.
 
-    Left: over the input where there is one, else over what came true; the dark band is the interval
-    of the mean, which is the network's value, over the draws; the light one that of a new
-    observation, where the loss tells its noise. With targets and noise, middle: the part of targets
-    inside of central intervals against the probability that these promise; below the diagonal the
-    predictions are too sure. Right: the distribution of the probabilities below the targets (PIT),
-    less the uniform one; a slope up to the middle and down after it is spread that is too small, a
-    bow to one side a shift. The gray bands hold the whole curves of 95 % of calibrated predictions
-    of so many independent examples.
+    The left panel has the input on its axis if there is a single one, otherwise the observed
+    values. The dark band is the interval of the mean, the network output, over the draws. The light
+    band is the interval of a new observation, if the loss describes the noise.
+
+    With targets and noise there are two more panels. The middle one shows the fraction of targets
+    inside central intervals against their nominal probability. Below the diagonal the predictions
+    are overconfident. The right panel shows the distribution of the predictive probabilities below
+    the targets (PIT) minus the uniform distribution. A curve that rises to the middle and then
+    falls means that the spread is too small; a bow to one side means a shift. The gray bands
+    contain the whole curve for 95 % of calibrated predictions with this number of independent
+    examples.
 
     Args:
-        predictions: By name.
-        inputs: What was predicted, `(n, ...)`. Default: None, those that the prediction keeps.
-        path: A `.png` file to write. Default: none.
-        along: As of `plot_prediction`, for the left panel. Default: the only one, or what came
-            true.
+        predictions: Predictions by name.
+        inputs: The inputs, `(n, ...)`. Default: None, the inputs stored in the prediction.
+        path: A PNG file to write. Default: None, no file.
+        along: Input column for the left panel, from 0. Default: None, the only column, or the
+            observed values.
+
+    Returns:
+        The figure.
     """
     name, first = next(iter(predictions.items()))
     known = {label: one for label, one in predictions.items() if one.pit is not None}

@@ -46,22 +46,29 @@ def plot_run(
     thin: int = 1,
     path: AnyPath | None = None,
 ) -> Figure:
-    """Draws a row of panels for each observable of a run: trace, ranks, autocorrelation. Trace:
-    each walker over the steps, gray the burn-in. Ranks: the distribution function of each walker's
-    ranks among all draws, less the uniform one; walkers that sample the same distribution stay in
-    the gray band together, 95 times in 100 (a single walker's halves are compared). Draws are
-    thinned by their autocorrelation time for that. Of a fit, of walkers that leave the target and
-    come back, and of fewer than 4 rows of a walker after the burn-in, the traces alone.
+    """Plots the trace, ranks and autocorrelation of each observable of a run, one row each.
+
+    Traces show each walker against the steps, with the burn-in in gray. Ranks show the distribution
+    function of each walker's ranks among all draws, minus the uniform one. Draws are first thinned
+    by their autocorrelation time. If all walkers sample the same distribution, their curves stay
+    inside the gray band together with probability 95 %. For a single walker, its two halves are
+    compared. Only traces are plotted for fits, for walkers that leave the target and return, and
+    for fewer than 4 rows per walker after burn-in.
 
     Args:
         run: The run.
-        observables: Columns of `run.csv`. Default: potential, loss and accuracy, those that change.
-        burnin: Steps to leave out of ranks and autocorrelation. Default: the run's own burn-in.
-        thin: Keep every so many rows for them. Default: 1.
-        path: A `.png` file to write. Default: none.
+        observables: Columns of `run.csv`. Default: None, those of potential, loss and accuracy that
+            vary.
+        burnin: Steps to leave out of ranks and autocorrelation. Default: None, the burn-in of the
+            run.
+        thin: Keep one in this many rows for ranks and autocorrelation. Default: 1.
+        path: A PNG file to write. Default: None, no file.
+
+    Returns:
+        The figure.
 
     Raises:
-        InputError: No rows, or no such column.
+        InputError: There are no rows, or there is no such column.
     """
     rows = at_target(run.run_info)
     refuse_if(rows.empty, "The run has no rows to draw.")
@@ -123,16 +130,24 @@ def plot_traces(
     num_burnin_steps: int = 0,
     path: AnyPath | None = None,
 ) -> Figure:
-    """Draws the potential of each walker over the steps, and below it the recorded temperatures.
-    Each temperature has a panel: the running mean over walkers and rows after burn-in, with the
-    target and the band where such a mean should lie: it narrows as 1/sqrt(rows), and ends at the
+    """Plots the potential of each walker against the steps, with the recorded temperatures below.
+
+    Each temperature has a panel with the running mean over walkers and rows after burn-in, the
+    target, and the band where the mean should lie. The band narrows as 1/sqrt(rows) and ends at the
     band of `analysis.temperatures`.
 
     Args:
-        run_info: Rows of `run.csv`; none are an `InputError`.
+        run_info: Rows of `run.csv`.
         num_parameters: Number of parameters P.
-        num_burnin_steps: Steps shaded in the upper panel and left out of the means. Default: 0.
-        path: A `.png` file to write. Default: none.
+        num_burnin_steps: Steps that are shaded in the upper panel and excluded from the means.
+            Default: 0.
+        path: A PNG file to write. Default: None, no file.
+
+    Returns:
+        The figure.
+
+    Raises:
+        InputError: There are no rows.
     """
     refuse_if(run_info.empty, "The run has no rows to draw.")
     shown = measured_temperatures(run_info[run_info["step"] > num_burnin_steps], num_parameters)
@@ -286,19 +301,22 @@ _LAGS = 8.0  # Autocorrelation times that are shown.
 def plot_autocorrelation(
     chains: Mapping[str, np.ndarray], steps_between_rows: float = 1.0, path: AnyPath | None = None
 ) -> Figure:
-    """Draws the autocorrelation function of each observable, with its integrated time in the
+    """Plots the autocorrelation function of each observable, with its integrated time in the
     legend.
 
-    The band is the error of a correlation that is zero: two standard errors, by Bartlett's formula
-    with the squares of what is drawn.
+    The band is two standard errors of a zero correlation, from Bartlett's formula with the squares
+    of the plotted values.
 
     Args:
         chains: Draws by name, `(chains, draws)` each.
         steps_between_rows: Steps between two draws, the unit of the lags. Default: 1.
-        path: A `.png` file to write. Default: none.
+        path: A PNG file to write. Default: None, no file.
+
+    Returns:
+        The figure.
 
     Raises:
-        InputError: No observable changes.
+        InputError: No observable varies.
     """
     shown = {
         name: values

@@ -33,14 +33,17 @@ _ACCURACIES = (
 
 
 def plot_temperatures(frame: pd.DataFrame, path: AnyPath | None = None) -> Figure:
-    """Draws losses, and the accuracies of a classifier below them, against temperature.
+    """Plots losses against temperature, with the accuracies of a classifier below.
 
-    Error bars are two Monte Carlo errors. The dashed line is the Bayesian posterior, T = 1; the
-    dotted one is where cooling should stop.
+    Error bars are two Monte Carlo standard errors. The dashed line is the Bayesian posterior, T =
+    1. The dotted line marks where cooling should stop.
 
     Args:
-        frame: The table of `temperature_curve`.
-        path: A `.png` file to write. Default: none.
+        frame: The table from `temperature_curve`.
+        path: A PNG file to write. Default: None, no file.
+
+    Returns:
+        The figure.
     """
     classes = "test_accuracy" in frame
     figure = new_figure(6.4, 6.0 if classes else 3.8)
@@ -83,12 +86,14 @@ def plot_temperatures(frame: pd.DataFrame, path: AnyPath | None = None) -> Figur
 
 
 def plot_ladder(ladder: pd.DataFrame, path: AnyPath | None = None) -> Figure:
-    """Draws the accepted swaps between each rung and the next, the expected ones, and the mean
-    potential.
+    """Plots accepted and expected swaps between neighboring rungs, and the mean potential.
 
     Args:
         ladder: The table `run.ladder`.
-        path: A `.png` file to write. Default: none.
+        path: A PNG file to write. Default: None, no file.
+
+    Returns:
+        The figure.
 
     Raises:
         InputError: There is a single rung.

@@ -38,44 +38,52 @@ def to_arviz(
     model: Any = None,
     weights: str | None = None,
 ) -> Any:
-    """Returns a run as ArviZ' `xarray.DataTree`, with walkers as chains. ArviZ 1 takes it as it is,
-    ArviZ 0 by `arviz.InferenceData.from_datatree`. Its groups:
+    """Converts a run to an `xarray.DataTree` for ArviZ, with walkers as chains.
 
-    * `posterior`: the stored positions, each tensor of the model in its shape, named parameters in
-      their constrained values, or the projections that were stored;
-    * `sample_stats`: the columns of run.csv, and by ArviZ' names `lp` = -U/T (U with the constants
-      that it has, without the evidence), `energy` = U + p'p/2, the Hamiltonian of that step, of
-      methods with momenta, and `acceptance_rate`. U is that of all data where it is recorded with
-      every row (`full_every`);
-    * `log_likelihood`: log p(y | θ) of each example (times its weight) at each stored position, all
-      outputs together;
-    * `observed_data`: the targets y, in the units of the data, classes by number;
-    * `posterior_predictive`: targets drawn anew at each stored position, as a function of the run's
-      seed.
+    ArviZ 1 uses it directly, ArviZ 0 through `arviz.InferenceData.from_datatree`. Its groups:
 
-    The last three need the data, the model, stored parameters and a likelihood: a cross-entropy, or
-    values with Gaussian noise (the mean squared error over k outputs stands for the variance k/2)
-    under `potential="posterior"`. Without, and of draws that have weights, which ArviZ does not
-    know, they are left out; the attribute `left_out` says why. Groups have the coordinate `step`,
-    as positions and rows may be recorded at different steps. `arviz.bfmi` compares neighboring
-    rows: record every step for it. Chains of ArviZ are of one length: draws of walkers that come
-    and leave (simulated tempering) are joined, walker by walker, and cut into as many equal chains;
-    the coordinate `walker` then tells whose each is, and the attribute `cut` what was done and how
-    many draws are left over.
+    * `posterior`: the stored positions, with each tensor of the model in its shape and named
+      parameters in their constrained values; or the stored projections;
+    * `sample_stats`: the columns of run.csv, and under ArviZ' names `lp` = -U/T (U with its
+      constants, without the evidence), `acceptance_rate`, and, for methods with momenta, `energy` =
+      U + p'p/2, the Hamiltonian of that step. U covers all data if it is recorded with every row
+      (`full_every`);
+    * `log_likelihood`: log p(y | θ) of each example (times its weight) at each stored position,
+      summed over outputs;
+    * `observed_data`: the targets y, in the units of the data, with classes as integers;
+    * `posterior_predictive`: new targets drawn at each stored position; the run's seed determines
+      them.
+
+    The last three groups need the data, the model, stored parameters and a likelihood under
+    `potential="posterior"`: a cross-entropy, or values with Gaussian noise. The mean squared error
+    over k outputs stands for the variance k/2. The groups are left out otherwise, and for weighted
+    draws, which ArviZ does not support; the attribute `left_out` gives the reason. Groups have the
+    coordinate `step`, because positions and rows may be recorded at different steps. `arviz.bfmi`
+    compares neighboring rows, so record every step for it.
+
+    All chains in ArviZ have the same length. Draws of walkers that leave the target and return
+    (simulated tempering) are concatenated and cut into the same number of equal chains. The
+    coordinate `walker` then gives the walker of each draw. The attribute `cut` describes the cut
+    and the number of draws left over.
 
     Args:
         run: The run, or its folder.
-        burnin: Steps to leave out. Default: the run's own burn-in.
-        thin: Keep every so many rows or positions. Default: 1.
-        data: The data set of the run, `sim.dataset`. Default: that of a run made here; else read
-            where the run says.
-        model: The Keras model where the folder holds none. Default: the folder's.
-        weights: How chains count, `"equal"` or `"stacking"`. ArviZ knows no weights: with stacking
-            the draws are resampled by them, and the coordinate `walker` tells whose each is. Its
-            R-hat and effective sizes then say nothing of the run. Default: the run's option.
+        burnin: Steps to leave out. Default: None, the burn-in of the run.
+        thin: Keep one in this many rows or positions, at least 1. Default: 1.
+        data: The data set of the run, `sim.dataset`. Default: None, the data of a run made in this
+            process, otherwise read from the source in the manifest.
+        model: The Keras model, if the folder holds none. Default: None, the model in the folder.
+        weights: Weights of the chains, `"equal"` or `"stacking"`. ArviZ has no weights, so stacking
+            resamples the draws, and the coordinate `walker` gives the walker of each draw. R-hat
+            and effective sample sizes of resampled draws do not describe the run. Default: None,
+            the run's option.
+
+    Returns:
+        The tree of groups.
 
     Raises:
-        InputError: The packages xarray and h5netcdf are missing, no rows are left, or other data.
+        InputError: The packages xarray and h5netcdf are missing, no rows are left, or the data
+            differ.
     """
     try:
         with warnings.catch_warnings():
@@ -148,18 +156,18 @@ def write_arviz(
 
     Args:
         run: The run, or its folder.
-        path: The file; its name ends in `.nc`.
-        burnin: Steps to leave out. Default: the run's own burn-in.
-        thin: Keep every so many rows or positions. Default: 1.
-        data: The data set of the run. Default: that of a run made here, else read where the run
-            says.
-        model: The Keras model if the folder holds none. Default: the model in the folder.
+        path: The file, ending in `.nc`.
+        burnin: Steps to leave out. Default: None, the burn-in of the run.
+        thin: Keep one in this many rows or positions, at least 1. Default: 1.
+        data: The data set of the run. Default: None, the data of a run made in this process,
+            otherwise read from the source in the manifest.
+        model: The Keras model, if the folder holds none. Default: None, the model in the folder.
 
     Returns:
-        The file.
+        The path of the file.
 
     Raises:
-        InputError: The file cannot be written; else as of `to_arviz`.
+        InputError: The file cannot be written, or an error of `to_arviz` occurs.
     """
     tree = to_arviz(run, burnin, thin, data, model)
     try:

@@ -70,19 +70,20 @@ class LeftOutCalibration:
 
 
 def calibration(run: RunFiles, model: Any = None) -> LeftOutCalibration:
-    """The temperature of classes, or the scale of values, that suits rows left out best.
+    """Fits the temperature of class probabilities, or the scale of values, to left-out rows.
 
-    It is kept as `calibration.csv` in the run folder.
+    The result is stored as `calibration.csv` in the run folder.
 
     Args:
         run: The run, at temperature 1.
-        model: The Keras model if the folder holds none. Default: the model in the folder.
+        model: The Keras model, if the folder holds none. Default: None, the model in the folder.
 
     Returns:
-        The factor, and the densities without and with it.
+        The factor, and the predictive densities without and with it.
 
     Raises:
-        InputError: A likelihood that cannot be calibrated so, or as of `left_out`.
+        InputError: The likelihood cannot be calibrated by one number, or an error of `left_out`
+            occurs.
     """
     if (stored := stored_calibration(run)) is not None:
         return stored

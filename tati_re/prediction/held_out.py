@@ -85,34 +85,34 @@ _GAP = 3
 
 @front_door
 def held_out_comparison(run: AnyRun) -> pd.DataFrame:
-    """Compares the posterior average with the fits that its walkers began from.
+    """Compares the posterior average with the fits that its walkers started from.
 
-    The fits are a deep ensemble that has cost nothing more: the walkers of a run on data begin from
-    them (`walker_start="fit"`, or a call of `fit` before). All three are scored on the same rows:
-    the test set of the data, at most 1,000 rows, drawn at random where there are more. Without a
-    test set the posterior is scored by leave-one-out (Pareto-smoothed importance sampling). The
-    fits cannot leave a row out; they have scores only if they were stopped on validation rows,
-    which are then the rows for all three.
+    The fits are a deep ensemble at no extra cost, because the walkers of a run on data start from
+    them (`walker_start="fit"`, or an earlier call of `fit`). All three predictors are scored on the
+    same rows: the test set, or 1,000 random rows of a larger test set. Without a test set the
+    posterior is scored by leave-one-out (Pareto-smoothed importance sampling). Fits cannot leave a
+    row out. They are scored only if they were stopped on validation rows, which are then used for
+    all three.
 
-    The posterior is averaged over at most 400 draws, evenly along the run; of short runs over
-    fewer, so that the predictions take at most a tenth of the time of sampling.
+    The posterior is averaged over at most 400 draws, evenly spaced along the run. Short runs use
+    fewer, so that predictions take at most a tenth of the sampling time.
 
     Args:
         run: The run, or its folder.
 
     Returns:
-        A row for each predictor: `posterior`, `ensemble of the fits` (the average of their
-        predictive distributions), and `one fit` (the mean of the scores of the single fits). With
-        `weights="stacking"` a row `equal weights` has the posterior without them. A run that had no
-        time for draws has no row `posterior`.
-        Columns: `members` (draws or fits), `rows`, `scored_on`, and the scores, in the units of the
-        data: `negative_log_likelihood`; `rmse`, `crps` and the coverage of central intervals
-        (`coverage_50`, `coverage_90`, `coverage_95`) of values; `accuracy`, `brier_score` and
-        `calibration_error` of classes. By leave-one-out, `rough_rows` counts the rows with a Pareto
-        k above 0.7.
+        One row per predictor: `posterior`, `ensemble of the fits` (the average of their predictive
+        distributions), and `one fit` (the mean score of the single fits). With
+        `weights="stacking"`, the row `equal weights` is the posterior without these weights. A run
+        that ended before its first draw has no row `posterior`.
+        The columns are `members` (draws or fits), `rows`, `scored_on` and the scores, in the units
+        of the data. All have `negative_log_likelihood`. Values have `rmse`, `crps` and the coverage
+        of central intervals (`coverage_50`, `coverage_90`, `coverage_95`). Classes have `accuracy`,
+        `brier_score` and `calibration_error`. For leave-one-out, `rough_rows` counts the rows with
+        a Pareto k above 0.7.
 
     Raises:
-        InputError: The run did not begin from fits, has no draws, or there is no row to score.
+        InputError: The run did not start from fits, has no draws, or has no rows to score.
     """
     run = as_run(run)
     if (stored := stored_comparison(run)) is not None:

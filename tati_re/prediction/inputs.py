@@ -79,9 +79,9 @@ def read_inputs(
 
 
 def noise_like(inputs: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Uniform random inputs, as many as given, each entry within its range.
+    """Draws uniform random inputs, as many as given, with each entry within its range in the data.
 
-    An entry that never varies gets the range of all.
+    A constant entry uses the range of all entries.
 
     Args:
         inputs: Inputs, `(n, ...)`.

@@ -36,16 +36,15 @@ _COLUMNS = ("example", "elpd", "pareto_k")
 @shown
 @dataclass(frozen=True, eq=False)
 class LeaveOneOut:
-    """The expected log predictive density of new examples, elpd, by leaving out each one of those
-    of the training.
+    """The expected log predictive density (elpd) of new examples, from leave-one-out predictions.
 
     Attributes:
-        example: Numbers of the examples that were taken, `(n,)`.
+        example: Indices of the examples used, `(n,)`.
         elpd: log p(y_i | all other examples), in the units of the data, `(n,)`.
-        pareto_k: Shape of the tail of the importance weights, `(n,)`: above `largest_k` elpd is not
-            to be trusted.
-        num_examples: All examples of the training; where n are fewer, sums are scaled from them.
-        num_draws: S, draws of the posterior that were weighed.
+        pareto_k: Tail shape of the importance weights, `(n,)`. Above `largest_k`, elpd is not
+            reliable.
+        num_examples: Number of training examples. If n is smaller, sums are scaled up to it.
+        num_draws: S, the number of posterior draws that were weighted.
     """
 
     example: np.ndarray
@@ -56,25 +55,33 @@ class LeaveOneOut:
 
     @property
     def largest_k(self) -> float:
-        """The shape that S draws can bear, 1 - 1/log10 S, 0.7 at most (Vehtari et al., 2024): 0.67
-        of 1,000.
+        """The largest reliable tail shape for S draws, min(1 - 1/log10 S, 0.7) (Vehtari et al.,
+        2024).
+
+        It is 0.67 for 1,000 draws.
         """
         return min(0.7, 1 - 1 / math.log10(self.num_draws))
 
     @property
     def total(self) -> tuple[float, float]:
-        """The sum of elpd over all examples, and its standard error."""
+        """Returns the sum of elpd over all examples, and its standard error."""
         return _total(self.elpd, self.num_examples)
 
     @property
     def unreliable(self) -> int:
-        """Examples whose Pareto k is above `largest_k`."""
+        """Number of examples with a Pareto k above `largest_k`."""
         return int((self.pareto_k > self.largest_k).sum())
 
     def difference(self, other: "LeaveOneOut") -> tuple[float, float]:
-        """elpd of `other` less this one, over all examples, and the standard error of that
-        difference, in which what both share cancels; raises `InputError` where the examples are
-        others.
+        """Returns elpd of `other` minus this one over all examples, and its standard error.
+
+        The error is computed from paired differences, so shared variation cancels.
+
+        Args:
+            other: The estimate of another run on the same examples.
+
+        Raises:
+            InputError: The examples differ.
         """
         if (
             not np.array_equal(self.example, other.example)
@@ -87,7 +94,7 @@ class LeaveOneOut:
         return _total(other.elpd - self.elpd, self.num_examples)
 
     def frame(self) -> pd.DataFrame:
-        """One row an example: `example`, `elpd`, `pareto_k`, and `num_draws`, the same for all."""
+        """Returns one row per example: `example`, `elpd`, `pareto_k` and a constant `num_draws`."""
         return pd.DataFrame({name: vars(self)[name] for name in (*_COLUMNS, "num_draws")})
 
     def __str__(self) -> str:
@@ -107,24 +114,29 @@ def leave_one_out(
     model: Any = None,
     most_examples: int = 1_000,
 ) -> LeaveOneOut:
-    """PSIS-LOO of a run: how well its posterior predicts an example that it has not seen.
+    """Estimates by PSIS-LOO how well the posterior of a run predicts an unseen example.
 
-    Estimates Σ log p(y_i | y without y_i) from draws of the posterior of all, weighted by 1/p(y_i |
-    θ) with the largest weights smoothed (Vehtari, Gelman, Gabry, 2017), by arviz-stats. It is kept
-    as `loo.csv` in the run folder, from where summary and `tati-compare --elpd` read it. The error
-    is that of the examples, not that of the draws.
+    It estimates Σ log p(y_i | y without y_i) from draws of the full posterior, weighted by 1/p(y_i
+    | θ) with the largest weights smoothed (Vehtari, Gelman, Gabry, 2017), using arviz-stats. The
+    result is stored as `loo.csv` in the run folder, where the summary and `tati-compare --elpd`
+    read it. The standard error covers the choice of examples, not the Monte Carlo error of the
+    draws.
 
     Args:
-        run: The run, or its folder; at T = 1, of a likelihood, with draws of one weight each.
-        burnin: Steps to leave out. Default: the run's own burn-in.
-        data: The data set of the run. Default: that of a run made here, else read where the run
-            says.
-        model: The Keras model if the folder holds none. Default: the model in the folder.
-        most_examples: Where there are more, so many drawn at random, for all runs the same.
-            Default: 1,000.
+        run: The run, or its folder. It must have T = 1, a likelihood, and draws of equal weight.
+        burnin: Steps to leave out. Default: None, the burn-in of the run.
+        data: The data set of the run. Default: None, the data of a run made in this process,
+            otherwise read from the source in the manifest.
+        model: The Keras model, if the folder holds none. Default: None, the model in the folder.
+        most_examples: Largest number of examples to use. From a larger data set, a random subset is
+            drawn, the same for all runs. Default: 1,000.
+
+    Returns:
+        The estimate for each example.
 
     Raises:
-        InputError: No likelihood, another temperature, weights, no data, or no stored positions.
+        InputError: There is no likelihood, T is not 1, draws have weights, or data or stored
+            positions are missing.
     """
     run = as_run(run)
     warn_of_failed_checks(run)

@@ -13,14 +13,14 @@ SMALLEST_PROBABILITY = float(np.finfo(np.float32).tiny)
 
 @shown
 class Calibration(NamedTuple):
-    """Reliability of predicted probabilities, bin by bin.
+    """Reliability of predicted probabilities by bin.
 
     Attributes:
-        edges: Ends of the bins, shape (bins + 1,), from 0 to 1.
-        confidence: Mean probability of the predicted class in each bin, shape (bins,); nan where
-            the bin is empty.
-        accuracy: Part of right predictions in each bin, shape (bins,); nan where the bin is empty.
-        count: Examples in each bin, shape (bins,).
+        edges: Bin edges, shape (bins + 1,), from 0 to 1.
+        confidence: Mean probability of the predicted class in each bin, shape (bins,); nan in an
+            empty bin.
+        accuracy: Fraction of correct predictions in each bin, shape (bins,); nan in an empty bin.
+        count: Number of examples in each bin, shape (bins,).
         error: Expected calibration error, sum over bins of count/n |accuracy - confidence|.
     """
 
@@ -74,14 +74,14 @@ def class_labels(labels: np.ndarray, num_classes: int) -> np.ndarray:
 
 
 def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """Fraction of examples whose most probable class is correct.
+    """Returns the fraction of examples whose most probable class is correct.
 
     Args:
         probabilities: Class probabilities, `(n, classes)`, in [0, 1].
-        labels: The right classes, `(n,)`, counted from 0.
+        labels: True classes, `(n,)`, counted from 0.
 
     Raises:
-        InputError: As of `brier_score`.
+        InputError: Shapes or labels do not fit.
     """
     values, right = paired(probabilities, labels)
     return float((values.argmax(axis=1) == right).mean())
@@ -90,16 +90,16 @@ def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
 def negative_log_likelihood(
     probabilities: np.ndarray, labels: np.ndarray, floor: float = SMALLEST_PROBABILITY
 ) -> float:
-    """Mean over examples of -log(probability of the right class), in nats.
+    """Returns the mean over examples of -log(probability of the true class), in nats.
 
     Args:
         probabilities: Class probabilities, `(n, classes)`, in [0, 1].
-        labels: The right classes, `(n,)`, counted from 0.
-        floor: Probabilities below this one count as it, in [0, 1). Default: 1.2e-38, where float32
-            underflows.
+        labels: True classes, `(n,)`, counted from 0.
+        floor: Smaller probabilities are replaced by this value, in [0, 1). Default: 1.2e-38, where
+            float32 underflows.
 
     Raises:
-        InputError: As of `brier_score`.
+        InputError: Shapes or labels do not fit.
     """
     values, right = paired(probabilities, labels)
     chosen = np.clip(values[np.arange(len(right)), right], floor, 1.0)
@@ -108,35 +108,35 @@ def negative_log_likelihood(
 
 
 def predictive_entropy(probabilities: np.ndarray) -> np.ndarray:
-    """Entropy -sum p log p of the classes of each example, in nats.
+    """Returns the entropy -sum p log p of the class probabilities of each example, in nats.
 
     Args:
         probabilities: Class probabilities, `(n, classes)`, in [0, 1].
 
     Returns:
-        The entropy, `(n,)`, from 0 (certain) to log k (nothing known).
+        The entropy, `(n,)`, from 0 (certain) to log k (uniform over k classes).
 
     Raises:
-        InputError: A wrong shape, or values outside [0, 1].
+        InputError: The shape is wrong, or values lie outside [0, 1].
     """
     values = class_probabilities(probabilities)
     return -np.sum(values * np.log(np.where(values > 0, values, 1.0)), axis=1)
 
 
 def calibration(probabilities: np.ndarray, labels: np.ndarray, num_bins: int = 15) -> Calibration:
-    """Reliability bins and expected calibration error of the predicted class.
+    """Returns reliability bins and the expected calibration error of the predicted class.
 
-    The error of perfectly calibrated predictions is above 0 by chance, of order sqrt(bins/n).
+    Even perfectly calibrated predictions have an error above 0 by chance, of order sqrt(bins/n).
     Reference: C. Guo, G. Pleiss, Y. Sun, K. Weinberger, On calibration of modern neural networks,
-    ICML 2017, equation 5 (equal bins of the confidence, 15 of them there).
+    ICML 2017, equation 5 (15 bins of equal width in the confidence).
 
     Args:
         probabilities: Class probabilities, `(n, classes)`, in [0, 1].
-        labels: The right classes, `(n,)`, counted from 0.
-        num_bins: The number of bins, at least 1. Default: 15.
+        labels: True classes, `(n,)`, counted from 0.
+        num_bins: Number of bins, at least 1. Default: 15.
 
     Raises:
-        InputError: As of `brier_score`.
+        InputError: Shapes or labels do not fit.
     """
     refuse_if(num_bins < 1, "num_bins is too small.", num_bins, "at least 1")
     values, right = paired(probabilities, labels)

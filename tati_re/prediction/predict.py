@@ -93,42 +93,50 @@ def predict(
     weights: str | None = None,
     calibrate: str | None = None,
 ) -> results.ClassPrediction | results.LabelPrediction | results.RegressionPrediction:
-    """Posterior predictions: averages over the stored draws of runs, with intervals and scores.
+    """Predicts with averages over the stored draws of runs, with intervals and scores.
 
-    Targets p(y|x) = E[p(y|x, θ)] under the distribution that the run sampled: of a run with weights
-    the weighted average, on a ladder that of one rung. Of runs of an optimizer, the place where
-    each walker arrived is a draw: that of one walker is the optimum, those of several are an
-    ensemble. Probabilities are averaged, never logits. The draws are read from the disk block by
-    block.
+    It returns p(y|x) = E[p(y|x, θ)] under the distribution that the run sampled: a weighted average
+    for a run with weights, and the distribution of one rung for a ladder. For a fit, the end point
+    of each walker is one draw. A single walker is the optimum, several walkers are an ensemble.
+    Probabilities are averaged, never logits. Draws are read from disk block by block.
 
     Args:
-        runs: A run, or several whose draws count alike.
-        inputs: `(n, ...)`, as in the data set, before any scaling; a data frame, a dict or a list
-            of dicts by the names of the columns. Default: those of the test part of the run's data.
-        labels: Right labels or values, `(n,)` or `(n, outputs)`, in the units of the data. Default:
-            a data frame's columns of their names, if whole; of the test part its own.
-        interval: Probability inside of the central intervals, in 0..1. Default: 0.9.
-        rung: Of a ladder whose rungs are all stored. Default: 0, the target.
-        burnin: Steps to leave out. Default: the run's own burn-in.
-        thin: Every how many stored positions of a walker are taken. Default: as few draws as make
-            20,000,000 predictions, 2,000 at least.
-        model: The Keras model where the folders hold none. Default: theirs.
-        parameters: Vectors `(draws, parameters)` in place of the draws of one run, as of
-            `tati_re.gaussian_approximation`. Default: the run's.
-        weights: How chains count: `"equal"`, or `"stacking"`, by leave-one-out predictive density
-            of each chain (see `tati_re.prediction.chain_weights`). Default: the run's option `weights`.
-        calibrate: `"loo"` calibrates by one number, fitted to training rows that are left out one
-            by one: a temperature of class probabilities, or a scale that stretches distributions of
-            values about their means. `"none"` does not. Default: the run's option `calibrate`.
+        runs: One run, or several runs whose draws have equal weight.
+        inputs: `(n, ...)`, as in the data set, before any scaling; or a data frame, a dict or a
+            list of dicts with the names of the columns. Default: None, the test inputs of the run's
+            data.
+        labels: True labels or values, `(n,)` or `(n, outputs)`, in the units of the data. Default:
+            None, the label columns of a data frame if they are complete, or the labels of the test
+            set.
+        interval: Probability inside the central intervals, between 0 and 1. Default: 0.9.
+        rung: The rung, on a ladder that stores all rungs. Default: 0, the target.
+        burnin: Steps to leave out. Default: None, the burn-in of the run.
+        thin: Use one in this many stored positions of a walker. Default: None, as many draws as
+            20,000,000 predictions allow, at least 2,000.
+        model: The Keras model, if the folders hold none. Default: None, the model in the folder.
+        parameters: Parameter vectors `(draws, parameters)` in place of the draws of one run, such
+            as those from `tati_re.gaussian_approximation`. Default: None, the draws of the run.
+        weights: Weights of the chains: `"equal"`, or `"stacking"`, from the leave-one-out
+            predictive density of each chain (see `tati_re.prediction.chain_weights`). Default:
+            None, the run's option `weights`.
+        calibrate: `"loo"` calibrates by one number, fitted to training rows left out one by one. It
+            is a temperature of class probabilities, or a scale that stretches the distributions of
+            values about their means. `"none"` does not calibrate. Default: None, the run's option
+            `calibrate`.
 
     Returns:
-        A `ClassPrediction`, a `LabelPrediction` or a `RegressionPrediction`. Where a run kept
-        averages of its test part (`stream_predictions`), and has no trajectory or its data were
-        given in Python, those, unless draws are chosen.
+        A `ClassPrediction`, a `LabelPrediction` or a `RegressionPrediction`. If the run accumulated
+        averages for its test set (`stream_predictions`), these are returned if it has no trajectory
+        or its data were passed in Python, unless you select draws.
 
     Raises:
-        InputError: Inputs or labels that do not fit, runs that predict different things, or no
+        InputError: Inputs or labels do not fit, the runs predict different things, or there are no
             draws.
+
+    Examples:
+        >>> prediction = tati_re.predict(run, [[1.0, 1.0], [-1.0, -1.0]])
+        >>> prediction.probabilities.shape
+        (2, 2)
     """
     runs = list(runs) if isinstance(runs, Sequence) else [runs]
     refuse_if(not runs, "There are no runs for the prediction.")
@@ -324,18 +332,19 @@ def source_of(
     inputs: Any = (),
     weights: str | None = None,
 ) -> tuple[Network, Draws | Members]:
-    """The network of a run and the parameters to predict with: its draws, or the end of an
-    optimization.
+    """Returns the network of a run and the parameters for predictions.
+
+    The parameters are the draws of the run, or the end points of a fit.
 
     Args:
         run: The run.
-        rung: The rung of a ladder whose rungs are all stored. Default: 0, the target.
-        burnin: Steps to leave out. Default: the run's own burn-in.
-        thin: Keep every so many draws; None: as many draws as make at most 20,000,000 predictions
-            of the inputs. Default: 1.
-        model: The Keras model if the folder holds none. Default: the model in the folder.
-        inputs: The inputs, of which `thin` None needs the number. Default: none.
-        weights: How chains count, `"equal"` or `"stacking"`. Default: as the run's options say.
+        rung: The rung, on a ladder that stores all rungs. Default: 0, the target.
+        burnin: Steps to leave out. Default: None, the burn-in of the run.
+        thin: Keep one in this many draws; None keeps as many draws as 20,000,000 predictions of the
+            inputs allow. Default: 1.
+        model: The Keras model, if the folder holds none. Default: None, the model in the folder.
+        inputs: The inputs; only their number is used, if `thin` is None. Default: none.
+        weights: Weights of the chains, `"equal"` or `"stacking"`. Default: None, the run's option.
 
     Returns:
         The network and the parameters.
@@ -398,15 +407,15 @@ def average(
     memory_values: int = MEMORY_VALUES,
     block_draws: int = BLOCK_DRAWS,
 ) -> results.ClassPrediction | results.LabelPrediction | results.RegressionPrediction:
-    """The average over all draws of several networks; see `predict`.
+    """Averages the predictions of several networks over all their draws; see `predict`.
 
     Args:
-        sources: Networks and their parameters, as `source_of` gives them.
+        sources: Networks and their parameters, as returned by `source_of`.
         inputs: Inputs, `(n, ...)`, before any scaling.
-        labels: Right labels or values, `(n,)` or `(n, outputs)`. Default: none.
-        interval: Probability inside of the central intervals, in (0, 1). Default: 0.9.
-        memory_values: Most predicted values in memory at a time.
-        block_draws: Draws that are predicted with at a time.
+        labels: True labels or values, `(n,)` or `(n, outputs)`. Default: None.
+        interval: Probability inside the central intervals, in (0, 1). Default: 0.9.
+        memory_values: Largest number of predicted values in memory at a time.
+        block_draws: Number of draws evaluated at a time.
 
     Returns:
         The prediction.

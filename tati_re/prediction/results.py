@@ -35,23 +35,25 @@ def worth(independent_draws: float) -> str:
 @front_doors
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """Base of the predictions of classes and of values.
+    """Base class of predictions of classes and of values.
 
     Attributes:
-        num_draws: Vectors of parameters that were averaged over.
-        effective_draws: The same, where weights count: (sum of weights)² / sum of their squares.
-        level: Probability inside of the intervals.
-        draw_losses: Each draw's mean loss over the examples, `(draws,)`, as in the column `loss` of
-            a run; None without labels, and of averages that were kept while sampling.
+        num_draws: Number of parameter vectors in the average.
+        effective_draws: (sum of weights)² / (sum of squared weights), equal to `num_draws` for
+            equal weights.
+        level: Probability inside the intervals.
+        draw_losses: Mean loss of each draw over the examples, `(draws,)`, as in the column `loss`
+            of a run. None without labels, and for averages accumulated while sampling.
         walker: The walker of each draw, `(draws,)`, or None.
         weight: The weight of each draw, `(draws,)`, or None.
-        independent_draws: Independent ones of the same error, by weights and autocorrelation; nan
-            of streamed averages, and of fewer than 8 draws of a walker.
-        inputs: What was predicted, `(n, ...)`; None of averages that were kept while sampling.
-        places: How many classes an input has, one after the other.
+        independent_draws: Number of independent draws with the same Monte Carlo error, from weights
+            and autocorrelation. NaN for averages accumulated while sampling, and for fewer than 8
+            draws per walker.
+        inputs: The inputs, `(n, ...)`. None for averages accumulated while sampling.
+        places: Number of outputs with classes per input, one after the other.
         notes: Sentences on the meaning of these predictions, which are shown with them.
-        training: Inputs `(n,)` and targets `(n, outputs)`, or classes `(n,)`, that the run was
-            trained on, at most 1,000, for the figure of a network of one input; else None.
+        training: At most 1,000 training inputs `(n,)` with targets `(n, outputs)` or classes
+            `(n,)`, for the figure of a network with one input; otherwise None.
     """
 
     num_draws: int
@@ -89,36 +91,50 @@ class Prediction:
         return [*lines, *(("note", note) for note in self.notes)]
 
     def score_lines(self) -> list[tuple[str, str]]:
-        """Returns label and value of each score, as tables show them."""
+        """Returns the label and value of each score, as printed in tables."""
         return [(self.score_label(name), f"{value:.4g}") for name, value in self.scores().items()]
 
     def score_label(self, name: str) -> str:
-        """The name of a score in words; that of a score of intervals has their probability."""
+        """Returns the name of a score in words; scores of intervals include their probability."""
         level = f"{100 * self.level:g} % intervals"
         words = {"coverage": f"coverage of {level}", "interval_width": f"width of {level}"}
         return words.get(name, name.replace("_", " "))
 
     def plot(self, along: int | None = None, path: AnyPath | None = None) -> "Figure":
-        """Draws the prediction with its band, its calibration and its entropy; see
-        `tati_re.plotting.plot_prediction`."""
+        """Plots the prediction with its intervals, its calibration and its entropy.
+
+        Args:
+            along: Input column for the horizontal axis, from 0. Default: None, the only column.
+            path: A PNG file to write. Default: None, no file.
+
+        Returns:
+            The figure; see `tati_re.plotting.plot_prediction`.
+        """
         return drawn("prediction", self, along=along, path=path)
 
     def frame(self) -> pd.DataFrame:
-        """One row per input."""
+        """Returns the predictions as a table with one row per input."""
         raise NotImplementedError
 
     def scores(self) -> dict[str, float]:
-        """The scores of these predictions by name; empty without labels."""
+        """Returns the scores of these predictions by name; empty without labels."""
         raise NotImplementedError
 
     def uncertainty(self) -> dict[str, np.ndarray]:
-        """Uncertainty scores of each input, larger for inputs unlike the training data, `(n,)`
-        each.
+        """Returns uncertainty scores of each input, `(n,)` each; larger for inputs unlike the
+        training data.
         """
         raise NotImplementedError
 
     def write_csv(self, path: AnyPath) -> None:
-        """Writes `frame()`; raises `StorageError` if the file cannot be written."""
+        """Writes `frame()` as a CSV file.
+
+        Args:
+            path: The file.
+
+        Raises:
+            StorageError: The file cannot be written.
+        """
         write_whole(path, frame_text(self.frame()))
 
 
@@ -149,27 +165,26 @@ class _Probabilities(Prediction):
 @front_doors
 @dataclass(frozen=True, eq=False, repr=False)
 class ClassPrediction(_Probabilities):
-    """Class probabilities averaged over the posterior. The entropy H(E p) of the averaged
-    probabilities is the sum of E H(p), what is left when the parameters are known (aleatoric), and
-    of the mutual information between label and parameters, what they do not agree about
-    (epistemic).
+    """Class probabilities averaged over the posterior.
+
+    The entropy H(E p) of the averaged probabilities has two parts. E H(p) is the uncertainty that
+    remains if the parameters are known (aleatoric). The mutual information between label and
+    parameters is the disagreement between draws (epistemic).
 
     Attributes:
-        labels: The right classes, `(n,)`, counted from 0, or None.
-        class_values: What the classes are called: 0, 1, ..., or -1 and 1, or their names.
-        draw_accuracy: Part of right classes of each draw, `(draws,)`, or None.
-        probabilities: Posterior average, `(n, classes)`. Of classes at several places each place
-            counts, one after the other, as an input of its own, here and below.
-        std: Standard deviation of the probabilities over the draws, likewise.
-        lower: Lower end of the central interval of the probabilities over the draws, in the same
-            shape; None for averages kept while sampling.
-        upper: Upper end of this interval, in the same shape, or None.
+        probabilities: Posterior average, `(n, classes)`. If an input has classes at several
+            positions, each position counts as a separate input, one after the other, here and
+            below.
+        std: Standard deviation of the probabilities over the draws, `(n, classes)`.
+        lower: Lower end of the central interval of the probabilities over the draws, `(n,
+            classes)`. None for averages accumulated while sampling.
+        upper: Upper end of this interval, `(n, classes)`, or None.
         expected_entropy: E H(p), in nats, `(n,)`.
-        labels: Right classes, `(n,)`, counted from 0, or None.
+        labels: True classes, `(n,)`, counted from 0, or None.
         class_values: Names of the classes: 0, 1, ..., or -1 and 1, or texts.
-        draw_accuracy: Part of right classes of each draw, `(draws,)`, or None.
-        class_weights: What the examples of each class counted in the likelihood, `(classes,)`;
-            empty where all counted alike.
+        draw_accuracy: Fraction of correct classes of each draw, `(draws,)`, or None.
+        class_weights: Weight of the examples of each class in the likelihood, `(classes,)`. Empty
+            if all weights are equal.
     """
 
     labels: np.ndarray | None
@@ -180,10 +195,12 @@ class ClassPrediction(_Probabilities):
     kind: ClassVar[str] = "classification"
 
     def without_class_weights(self) -> np.ndarray:
-        """The probabilities of the classes as often as they are in the data, `(n, classes)`.
+        """Returns class probabilities corrected for the class weights of the likelihood, `(n,
+        classes)`.
 
-        A likelihood whose examples of class c count w[c] times predicts w[c] p(c|x), normalized.
-        The averaged probabilities are divided by the weights, then each row by its sum.
+        A likelihood in which examples of class c count w[c] times predicts w[c] p(c|x), normalized.
+        The averaged probabilities are divided by the weights, then each row by its sum. The result
+        refers to the class frequencies in the data.
         """
         if not self.class_weights:
             return self.probabilities
@@ -200,11 +217,18 @@ class ClassPrediction(_Probabilities):
 
     @property
     def predicted(self) -> np.ndarray:
-        """The most probable class of each input, in the data's labels, `(n,)`."""
+        """The most probable class of each input, as labels of the data, `(n,)`."""
         return self.class_values[self.probabilities.argmax(axis=1)]
 
     def calibration(self, num_bins: int = 15) -> metrics.Calibration:
-        """Reliability bins and expected calibration error; raises `InputError` without labels."""
+        """Returns reliability bins and the expected calibration error.
+
+        Args:
+            num_bins: Number of bins, at least 1. Default: 15.
+
+        Raises:
+            InputError: There are no labels.
+        """
         return metrics.calibration(self.probabilities, known_labels(self.labels), num_bins)
 
     def scores(self) -> dict[str, float]:
@@ -242,24 +266,26 @@ class ClassPrediction(_Probabilities):
 @front_doors
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelPrediction(_Probabilities):
-    """Probabilities of several labels at once, averaged over the posterior. Given the parameters
-    labels are independent; on average they are not.
+    """Probabilities of several labels at once, averaged over the posterior.
 
-    The scores: `accuracy` is the part of examples with all labels right, as in run.csv,
-    `label_accuracy` that of single labels. The negative log likelihood is that of all labels of an
-    example together, -log E p(y|x, θ). Brier score and calibration are those of all labels, each a
-    choice of two classes.
+    Given the parameters, the labels are independent; on average over the posterior they are not.
+
+    The score `accuracy` is the fraction of examples with all labels correct, as in run.csv.
+    `label_accuracy` is the fraction of correct single labels. The negative log likelihood covers
+    all labels of an example jointly, -log E p(y|x, θ). Brier score and calibration treat each label
+    as a choice between two classes.
 
     Attributes:
-        labels: The right ones, `(n, labels)` of 0 and 1, or None.
+        labels: True labels, `(n, labels)` of 0 and 1, or None.
         log_density: log E p(y|x, θ) of each example, `(n,)`, or None.
-        draw_accuracy: Part of the examples with all labels right of each draw, `(draws,)`, or None.
+        draw_accuracy: Fraction of examples with all labels correct for each draw, `(draws,)`, or
+            None.
         probabilities: Posterior average of the probability that a label is 1, `(n, labels)`.
-        expected_entropy: E H(p), in nats, the sum over the labels, `(n,)`.
+        expected_entropy: E H(p), in nats, summed over the labels, `(n,)`.
         std: Standard deviation of the probabilities over the draws, `(n, labels)`.
-        lower: Lower end of the central interval of the probabilities over the draws, in the same
-            shape; None for averages kept while sampling.
-        upper: Upper end of this interval, in the same shape, or None.
+        lower: Lower end of the central interval of the probabilities over the draws, `(n, labels)`.
+            None for averages accumulated while sampling.
+        upper: Upper end of this interval, `(n, labels)`, or None.
     """
 
     labels: np.ndarray | None
@@ -269,7 +295,7 @@ class LabelPrediction(_Probabilities):
     kind: ClassVar[str] = "multi_label"
 
     def pairs(self) -> ClassPrediction:
-        """All labels as `n` times `labels` examples of two classes."""
+        """Returns all labels as n times labels examples of two classes."""
         p = self.probabilities.reshape(-1)
         std = self.std.reshape(-1, 1).repeat(2, 1)
         labels = None if self.labels is None else self.labels.reshape(-1)
@@ -293,7 +319,7 @@ class LabelPrediction(_Probabilities):
 
     @property
     def entropy(self) -> np.ndarray:
-        """Entropy of the averaged probabilities, in nats, the sum over the labels, `(n,)`."""
+        """Entropy of the averaged probabilities, in nats, summed over the labels, `(n,)`."""
         return self.pairs().entropy.reshape(self.probabilities.shape).sum(axis=1)
 
     @property
@@ -302,8 +328,13 @@ class LabelPrediction(_Probabilities):
         return (self.probabilities > 0.5).astype(np.int64)
 
     def calibration(self, num_bins: int = 15) -> metrics.Calibration:
-        """Reliability bins and calibration error of all labels; raises `InputError` without
-        labels.
+        """Returns reliability bins and the calibration error of all labels.
+
+        Args:
+            num_bins: Number of bins, at least 1. Default: 15.
+
+        Raises:
+            InputError: There are no labels.
         """
         return self.pairs().calibration(num_bins)
 
@@ -337,29 +368,28 @@ class LabelPrediction(_Probabilities):
 @front_doors
 @dataclass(frozen=True, eq=False, repr=False)
 class RegressionPrediction(Prediction):
-    """Values in the units of the data, as a mixture of normals, one for each draw of the
-    parameters.
+    """Predicted values in the units of the data, a mixture of one normal per posterior draw.
 
     Attributes:
-        mean: Posterior average, `(n, outputs)`.
-        parameter_std: Standard deviation of the network's values over the draws, likewise.
-        noise_std: Standard deviation of the noise, likewise; None where the loss says nothing of
-            it.
-        mean_lower: Lower end of the central interval of the network's values over the draws, `(n,
+        mean: Posterior mean, `(n, outputs)`.
+        parameter_std: Standard deviation of the network outputs over the draws, `(n, outputs)`.
+        noise_std: Standard deviation of the noise, `(n, outputs)`. None if the loss does not
+            describe the noise.
+        mean_lower: Lower end of the central interval of the network outputs over the draws, `(n,
             outputs)`.
         mean_upper: Upper end of this interval, `(n, outputs)`.
-        lower: Lower end of the central interval of a new observation, `(n, outputs)`; None where
-            the loss says nothing of its noise.
+        lower: Lower end of the central interval of a new observation, `(n, outputs)`. None if the
+            loss does not describe the noise.
         upper: Upper end of this interval, `(n, outputs)`, or None.
-        targets: What came true, `(n, outputs)`, or None.
-        log_density: Of the targets of an example, all outputs together, `(n,)`; None without
-            targets or noise.
+        targets: Observed values, `(n, outputs)`, or None.
+        log_density: Log density of the targets of an example, jointly over outputs, `(n,)`. None
+            without targets or noise.
         crps: Continuous ranked probability score, `(n, outputs)`, or None.
-        pit: Probability below each target, `(n, outputs)`: uniform where the predictions are
-            calibrated; or None.
-        scale: The unit of each output in scores of uncertainty: the deviation of its targets, where
-            standardized.
-        target_names: Names of the outputs; empty where they have none.
+        pit: Predictive probability below each target, `(n, outputs)`, or None. Uniform for
+            calibrated predictions.
+        scale: Unit of each output in uncertainty scores: the standard deviation of its targets if
+            they were standardized.
+        target_names: Names of the outputs; empty if they have none.
     """
 
     mean: np.ndarray
@@ -380,15 +410,18 @@ class RegressionPrediction(Prediction):
 
     @property
     def std(self) -> np.ndarray | None:
-        """Standard deviation of a new observation, from noise and parameters, `(n, outputs)`; None
-        where the loss says nothing of the noise.
+        """Standard deviation of a new observation, from noise and parameters, `(n, outputs)`.
+
+        None if the loss does not describe the noise.
         """
         return None if self.noise_std is None else np.hypot(self.parameter_std, self.noise_std)
 
     @property
     def coverage(self) -> float:
-        """Fraction of the targets inside their intervals; raises `InputError` without targets, or
-        without intervals of observations.
+        """Fraction of the targets inside their intervals.
+
+        Raises:
+            InputError: There are no targets, or no intervals for observations.
         """
         if self.lower is None or self.upper is None:
             what = "coverage: the loss does not model the noise of an observation."
@@ -410,12 +443,12 @@ class RegressionPrediction(Prediction):
         return found
 
     def by_target(self) -> pd.DataFrame:
-        """Scores of each output by itself, a row each.
+        """Returns the scores of each output separately, one row each.
 
         Returns:
-            A frame with the columns `rmse`, and where the loss tells the noise `crps`, `coverage`,
-            `interval_width` and `noise_std`, the mean over the examples; units of the data. Rows
-            are named after the targets, or numbered.
+            A frame with the column `rmse`, in the units of the data. If the loss describes the
+            noise, also `crps`, `coverage`, `interval_width` and `noise_std`, averaged over the
+            examples. Rows have the names of the targets, or numbers.
 
         Raises:
             InputError: There are no targets.

@@ -125,28 +125,30 @@ def compare_runs(
     resolution: float = RESOLUTION,
     burnin: int | None = None,
 ) -> RunComparison:
-    """Compares the averages of two runs of one system within their Monte Carlo errors.
+    """Compares the averages of two runs of the same system within their Monte Carlo errors.
 
-    Compared are the means of U, of predictions at up to 64 inputs (of the test part, else of the
-    training part), and of the parameters: each coordinate, or 64 random projections of more than 64
-    coordinates. Hidden units of a network may be permuted from run to run, so of a network the mean
-    squared length of each tensor is compared instead. A quantity differs if its means are apart by
-    more than the band of chance, which accounts for the number of quantities. It agrees if they are
-    not, and the band is below `resolution`; else it is unknown. Runs with the same draws agree.
+    It compares the means of U, of predictions at up to 64 inputs (from the test set, otherwise from
+    the training set), and of the parameters. With more than 64 parameters, 64 random projections
+    replace the single coordinates. The hidden units of a network may be permuted between runs, so
+    for networks the mean squared length of each tensor is compared instead.
+
+    A quantity differs if its means are further apart than chance allows, given the number of
+    quantities. It agrees if its means are closer and this tolerance is below `resolution`.
+    Otherwise the result is unknown. Runs with identical draws agree.
 
     Args:
         first: A run, or its folder.
         second: Another run of the same system, or its folder.
-        resolution: Difference of two means that has to be visible, in posterior standard
-            deviations, above 0. Default: 0.5.
-        burnin: Steps to leave out of both. Default: None, the burn-in of each run.
+        resolution: Smallest difference of two means that the comparison must detect, in posterior
+            standard deviations, above 0. Default: 0.5.
+        burnin: Steps to leave out of both runs. Default: None, the burn-in of each run.
 
     Returns:
         The comparison; `verdict` is `agree`, `differ` or `unknown`.
 
     Raises:
-        InputError: A folder of no run, a fit, no rows, or runs of different data, potentials or
-            parameters.
+        InputError: A folder holds no run, a run is a fit or has no rows, or the runs have different
+            data, potentials or parameters.
 
     Examples:
         >>> tati_re.compare_runs("runs/a", "runs/a").verdict

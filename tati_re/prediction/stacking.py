@@ -53,14 +53,14 @@ _COLUMNS = ("walker", "weight", "elpd")
 @shown
 @dataclass(frozen=True, eq=False)
 class Stacking:
-    """Weights of the chains of a run by leave-one-out predictive density.
+    """Weights of the chains of a run from their leave-one-out predictive density.
 
     Attributes:
-        weight: Weights with the sum 1, shape (chains,).
-        elpd: Leave-one-out log density per row of each chain alone, shape (chains,), in nats.
-        equal: The same of all chains with equal weights.
-        stacked: The same of all chains with these weights.
-        rows: Training rows that were left out, one by one.
+        weight: Weights, which sum to 1, shape (chains,).
+        elpd: Leave-one-out log density per row of each single chain, shape (chains,), in nats.
+        equal: Leave-one-out log density per row of all chains with equal weights, in nats.
+        stacked: Leave-one-out log density per row of all chains with these weights, in nats.
+        rows: Number of training rows left out one by one.
     """
 
     weight: np.ndarray
@@ -70,7 +70,9 @@ class Stacking:
     rows: int
 
     def frame(self) -> pd.DataFrame:
-        """A row for each chain: `walker`, `weight`, `elpd`, and what is the same for all."""
+        """Returns one row per chain: `walker`, `weight`, `elpd`, and the constants `equal`,
+        `stacked`, `rows`.
+        """
         table = pd.DataFrame(
             {"walker": np.arange(len(self.weight)), "weight": self.weight, "elpd": self.elpd}
         )
@@ -152,29 +154,30 @@ def _gradient(weights: np.ndarray, ratios: np.ndarray, share: np.ndarray | None)
 
 @front_door
 def chain_weights(run: AnyRun, data: Any = None, model: Any = None) -> Stacking:
-    """Weights the chains of a run by how well each predicts rows that it has not seen.
+    """Computes weights of the chains of a run from how well each predicts unseen rows.
 
-    Chains of a network stay near the mode that they start from, and equal weights count modes by
-    how often fits find them. Stacking weights chain k by w_k, which maximize Σ_i log Σ_k w_k p(y_i |
-    y without y_i, chain k). The densities come from the draws of each chain alone, by
-    Pareto-smoothed importance sampling. A chain that is stuck gets a weight near 0; chains that
-    predict alike share their weight in any way.
+    Chains of a network stay near the mode where they start, so equal weights count each mode by how
+    often fits find it. Stacking gives chain k the weight w_k that maximizes Σ_i log Σ_k w_k p(y_i |
+    y without y_i, chain k). The densities come from the draws of each single chain, by
+    Pareto-smoothed importance sampling. A stuck chain gets a weight near 0. Chains with the same
+    predictions share their weight arbitrarily.
 
-    The weights are kept as `stacking.csv` in the run folder. Later calls use them, unless the run
-    has new draws, or the folder does not hold the model that is given.
+    The weights are stored as `stacking.csv` in the run folder and reused by later calls. They are
+    recomputed if the run has new draws, or if you pass a model that the folder does not hold.
 
     Args:
-        run: The run, or its folder; of a likelihood, at temperature 1, with two chains at least.
-        data: The data set of the run. Default: that of a run made here, else read where the run
-            says.
-        model: The Keras model if the folder holds none. Default: the model in the folder.
+        run: The run, or its folder. It must have a likelihood, temperature 1 and at least two
+            chains.
+        data: The data set of the run. Default: None, the data of a run made in this process,
+            otherwise read from the source in the manifest.
+        model: The Keras model, if the folder holds none. Default: None, the model in the folder.
 
     Returns:
-        Weights of the chains, in the order of the walkers, and the densities that they give.
+        Weights of the chains, in the order of the walkers, and the densities.
 
     Raises:
-        InputError: One chain, no likelihood, another temperature, draws with weights, fewer than 25
-            draws of a chain, or data or a model that are not the run's.
+        InputError: The run has one chain, no likelihood, another temperature, weighted draws or
+            fewer than 25 draws per chain, or data or model are not those of the run.
     """
     from tati_re.models.identity import refuse_other_model
 

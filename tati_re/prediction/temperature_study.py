@@ -34,10 +34,11 @@ class TemperatureStudy:
     """Loss and accuracy of a posterior at several temperatures.
 
     Attributes:
-        frame: One row for each temperature, rising; the columns are those of `temperature_curve`.
-        best_temperature: Where cooling should have stopped: the lowest validation loss on the way
-            down.
-        stopped_at: Where cooling stopped because the validation loss had risen; None if it did not.
+        frame: One row per temperature, in rising order, with the columns of `temperature_curve`.
+        best_temperature: The temperature with the lowest validation loss, where cooling should have
+            stopped.
+        stopped_at: The temperature where cooling stopped because the validation loss had risen;
+            None if it did not.
         runs: The runs by temperature.
     """
 
@@ -47,8 +48,13 @@ class TemperatureStudy:
     runs: "dict[float, RunFiles]"
 
     def plot(self, path: AnyPath | None = None) -> "Figure":
-        """Plots losses and accuracies against temperature: see
-        `tati_re.plotting.plot_temperatures`.
+        """Plots losses and accuracies against temperature.
+
+        Args:
+            path: A PNG file to write. Default: None, no file.
+
+        Returns:
+            The figure; see `tati_re.plotting.plot_temperatures`.
         """
         return drawn("temperatures", self.frame, path=path)
 
@@ -63,31 +69,36 @@ def temperature_study(
     output: AnyPath | None = None,
     **options: Any,
 ) -> TemperatureStudy:
-    """Samples at several temperatures from the hottest down, each starting where the previous one
+    """Samples at several temperatures from the hottest down, each run starting where the last
     ended.
 
-    With early stopping the cooling ends once the validation loss has risen, and goes back: the
-    walkers of `sim` are then left where they were at the temperature of the lowest validation loss.
-    Every run targets exp(-U/T) at its T; a cold posterior is one of T below 1. Each temperature has
-    noise and mini-batches of its own: the runs are further calls of `sim.sample` (`call` in their
-    manifests), from the hottest on, so that a study is repeated by a new simulation with the same
-    seed, and each run resumed by itself. Reference: R. Baldock, N. Marzari, Bayesian Neural
-    Networks at Finite Temperature (2019), section 2. Test data that choose the temperature are not
-    in the test loss.
+    With early stopping, cooling ends once the validation loss has risen. The walkers of `sim` then
+    return to their positions at the temperature with the lowest validation loss.
+
+    Every run samples exp(-U/T) at its T; a cold posterior has T below 1. The runs are successive
+    calls of `sim.sample` (`call` in their manifests), from the hottest on, each with its own noise
+    and mini-batches. A new simulation with the same seed therefore repeats the study, and each run
+    can be resumed separately. Test data used to choose the temperature are excluded from the test
+    loss. Reference: R. Baldock, N. Marzari, Bayesian Neural Networks at Finite Temperature (2019),
+    section 2.
 
     Args:
-        sim: A `Simulation` with a test part.
-        temperatures: Above 0, all different, in any order.
-        early_stopping: Stops once the validation loss is over two standard errors above its lowest.
-            Default: True.
-        validation_fraction: Part of the test data that validates, in 0..1. Default: 0.5.
-        output: Folder with one folder per run. Default: temporary ones.
-        **options: Of `Simulation.sample`, such as `step_size`, `num_steps`, `num_burnin_steps`.
-            With `seed` or `call` the hottest run is that call of it (default 1), the next ones are
-            those after it.
+        sim: A `Simulation` with a test set.
+        temperatures: Different temperatures above 0, in any order.
+        early_stopping: Whether to stop once the validation loss is more than two standard errors
+            above its minimum. Default: True.
+        validation_fraction: Fraction of the test data used for validation, between 0 and 1.
+            Default: 0.5.
+        output: Folder that receives one folder per run. Default: None, temporary folders.
+        **options: Options of `Simulation.sample`, such as `step_size`, `num_steps` or
+            `num_burnin_steps`. With `seed` or `call`, the hottest run is that call (default 1), and
+            the next runs are the following calls.
+
+    Returns:
+        The study.
 
     Raises:
-        InputError: Temperatures out of range, no test part, or options that do not fit.
+        InputError: Temperatures are out of range, there is no test set, or options do not fit.
 
     Examples:
         >>> study = tati_re.temperature_study(sim, [0.1, 1.0], step_size=0.01, num_steps=200, num_burnin_steps=50)

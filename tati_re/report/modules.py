@@ -406,26 +406,26 @@ def result_of(run: RunFiles, name: str, choices: Choices | None = None) -> Resul
 def analyse(
     run: AnyRun, what: Sequence[str] | None = None, output: AnyPath | None = None, **choices: Any
 ) -> dict[str, Result]:
-    """Analyses a run as `tati-analyse` does: tables with errors, and the figures that show them.
+    """Analyzes a run as `tati-analyse` does: tables with errors, and figures of them.
 
     Args:
         run: A run or its folder.
         what: Names of modules: averages, parameters, covariance, temperatures, diffusion_map,
-            free_energy, alignment, learning_coefficient, reweighting. Default: those of a first
-            look that the run has data for.
-        output: Folder for tables (CSV), arrays (NPZ) and figures (PNG), made where missing.
-            Default: none.
-        **choices: As the flags of `tati-analyse`: `burnin`, `thin`, `by`, `observables`,
+            free_energy, alignment, learning_coefficient, reweighting. Default: None, the modules of
+            a first look for which the run has data.
+        output: Folder for tables (CSV), arrays (NPZ) and figures (PNG), created if missing.
+            Default: None, no files.
+        **choices: The flags of `tati-analyse`: `burnin`, `thin`, `by`, `observables`,
             `num_eigenpairs`, `groups`, `num_eigenvectors`, `num_points`, `num_landmarks`,
             `bandwidth`, `alpha`, `target_measure`, `along`, `method`, `num_bins`, `temperatures`,
             `lowest_loss`.
 
     Returns:
-        Of each module `table` (a DataFrame), `sentences` on reading it, `arrays`, and `figures`:
-        functions of a path.
+        The result of each module by name. It has `table` (a DataFrame), `sentences` that explain
+        it, `arrays`, and `figures`, functions of a path.
 
     Raises:
-        InputError: No such module or choice, or a run that has not what a module needs.
+        InputError: There is no such module or choice, or the run lacks data that a module needs.
 
     Examples:
         >>> tati_re.analyse(run)["averages"].table.columns[:3].tolist()

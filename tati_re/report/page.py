@@ -71,26 +71,31 @@ def write_report(
     burnin: int | None = None,
     thin: int = 1,
 ) -> Path:
-    """Writes a self-contained page about one or several runs. For each run the warnings first, each
-    with advice, then what was sampled, traces, averages and autocorrelation, temperatures (of each
-    layer where the run recorded them), ladder and bias where there are, marginals of parameters and
-    predictions where positions are stored (which loads the model), and the figures that other
-    commands left in its folder, or made of it beside it; of a run that goes on, as far as it got.
-    Two runs stand side by side, below a table of what they differ in. The file is returned.
+    """Writes a self-contained web page about one or several runs.
+
+    For each run, the page starts with warnings and advice. Then follow the description of the run,
+    traces, averages, autocorrelation and temperatures (per layer, if recorded), and ladder and
+    bias, if there are any. If positions are stored, it shows marginals of parameters and
+    predictions, which loads the model. Figures that other commands left in the folder, or next to
+    it, come last. The page of a running run shows its results so far. Two runs are shown side by
+    side, below a table of their differences.
 
     Args:
-        runs: One run or several, or their folders.
-        path: The file, ending in `.html`. Default: `report.html` in the only run's folder,
-            `report-A-B.html` beside A.
-        figures: Further folders whose figures are shown at the end, such as that of a landscape.
-            Default: none.
-        burnin: Steps to leave out of averages, temperatures and warnings; a fit, the ladder and the
-            bias are shown whole. Default: None, the run's own burn-in.
-        thin: Every how many rows of a walker are kept for them. Default: 1.
+        runs: One or several runs, or their folders.
+        path: The file, ending in `.html`. Default: None, `report.html` in the folder of a single
+            run, `report-A-B.html` next to folder A for two runs.
+        figures: Further folders whose figures are shown at the end, such as the folder of a
+            landscape. Default: none.
+        burnin: Steps to leave out of averages, temperatures and warnings. A fit, the ladder and the
+            bias are shown in full. Default: None, the burn-in of the run.
+        thin: Keep one in this many rows of a walker for them. Default: 1.
+
+    Returns:
+        The path of the file.
 
     Raises:
-        InputError: No run there, no rows left, more than two without a path, a bad path, or a
-            folder without figures.
+        InputError: A folder holds no run, no rows are left, there are more than two runs without a
+            path, the path is invalid, or a folder has no figures.
     """
     listed = [runs] if isinstance(runs, str | os.PathLike | RunFiles) else list(runs)
     opened = [as_run(run) for run in listed]

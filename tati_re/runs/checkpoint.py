@@ -34,12 +34,21 @@ class DamagedCheckpoint(Exception):
 
 
 def save(folder: AnyPath, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
-    """Writes a checkpoint; one that `load` accepts survives a kill at any moment. The file is
-    written aside and synced, the current one becomes the previous one, then the new one gets its
-    name. Files go to the folder's subfolder `checkpoint`, made when it is not there; a StorageError
-    leaves the checkpoints before as they were. `arrays` are numbers or booleans of any shape by
-    name, which may hold slashes (`moments/mean`); `meta` is what JSON can say (numpy numbers too):
-    step, positions of the tables, ...
+    """Writes a checkpoint that survives a kill at any moment.
+
+    The file is written under a temporary name and synced. Then the current checkpoint becomes the
+    previous one, and the new file gets its name. Files are in the subfolder `checkpoint`, which is
+    created if missing.
+
+    Args:
+        folder: The run folder.
+        arrays: Numbers or booleans of any shape by name. Names may contain slashes
+            (`moments/mean`).
+        meta: Values that JSON can hold, numpy numbers included, such as the step and the positions
+            of the tables.
+
+    Raises:
+        StorageError: The checkpoint cannot be written. Earlier checkpoints are unchanged.
     """
     where = Path(folder) / CHECKPOINTS
     content = {META: np.frombuffer(json.dumps(dict(meta), default=_plain).encode(), dtype=np.uint8)}
@@ -71,9 +80,17 @@ def save(folder: AnyPath, arrays: Mapping[str, np.ndarray], meta: Mapping[str, A
 
 
 def load(folder: AnyPath) -> tuple[StoredArrays, dict[str, Any], str | None]:
-    """Reads the newest complete checkpoint. Returned are the arrays by name, `meta`, and a note:
-    None, or one sentence when the current checkpoint could not be used; an InputError where no
-    checkpoint of the folder can be used.
+    """Reads the newest complete checkpoint.
+
+    Args:
+        folder: The run folder.
+
+    Returns:
+        The arrays by name, `meta`, and a note. The note is None, or one sentence if the current
+        checkpoint was unusable.
+
+    Raises:
+        InputError: The folder has no usable checkpoint.
     """
     where = Path(folder) / CHECKPOINTS
     problems = []

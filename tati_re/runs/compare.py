@@ -25,7 +25,9 @@ class Tolerance(NamedTuple):
     kind: str = "absolute"
 
     def exceeded(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Where the numbers differ by more; two NaN agree, and so do two equal infinities."""
+        """Returns a mask of the numbers that differ by more; two NaN agree, and so do equal
+        infinities.
+        """
         with np.errstate(invalid="ignore"):
             allowed = self.value * (
                 np.maximum(np.abs(a), np.abs(b)) if self.kind == "relative" else 1.0
@@ -56,22 +58,23 @@ def compare(
     drop: Collection[str] = (),
     ignore_sign: Collection[str] = (),
 ) -> list[Difference]:
-    """Compares two run folders, table by table, or two CSV or HDF5 files.
+    """Compares two run folders table by table, or two CSV or HDF5 files.
 
     Args:
         first: A run folder or a file.
         second: Another one of the same kind.
-        tolerance: For columns without one of their own. Default: 1e-8, absolute.
-        columns: Tolerances by column. Default: none.
-        drop: Columns that are not compared; a name that ends in `*` stands for all that begin so.
-            Default: none.
-        ignore_sign: Columns whose absolute values are compared, likewise. Default: none.
+        tolerance: Tolerance for columns that `columns` does not name. Default: 1e-8, absolute.
+        columns: Tolerances by column. Default: None.
+        drop: Columns to leave out of the comparison. A name ending in `*` selects all columns with
+            this beginning. Default: none.
+        ignore_sign: Columns whose absolute values are compared, named as in `drop`. Default: none.
 
     Returns:
-        What does not agree; an empty list where all does.
+        The differences; an empty list if everything agrees.
 
     Raises:
-        InputError: No such file or folder, nothing to compare, or a column that neither has.
+        InputError: There is no such file or folder, nothing can be compared, or neither has a named
+            column.
     """
     pairs = _pairs(Path(first), Path(second))
     columns = dict(columns or {})

@@ -28,19 +28,19 @@ RESERVE_BYTES = 1 << 20
 
 
 class H5Table(Rows):
-    """An HDF5 file for wide tables, readable even after its writer was killed in the middle of a
+    """An HDF5 file for wide tables, readable even if its writer was killed in the middle of a
     write.
 
-    Datasets: `index` (n, integer columns) int64 and `rows` (n, other columns) in `dtype`, with
-    their names in the string datasets `index_columns` and `columns`. The file is open during
-    `flush` only, and then in HDF5's single-writer/multiple-reader mode, which orders its writes so
-    that readers meet no half-written structure. `rows` grows before `index`, and a row of `index`
-    that was not written yet holds -1.
+    The datasets are `index` (n, integer columns) in int64 and `rows` (n, other columns) in `dtype`.
+    The string datasets `index_columns` and `columns` hold the column names. The file is open only
+    during `flush`, in HDF5's single-writer/multiple-reader mode, which orders writes so that
+    readers never see an incomplete structure. `rows` grows before `index`. A row of `index` that is
+    not written yet holds -1.
 
     Args:
-        path: The file, in a folder that exists; an existing file is replaced.
+        path: The file, in an existing folder. An existing file is replaced.
         columns: Names of the columns.
-        dtype: The type of columns that are not integers. Default: "float64".
+        dtype: Number type of the columns that are not integers. Default: "float64".
 
     Raises:
         StorageError: The file cannot be written.
@@ -74,11 +74,19 @@ class H5Table(Rows):
         dtype: str = "float64",
         digest: str | None = None,
     ) -> "H5Table":
-        """Opens an existing file to continue at row `position`, what `on_disk` said when the
-        checkpoint was written, dropping later rows; refuses one of another `digest` up to there,
-        where a checkpoint knows it, that is missing, has other columns, or fewer rows. A file with
-        later rows, or whose writer was killed inside a flush, is copied aside up to `position` and
-        renamed, so that another kill loses nothing.
+        """Opens an existing file to continue at a row, and drops later rows.
+
+        A file with later rows, or whose writer was killed during a flush, is copied up to
+        `position` and renamed. Another kill therefore loses nothing. The method refuses a missing
+        file, and a file with other columns, fewer rows, or a different digest.
+
+        Args:
+            path: The file.
+            columns: Names of the columns.
+            position: The row, as `on_disk` gave it when the checkpoint was written.
+            dtype: Number type of the columns that are not integers. Default: "float64".
+            digest: Digest of the file up to `position`, if a checkpoint holds it. Default: None,
+                not compared.
         """
         table = cls(path, columns, dtype, _position=position)
         with reading.open_h5(table.path, alone=True) as source:

@@ -25,7 +25,7 @@ class Position(NamedTuple):
     Attributes:
         step: Its step.
         walker: Its walker, counted from 0.
-        parameters: The vector of parameters, `(P,)`.
+        parameters: The parameter vector, `(P,)`.
     """
 
     step: int
@@ -69,21 +69,21 @@ _MOST_RUNGS = 1_000  # in a message
 
 
 class Positions:
-    """The stored positions of a run at the target's temperature, after the burn-in, thinned, walker
-    by choice.
+    """The stored positions of a run after burn-in, by default at the target temperature.
 
     Args:
-        run: The run, or its folder; of `trajectory.h5` or `trajectory.csv`.
-        burnin: Steps to leave out. Default: the run's own burn-in.
-        thin: Keep every so many stored positions of a walker at each rung. Default: 1.
-        walker: One walker. Default: None, all.
-        rung: Of a ladder whose rungs are all stored; None stands for all. Default: 0, the target.
-        keep_type: Whether positions of an HDF5 file keep their type, in place of float64. Default:
-            False.
+        run: The run with `trajectory.h5` or `trajectory.csv`, or its folder.
+        burnin: Steps to leave out. Default: None, the burn-in of the run.
+        thin: Keep one in this many stored positions of a walker at each rung. Default: 1.
+        walker: One walker, counted from 0. Default: None, all walkers.
+        rung: The rung, on a ladder that stores all rungs; None selects all rungs. Default: 0, the
+            target.
+        keep_type: Whether positions of an HDF5 file keep their number type; otherwise they become
+            float64. Default: False.
         block_bytes: Bytes of positions in memory at a time.
 
     Raises:
-        InputError: The run stored no trajectory, or a number is out of range.
+        InputError: The run stored no trajectory, or an argument is out of range.
 
     Examples:
         >>> sum(len(block.values) for block in Positions("runs/a").blocks())
@@ -149,7 +149,7 @@ class Positions:
 
     @property
     def num_parameters(self) -> int:
-        """P, or the number of directions of a run with projections."""
+        """P, or the number of directions if the run stored projections."""
         return len(self.names)
 
     @property
@@ -158,8 +158,8 @@ class Positions:
         return stores_projections(self.run)
 
     def left(self) -> bool:
-        """Whether there are rows after the burn-in, two or more; a run that goes on may have stored
-        none yet.
+        """Whether there are rows after burn-in, at least two; a running run may have stored none
+        yet.
         """
         return any(
             number > 1
@@ -173,8 +173,10 @@ class Positions:
         return (block.step > self.burnin) & (block.step % (self._every or 1) == 0)
 
     def blocks(self) -> Iterator[Block]:
-        """Yields the selected rows as they were written; an `InputError` where none are left, or no
-        such walker.
+        """Yields the selected rows in written order, block by block.
+
+        Raises:
+            InputError: No rows are left, or there is no such walker.
         """
         seen: dict[tuple[int, int], int] = {}
         empty = True
@@ -215,15 +217,16 @@ class Positions:
         refuse_if(empty, what, received, expected)
 
     def read(self) -> Block:
-        """Returns all selected rows at once, by step and walker."""
+        """Returns all selected rows at once, sorted by step and walker."""
         *columns, weights = zip(*self.blocks(), strict=True)
         step, walker, potential, loss, values = (np.concatenate(parts) for parts in columns)
         weight = None if weights[0] is None else np.concatenate(weights)
         return Block(step, walker, potential, loss, values, weight).at(np.lexsort((walker, step)))
 
     def moments(self) -> tuple[np.ndarray, np.ndarray, int]:
-        """Returns mean `(P,)`, variance `(P,)` (by `degrees_of_freedom`) and the number of rows, in
-        one pass.
+        """Returns mean `(P,)`, variance `(P,)` and the number of rows, in one pass.
+
+        The variance uses `degrees_of_freedom`.
         """
         count = 0.0
         weights = 0.0
@@ -321,12 +324,15 @@ def stores_projections(run: RunFiles) -> bool:
 def stored_positions(run: RunFiles, block_bytes: int = BLOCK_BYTES) -> Iterator[Position]:
     """Yields the rows of a run's trajectory in written order, with one block in memory at a time.
 
-    The order is that of steps and walkers; if groups of walkers take turns (`covariance_blending`),
-    turn by turn. Rows of the burn-in and of hotter rungs are left out.
+    Rows are ordered by step and walker. If groups of walkers take turns (`covariance_blending`),
+    they are ordered by turn. Rows of the burn-in and of hotter rungs are left out.
 
     Args:
         run: The run.
         block_bytes: Bytes of positions in memory at a time.
+
+    Yields:
+        One stored position.
 
     Raises:
         InputError: The run stored no trajectory, or projections instead of parameters.

@@ -27,18 +27,20 @@ class FileState(NamedTuple):
 
 @front_door
 def verify(folder: AnyPath) -> list[FileState]:
-    """Checks each file of a run folder: tables, directions and manifest by what the checkpoint
-    knows of them, checkpoints by their sha256, models and arrays by the sums in their archives,
-    other tables by rows and numbers.
+    """Checks every file of a run folder for damage.
+
+    Tables, directions and manifest are compared with the records in the checkpoint, and checkpoints
+    with their sha256. Models and arrays are compared with the checksums in their archives. In other
+    tables, rows and numbers are checked.
 
     Args:
-        folder: The folder of a run, also of one that goes on, was stopped or killed.
+        folder: The run folder. The run may have ended, be running, or have been stopped or killed.
 
     Returns:
-        What was found, file by file, the missing ones too.
+        The state of each file, missing files included.
 
     Raises:
-        InputError: No such folder, or that of no run.
+        InputError: The folder does not exist or holds no run.
 
     Examples:
         >>> all(file.whole for file in tati_re.verify("runs/a"))
