@@ -286,11 +286,12 @@ _REWRITES = "arithmetic_optimization"
 
 @contextmanager
 def deterministic():
-    """The same numbers in every run on the same machine, for the time of a run. The settings are
-    those of the process: of runs in several threads the last one gives them back. TensorFlow's op
-    determinism leaves one thing to chance: its graph optimizer makes one AddN of a sum of three
-    arrays, which begins with the one whose memory is free first, and rounds accordingly. So sums
-    stay as they are written.
+    """Makes all runs within the context bitwise reproducible on the same machine.
+
+    The settings apply to the whole process. If runs use several threads, the last one restores
+    them. TensorFlow's op determinism leaves one thing to chance. Its graph optimizer merges a sum
+    of three arrays into one AddN, which begins with the array whose memory is free first, and
+    rounds accordingly. This rewriting is therefore disabled.
     """
     forks.refuse()
     from tensorflow.python.framework import config

@@ -64,21 +64,20 @@ class Energy(NamedTuple):
 
 @runtime_checkable
 class Evaluate(Protocol):
-    """The evaluations of the potential available to a step, bound to its mini-batch and to the
-    walkers' rungs.
+    """Evaluations of the potential available to a step, on its mini-batch and at the walkers'
+    rungs.
 
-    A class that derives from it has defaults for what has a body here, and cannot be made before it
-    answers the rest; one that changes a few answers of another evaluation derives from
-    `Delegating`.
+    A subclass inherits the methods implemented here and must implement the others. A class that
+    changes only a few methods of another evaluation derives from `Delegating`.
 
     Attributes:
         rung: Temperature, likelihood weight and step size of each walker.
-        scale: What the mean loss is multiplied with in L: N, or 1 under the mean-loss convention.
+        scale: Factor of the mean loss in L: N, or 1 under the mean-loss convention.
         clock: The number of this step, and whether it belongs to the burn-in.
         num_examples: N.
-        exact: This step's batch is all data.
-        counting: Each call is to find the accuracy too, where it can.
-        found: The last position that was called with, and the accuracy there or None.
+        exact: Whether the batch of this step is all data.
+        counting: Whether each call also computes the accuracy, if possible.
+        found: The last evaluated position, and the accuracy there or None.
     """
 
     rung: Rung
@@ -106,8 +105,10 @@ class Evaluate(Protocol):
 
     @abstractmethod
     def validation(self, position):
-        """Mean loss on the test part of the data, `(walkers,)`, float64; an `InputError` where
-        there is none.
+        """Returns the mean loss on the test set, `(walkers,)`, float64.
+
+        Raises:
+            InputError: There is no test set.
         """
 
     @abstractmethod
@@ -117,8 +118,8 @@ class Evaluate(Protocol):
         """
 
     def with_variance(self, position) -> tuple[Energy, Any]:
-        """U and its gradient on this step's mini-batch, and the gradient's variance; in one pass
-        where there is one.
+        """Returns U and its gradient on this mini-batch, and the gradient's variance, in one pass
+        if possible.
         """
         return self(position), self.gradient_variance(position)
 
@@ -130,8 +131,11 @@ class Evaluate(Protocol):
 
     @abstractmethod
     def examples(self, position, indices):
-        """Losses `(walkers, n)`, float64, of examples by indices `(n,)` of all walkers or
-        `(walkers, n)`, their own.
+        """Returns losses `(walkers, n)`, float64, of some examples.
+
+        Args:
+            position: Positions, `(walkers, parameters)`.
+            indices: Indices of examples, `(n,)` for all walkers, or `(walkers, n)` for each walker.
         """
 
     @abstractmethod
@@ -161,9 +165,7 @@ class Evaluate(Protocol):
         return position, momentum
 
     def found_at(self, position):
-        """The accuracy that the last call has found, where it was at this very position, else
-        None.
-        """
+        """Returns the accuracy from the last call if it was at this position, otherwise None."""
         return self.found[1] if self.found[0] is position else None
 
     def metric(self, position):

@@ -31,32 +31,33 @@ class Faceted(Protocol):
 
 @dataclass(frozen=True)
 class Dynamics:
-    """What a step of a method is, for whoever chooses its size or puts it into other coordinates.
+    """Properties of a method's step, for choosing its size and for changes of coordinates.
 
     Attributes:
-        timed: The step size is a time; else it multiplies the gradient. Default: None, where there
-            are momenta.
-        isokinetic: Its momenta have the fixed length sqrt(P T), for which it takes 2 parameters, a
-            temperature above 0, and gradients of all data. Default: no.
-        first_order: It has an error of order h times its friction, which no energy error tells.
-            Default: no.
-        meters: `Info.energy_change` of a step is its energy error ΔE, `(walkers,)`, in the units of
-            U and nan where it is not known, though there is no Metropolis test. Default: no.
-        undoes: A step may go back to where it began, with the gradient there. Default: no.
-        mixes_parameters: A step moves parameters along full matrices: walls cannot reflect them
-            singly. Default: no.
-        acceptance: Acceptance at which its steps pay most, where it has a Metropolis test. Default:
-            0.8, of HMC.
-        needs_heat: At temperature 0 it does not move, or divides by it. Default: no.
-        removed_noise: Variance of the gradient's noise that was given as a number, and whose heat
-            the steps take out. Default: 0.
-        own_speeds: Each parameter has a speed of its own, so that the largest curvature of U sets
-            no limit to the step. Default: no.
-        finds_length: The burn-in finds its friction or the length of its trajectories, which are
-            fields of the state then. Default: no.
-        if_unstable: A clause on why a step below the limit of stability may diverge, and what to
-            do. Default: empty.
-        note: A sentence that a run says at its start. Default: empty.
+        timed: Whether the step size is a time; otherwise it multiplies the gradient. Default: None,
+            true for methods with momenta.
+        isokinetic: Whether momenta have the fixed length sqrt(P T). This requires 2 parameters, a
+            temperature above 0, and gradients of all data. Default: False.
+        first_order: Whether the method has an error of order h times its friction that energy
+            errors do not show. Default: False.
+        meters: Whether `Info.energy_change` of a step is its energy error ΔE although there is no
+            Metropolis test; `(walkers,)`, in the units of U, and nan if unknown. Default: False.
+        undoes: Whether a step may return to its starting point, with the gradient there. Default:
+            False.
+        mixes_parameters: Whether a step moves parameters along full matrices, so walls cannot
+            reflect them one by one. Default: False.
+        acceptance: The most efficient acceptance of a method with a Metropolis test. Default: 0.8,
+            for HMC.
+        needs_heat: Whether the method does not move, or divides by zero, at temperature 0. Default:
+            False.
+        removed_noise: Known variance of the gradient noise whose heat the steps remove. Default: 0.
+        own_speeds: Whether each parameter has its own speed, so the largest curvature of U does not
+            limit the step. Default: False.
+        finds_length: Whether the burn-in tunes the friction or the trajectory length, which are
+            then fields of the state. Default: False.
+        if_unstable: A clause that says why a step below the stability limit may diverge, and what
+            to do. Default: empty.
+        note: A sentence that a run prints at its start. Default: empty.
     """
 
     timed: bool | None = None
@@ -75,16 +76,16 @@ class Dynamics:
 
 
 class Turns:
-    """Groups of neighboring walkers that move in turn, one while the others rest.
+    """Groups of neighboring walkers that move in turn while the other groups rest.
 
-    A turn is up to `steps` steps of one group, `evaluate.clock.group`. A row that is recorded, or
-    the end of a chunk, cuts a turn, and the next `begin` goes on with it. As it stands each step is
-    a turn of its own.
+    A turn is up to `steps` steps of one group, `evaluate.clock.group`. A recorded row or the end of
+    a chunk interrupts a turn, and the next `begin` continues it. In this base class each step is a
+    separate turn.
 
     Args:
-        method: The method whose step a move is.
-        groups: How many groups there are. Default: 1.
-        steps: How many steps one group makes before the next one does. Default: 1.
+        method: The method whose step is one move.
+        groups: Number of groups. Default: 1.
+        steps: Number of steps of one group before the next group moves. Default: 1.
     """
 
     def __init__(self, method: Faceted, groups: int = 1, steps: int = 1) -> None:
@@ -97,7 +98,7 @@ class Turns:
         return state
 
     def move(self, turn: Any, evaluate: Evaluate, noise: Noise) -> Any:
-        """One step of what `begin` gave, and its `Info`."""
+        """Makes one step with the result of `begin`, and returns its `Info` too."""
         return self.method.step(turn, evaluate, noise)
 
     def end(self, state: Any, turn: Any, evaluate: Evaluate) -> Any:

@@ -41,16 +41,16 @@ class StationaryPoint(NamedTuple):
         position: `(parameters,)`.
         potential: U at the point.
         loss: The mean loss there.
-        gradient_norm: |∇U| that is left there.
-        kind: "minimum", "valley" (flat directions along which U stays the same), "saddle", or
-            "unfinished" where the descent ended while U was still falling: out of steps, or at a
-            wall.
-        index: Negative eigenvalues of the Hessian; beyond 300 parameters at least so many.
-        num_flat: Eigenvalues that count as 0, of those that were computed.
+        gradient_norm: The remaining |∇U|.
+        kind: "minimum", "valley" (U is constant along flat directions), "saddle", or "unfinished"
+            if the descent ended while U was still falling, at the last step or at a wall.
+        index: Number of negative eigenvalues of the Hessian; for more than 300 parameters a lower
+            bound.
+        num_flat: Number of computed eigenvalues that count as 0.
         smallest: The lowest eigenvalue.
         largest: The highest eigenvalue.
         ln_volume: ln of the integral of exp(-(U - U_min)/T) over the basin in the harmonic
-            approximation, sum of ln(2πT/λ)/2; nan for what is no minimum, and where not all
+            approximation, sum of ln(2πT/λ)/2. NaN for points other than minima, and if not all
             eigenvalues were computed.
     """
 
@@ -88,17 +88,18 @@ def descend(
     temperature: float = 1.0,
     until: float = math.inf,
 ) -> tuple[np.ndarray, float, float]:
-    """Descends to a stationary point, with L-BFGS on all data.
+    """Descends to a stationary point with L-BFGS on all data.
 
-    Beyond 300 parameters, where many directions are soft, it ends when a step lowers U by less than
-    10⁻⁶ T, because the last digits take most of the time for nothing.
+    For more than 300 parameters, where many directions are soft, it ends when a step lowers U by
+    less than 10⁻⁶ T. The last digits would take most of the time without benefit.
 
     Args:
         surface: The potential, a `tati_re.landscape.Surface`.
-        start: Where to begin, `(parameters,)`.
-        max_steps: At most. Default: 5,000, three times; 2,000 beyond 300 parameters.
+        start: The starting point, `(parameters,)`.
+        max_steps: Largest number of steps. Default: None, 5,000, three times; 2,000 for more than
+            300 parameters.
         temperature: T. Default: 1.
-        until: When it ends at the latest, by `time.monotonic`. Default: never.
+        until: Time limit, on the clock of `time.monotonic`. Default: no limit.
 
     Returns:
         The position, U, and |∇U| there.
@@ -167,16 +168,19 @@ def characterize(
 ) -> StationaryPoint:
     """Determines the kind of a stationary point.
 
-    A negative eigenvalue makes a saddle. If the lowest eigenvalue counts as 0 the point is moved by
-    `step` along its eigenvector, and descends again. If it stays at least half as far away and U is
-    the same, the bottom is a valley; else the direction is flat to second order only, and the point
-    a minimum.
+    A negative eigenvalue means a saddle. If the lowest eigenvalue counts as 0, the point is moved
+    by `step` along its eigenvector and descends again. If it stays at least half as far away with
+    the same U, the point lies in a valley. Otherwise the direction is flat only to second order,
+    and the point is a minimum.
 
     Args:
         surface: The potential, a `tati_re.landscape.Surface`.
-        position: Where `descend` arrived, `(parameters,)`.
-        temperature: T, the unit of what counts as the same U. Default: 1.
-        step: Length of that move. Default: 0.1.
+        position: The end point of `descend`, `(parameters,)`.
+        temperature: T, which sets the tolerance for equal U. Default: 1.
+        step: Length of the move. Default: 0.1.
+
+    Returns:
+        The stationary point.
     """
     position = np.asarray(position, np.float64)
     value, gradient = surface.gradient(position)
@@ -240,15 +244,16 @@ def lowest_below(
     max_steps: int = LARGE_STEPS,
     until: float = math.inf,
 ) -> StationaryPoint:
-    """Descends, and from both sides of a saddle again if it ends on one; the lowest point found.
+    """Descends to a stationary point, and again from both sides of a saddle; returns the lowest
+    point.
 
     Args:
         surface: The potential, a `tati_re.landscape.Surface`.
-        start: Where to begin, `(parameters,)`.
+        start: The starting point, `(parameters,)`.
         temperature: T. Default: 1.
-        max_steps: Most steps of a descent. Default: 2,000.
-        until: When it ends at the latest, by `time.monotonic`; the point is "unfinished" then, and
-            its Hessian is not computed. Default: never.
+        max_steps: Largest number of steps per descent. Default: 2,000.
+        until: Time limit, on the clock of `time.monotonic`. After it the point is "unfinished", and
+            its Hessian is not computed. Default: no limit.
 
     Returns:
         The lowest stationary point.

@@ -62,47 +62,51 @@ def explore(
 ) -> Exploration:
     """Finds the minima and valleys of U that can be reached from a starting point.
 
-    Each round runs `num_legs` legs: half from the bottoms found so far, the least visited first,
-    half from the sampled points that lie farthest from all bottoms and earlier starts, in
-    coordinates along the directions in which the legs spread (their covariance, or a diffusion
-    map). A leg is sampled at one of the temperatures T * heats, in turn, twice as hot after each
-    round that brought nothing; along it the points of small gradient descend. A descent that ends
-    where one ended before adds nothing; bottoms with flat directions are the same valley if a
-    relaxed path between them rises by less than 0.1 T. Points nearest to a bottom that was found
-    more than ten times are pruned as starts while there are others. It stops after `patience`
-    rounds without a new bottom.
+    Each round runs `num_legs` legs. Half of them start from the minima found so far, the least
+    visited first. The other half start from the sampled points farthest from all minima and earlier
+    starts. Distances are measured along the directions of largest spread (from the covariance, or a
+    diffusion map).
+
+    Each leg is sampled at one of the temperatures T * heats in turn, which double after each round
+    without a new minimum. Points of small gradient along the leg then descend. A descent that ends
+    at a known point adds nothing. Two minima with flat directions belong to the same valley if a
+    relaxed path between them rises by less than 0.1 T. Points closest to a minimum that was found
+    more than ten times are no longer used as starts while others exist. The exploration stops after
+    `patience` rounds without a new minimum.
 
     Args:
-        source: A Simulation of one walker, a FunctionPotential, options, `run` for a folder, or a
-            `ExploredSystem`.
-        start: `(parameters,)`. Default: where the simulation is.
-        path: Positions `(n, parameters)` of a trajectory that is there already: the first leg.
-            Default: none.
-        num_steps: Steps of a leg. Default: 2,000.
-        num_legs: Legs of a round. Default: 4.
-        heats: Temperatures of the legs over T. Default: 1 and 4.
-        num_candidates: Descents along a leg. Default: 5.
-        max_rounds: At most. Default: 10.
-        patience: Rounds without a new bottom after which it stops. Default: 3.
+        source: A Simulation of one walker, a FunctionPotential, options with `run` for a folder, or
+            an `ExploredSystem`.
+        start: The starting point, `(parameters,)`. Default: None, the position of the simulation.
+        path: Positions `(n, parameters)` of an existing trajectory, used as the first leg. Default:
+            None.
+        num_steps: Steps per leg. Default: 2,000.
+        num_legs: Legs per round. Default: 4.
+        heats: Temperatures of the legs relative to T. Default: 1 and 4.
+        num_candidates: Descents per leg. Default: 5.
+        max_rounds: Largest number of rounds. Default: 10.
+        patience: Rounds without a new minimum before it stops. Default: 3.
         directions: "covariance" or "diffusion_map". Default: "covariance".
-        num_connected: Bottoms, the lowest, between all pairs of which barriers are looked for.
-            Default: 8.
-        num_processes: Processes side by side; 0: in this one. Default: 0.
-        temperature: T. Default: the simulation's, 1 for a function.
-        step_size: Step size of the legs of a function; a simulation has its own. Default: 0.05.
-        friction: Friction of these legs. Default: 1.
-        seed: Of the legs. Default: 0; without `output`, further calls on one simulation draw other
-            numbers.
-        output: A folder; an exploration that was stopped goes on there when it is called again.
-            Default: none.
-        max_time: Seconds, four fifths for legs, the rest for barriers. A leg and its descents are
-            cut short when they are over; the same call with `output` makes them whole. Default: no
-            limit.
-        say: Called with a sentence after each round and, in a round that lasts, once a minute.
-            Default: none.
+        num_connected: Number of lowest minima whose pairwise barriers are computed. Default: 8.
+        num_processes: Number of parallel processes; 0 runs in this process. Default: 0.
+        temperature: T. Default: None, the temperature of the simulation, or 1 for a function.
+        step_size: Step size of the legs of a function; a simulation uses its own. Default: 0.05.
+        friction: Friction of the legs of a function. Default: 1.
+        seed: Seed of the legs. Default: 0. Without `output`, further calls for one simulation use
+            new random numbers.
+        output: A folder. Another call with the same folder continues an interrupted exploration.
+            Default: None.
+        max_time: Time limit in seconds, four fifths for legs and the rest for barriers. A leg and
+            its descents are cut short at the limit; the same call with `output` completes them.
+            Default: None, no limit.
+        say: Function called with a sentence after each round and, in long rounds, once a minute.
+            Default: None.
+
+    Returns:
+        The exploration.
 
     Raises:
-        InputError: A number out of its range, or a folder of another exploration.
+        InputError: A number is out of range, or the folder belongs to another exploration.
     """
     _check(num_steps, num_legs, heats, num_candidates, max_rounds, patience, directions)
     refuse_if(num_processes < 0, "num_processes is out of range.", num_processes, "0 or more")

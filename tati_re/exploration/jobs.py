@@ -64,12 +64,12 @@ class JobResult(NamedTuple):
 
 
 class ExploredSystem:
-    """A potential with the dynamics that samples its legs.
+    """A potential together with the dynamics that samples its legs.
 
     Args:
-        surface: `tati_re.landscape.Surface`.
-        trajectories: Samples a leg, `(start, temperature, num_steps, seed) -> positions`, with
-            `start` and `identity`.
+        surface: The potential, a `tati_re.landscape.Surface`.
+        trajectories: Function that samples a leg, `(start, temperature, num_steps, seed) ->
+            positions`, with attributes `start` and `identity`.
         temperature: T of the target, for volumes.
     """
 
@@ -82,9 +82,9 @@ class ExploredSystem:
         """Runs a job.
 
         Args:
-            job: The job, which ends early when its time is over, with one descent at least.
-            seed: Of the exploration.
-            advanced: Called after the leg and after each descent. Default: none.
+            job: The job. It ends early when its time is over, after at least one descent.
+            seed: Seed of the exploration.
+            advanced: Function called after the leg and after each descent. Default: None.
         """
         advanced = advanced or (lambda: None)
         positions = job.path

@@ -21,15 +21,15 @@ class Path(NamedTuple):
     """The straight and the relaxed path between two points.
 
     Attributes:
-        place: Part of each way's length, `(n,)`, from 0 to 1.
+        place: Position along each path as a fraction of its length, `(n,)`, from 0 to 1.
         linear: U along the straight line, `(n,)`.
         relaxed: U along the relaxed path, `(n,)`.
         images: Points of the relaxed path, `(n, parameters)`.
-        linear_barrier: Highest U of the line above the higher end, at least 0.
-        relaxed_barrier: The same of the relaxed path: an estimate of the barrier between the two
-            basins, from above where the path has not relaxed to its end.
-        residual: Root mean square of the force across the path over the largest on the straight
-            line: small if relaxed.
+        linear_barrier: Highest U on the line above the higher end, at least 0.
+        relaxed_barrier: Highest U on the relaxed path above the higher end. It estimates the
+            barrier between the two basins, and is an upper bound if the path is not fully relaxed.
+        residual: Root mean square force across the path, divided by the largest force on the
+            straight line. Small for a relaxed path.
     """
 
     place: np.ndarray
@@ -49,22 +49,24 @@ def connect(
     enough: float = 0.0,
     until: float = math.inf,
 ) -> Path:
-    """The straight line between two points, and the path it relaxes to.
+    """Computes the straight line between two points and the relaxed path between them.
 
-    The simplified string method: images move downhill, and are then spread again evenly along the
-    path, so that only the force across it acts. Steps are 0.5/curvature, halved while the highest
-    image rises. Source: W. E, W. Ren, E. Vanden-Eijnden, J. Chem. Phys. 126, 164103 (2007).
+    It uses the simplified string method: images move downhill and are then redistributed evenly
+    along the path, so only the force across the path acts. Steps are 0.5/curvature, halved while
+    the highest image rises. Source: W. E, W. Ren, E. Vanden-Eijnden, J. Chem. Phys. 126, 164103
+    (2007).
 
     Args:
-        surface: `tati_re.landscape.Surface`.
+        surface: The potential, a `tati_re.landscape.Surface`.
         first: One end, `(parameters,)`.
         second: The other end, `(parameters,)`.
         curvature: Largest eigenvalue of the Hessian at the ends. Default: 1.
-        enough: A barrier below this one ends the relaxation. Default: 0.
-        until: When the relaxation ends at the latest, by `time.monotonic`. Default: never.
+        enough: A barrier below this value ends the relaxation. Default: 0.
+        until: Time limit of the relaxation, on the clock of `time.monotonic`. Default: no limit.
 
     Returns:
-        Both ways, at five times as many places: the highest point lies between images.
+        Both paths, at five times as many points as images, because the highest point lies between
+        images.
     """
     place = np.linspace(0, 1, _IMAGES)
     line = first + place[:, None] * (second - first)

@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 @shown
 class Exploration(NamedTuple):
-    """The minima, barriers and paths found by an exploration.
+    """The minima, barriers and paths of an exploration.
 
     Attributes:
-        minima: One row a bottom, the lowest first: `number, kind, potential, loss, gradient_norm,
-            hessian_index, num_flat, smallest, largest, ln_volume, distance` (from the lowest),
-            `times_found, round`.
-        positions: Of the bottoms, `(n, parameters)`.
-        barriers: One row a pair: `first, second, distance, linear_barrier, relaxed_barrier,
+        minima: One row per minimum, the lowest first: `number, kind, potential, loss,
+            gradient_norm, hessian_index, num_flat, smallest, largest, ln_volume, distance` (from
+            the lowest), `times_found, round`.
+        positions: Positions of the minima, `(n, parameters)`.
+        barriers: One row per pair: `first, second, distance, linear_barrier, relaxed_barrier,
             residual`.
-        paths: Both ways of each pair, by pair of numbers.
-        legs: Positions of all legs, `(k, n, parameters)` as a list.
-        num_rounds: The number of rounds.
-        reason: Why the exploration stopped, in words.
-        out_of_time: Whether `max_time` was over.
+        paths: Both paths of each pair, by pair of numbers.
+        legs: Positions of all legs, `(k, n, parameters)`, as a list.
+        num_rounds: Number of rounds.
+        reason: The reason why the exploration stopped, in words.
+        out_of_time: Whether `max_time` ended it.
     """
 
     minima: pd.DataFrame
@@ -43,26 +43,26 @@ class Exploration(NamedTuple):
     out_of_time: bool = False
 
     def plot(self, path: AnyPath | None = None) -> Figure:
-        """Draws minima, barriers and paths; see `tati_re.plotting.plot_exploration`."""
+        """Plots minima, barriers and paths; see `tati_re.plotting.plot_exploration`."""
         return drawn("exploration", self, path=path)
 
 
 def disconnectivity(found: Exploration) -> pd.DataFrame:
-    """At which potential each minimum joins a lower one, when the surface is flooded from below.
+    """Returns the potential at which each minimum joins a lower one when the surface is flooded.
 
-    The pass between two minima is the lowest, over all chains of relaxed paths, of the highest
-    potential on the chain: pairs are joined in the order of their passes, as in a minimal spanning
-    tree. Passes are upper bounds, as the relaxed paths are. O. Becker, M. Karplus, J. Chem. Phys.
-    106, 1495 (1997); D. Wales et al., Nature 394, 758 (1998).
+    The pass between two minima is the lowest value, over all chains of relaxed paths, of the
+    highest potential on the chain. Pairs are joined in the order of their passes, as in a minimal
+    spanning tree. Passes are upper bounds, because relaxed paths are. References: O. Becker, M.
+    Karplus, J. Chem. Phys. 106, 1495 (1997); D. Wales et al., Nature 394, 758 (1998).
 
     Args:
         found: The result of `explore`.
 
     Returns:
-        One row for each minimum that a path leads to, the lowest first: its `number` and
-        `potential`; the minimum it `joins`, the lowest on the other side of its pass (0: none, it
-        is the lowest of all that are connected); the potential of the pass, `joins_at`; and
-        `depth`, the height of the pass above it (nan: none).
+        One row per connected minimum, the lowest first. `number` and `potential` describe it.
+        `joins` is the minimum it joins, the lowest on the other side of its pass (0 for the lowest
+        of all). `joins_at` is the potential of the pass, and `depth` its height above the minimum
+        (both nan for the lowest).
     """
     potential = dict(zip(found.minima["number"], found.minima["potential"], strict=True))
     passes = [

@@ -18,25 +18,27 @@ def random_directions(
     seed: int = 0,
     normalization: str = "filter",
 ) -> np.ndarray:
-    """Random directions with the norms of the parameters at the center, filter by filter.
+    """Draws random directions, scaled filter by filter to the norms of the parameters at the
+    center.
 
-    Rule: d is drawn from N(0, 1), then d_ij <- d_ij / |d_ij| * |θ_ij| for filter j of tensor i: the
-    weights that lead into one unit, the last axis of a kernel. A network that computes the same
-    with other lengths of its filters then shows the same landscape. Tensors of one axis (biases,
-    scales) count as one filter; published practice sets them to 0, which `held` does. Source: H.
-    Li, Z. Xu, G. Taylor, C. Studer, T. Goldstein, Visualizing the loss landscape of neural nets,
-    NeurIPS 2018, section 4.
+    d is drawn from N(0, 1), then d_ij <- d_ij / |d_ij| * |θ_ij| for filter j of tensor i. A filter
+    holds the weights that lead into one unit, along the last axis of a kernel. Networks that
+    compute the same function with rescaled filters then have the same landscape. Tensors of one
+    axis (biases, scales) count as one filter. Published practice sets them to 0, which `held` does.
+    Source: H. Li, Z. Xu, G. Taylor, C. Studer, T. Goldstein, Visualizing the loss landscape of
+    neural nets, NeurIPS 2018, section 4.
 
     Args:
         centre: The parameters, `(parameters,)`.
-        shapes: Shapes of the tensors of which they consist, in order.
-        count: The number of directions, at least 1. Default: 2.
+        shapes: Shapes of their tensors, in order.
+        count: Number of directions, at least 1. Default: 2.
         seed: Seed of the random numbers. Default: 0.
-        normalization: "filter", "tensor" (one length a tensor), "none" (random, of length 1).
+        normalization: "filter", "tensor" (one norm per tensor), or "none" (random, length 1).
             Default: "filter".
 
     Returns:
-        `(count, parameters)`, not orthogonal by construction, nearly so for many parameters.
+        Directions, `(count, parameters)`. They are not exactly orthogonal, but nearly so for many
+        parameters.
     """
     if normalization not in NORMALIZATIONS:
         advice = nearest(normalization, NORMALIZATIONS)
@@ -71,18 +73,19 @@ def random_directions(
 def trajectory_directions(
     positions: np.ndarray, centre: np.ndarray, count: int = 2
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Principal directions of a path relative to its end. The right singular vectors of the rows
-    position - center (Li et al. 2018, section 7, take the end of training for the center, not the
-    mean), by the smaller Gram matrix.
+    """Computes principal directions of a path relative to its end.
+
+    They are the right singular vectors of the rows position - center, from the smaller Gram matrix.
+    Li et al. 2018, section 7, use the end of training as the center, not the mean.
 
     Args:
         positions: Positions along the path, `(n, parameters)`.
         centre: The end of the path, `(parameters,)`.
-        count: Directions, at most n. Default: 2.
+        count: Number of directions, at most n. Default: 2.
 
     Returns:
-        Orthonormal directions `(count, parameters)`, and the part of the path's sum of squares that
-        each explains.
+        Orthonormal directions `(count, parameters)`, and the fraction of the path's sum of squares
+        that each explains.
     """
     away = np.asarray(positions, np.float64) - centre
     if not 1 <= count <= min(away.shape):
@@ -110,22 +113,24 @@ def trajectory_directions(
 def covariance_directions(
     source, numbers: Sequence[int], **choices
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvectors of the covariance of sampled positions, by number. Number 1 is the direction in
-    which the samples spread most: flat or slow. A high number is a stiff one.
+    """Returns eigenvectors of the covariance of sampled positions by number.
+
+    Number 1 is the direction of largest spread, which is flat and slow. High numbers are stiff
+    directions.
 
     Args:
-        source: A run or its folder, whose trajectory may be larger than memory, or positions `(n,
+        source: A run or its folder, whose trajectory may exceed the memory, or positions `(n,
             parameters)`.
-        numbers: Counted from 1, the largest eigenvalue first; at most the number of positions less
-            1.
-        **choices: Of a run: `walker`, `burnin`, `thin`, `tolerance`, `max_passes`, as in
+        numbers: Numbers of the eigenvectors, from 1 for the largest eigenvalue, below the number of
+            positions.
+        **choices: For a run: `walker`, `burnin`, `thin`, `tolerance`, `max_passes`, as for
             `tati_re.analysis.covariance_eigenpairs`.
 
     Returns:
         Orthonormal rows `(len(numbers), parameters)`, and their eigenvalues.
 
     Raises:
-        InputError: No eigenvector of that number, or no positions.
+        InputError: There is no eigenvector of this number, or there are no positions.
     """
     refuse_if(
         not numbers or min(numbers) < 1,
@@ -146,9 +151,10 @@ def covariance_directions(
 
 
 def between(*sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The line or plane through two or three parameter vectors.
+    """Returns the line or plane through two or three parameter vectors.
 
-    The directions are not normalized: with two of them (0, 0), (1, 0), (0, 1) are the given points.
+    The directions are not normalized. With two directions, the coordinates (0, 0), (1, 0) and (0,
+    1) are the given points.
 
     Args:
         *sets: Two or three vectors, `(parameters,)` each.
@@ -171,7 +177,7 @@ def between(*sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def held(names: Sequence[str], patterns: Sequence[str]) -> np.ndarray:
-    """The mask of parameters that are fixed at the center.
+    """Returns the mask of parameters that stay fixed at the center.
 
     Args:
         names: Names of the parameters, such as `dense/kernel[0,3]`.
@@ -182,7 +188,7 @@ def held(names: Sequence[str], patterns: Sequence[str]) -> np.ndarray:
         The mask, `(parameters,)`.
 
     Raises:
-        InputError: A pattern fits no parameter.
+        InputError: A pattern matches no parameter.
     """
     mask = np.zeros(len(names), bool)
     tensors = [name.split("[")[0] for name in names]

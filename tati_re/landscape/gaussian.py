@@ -25,22 +25,23 @@ _SMALLEST_VARIANCE = 1e-30
 @shown
 @dataclass(frozen=True, eq=False)
 class GaussianApproximation:
-    """A Gaussian around each walker; of several walkers their mixture, with equal weights. The
-    covariance of a component is diag(`diagonal`) + F F', F its `factor`.
+    """A Gaussian around each walker; for several walkers, their mixture with equal weights.
+
+    The covariance of a component is diag(`diagonal`) + F F', with F its `factor`.
 
     Attributes:
         kind: "laplace", "laplace_diagonal" or "swag".
         temperature: T of the simulation.
         mean: The centers of the components, `(walkers, parameters)`.
-        diagonal: Variances beside F F', `(walkers, parameters)`; 0 for "laplace".
-        factor: `(walkers, parameters, k)`; k is P for "laplace", 0 for "laplace_diagonal", the rank
-            for "swag".
-        log_evidence: ln of the integral of exp(-U/T) over the parabola at the walker, `(walkers,)`:
-            log Z of the posterior where U is that, at T = 1. None for "swag".
-        raised: Directions whose curvature was below that of the prior and was raised to it,
-            `(walkers,)`, or None.
-        excess: By how many T the walker is above the bottom of its parabola, ∇U' H⁻¹ ∇U / (2 T),
-            `(walkers,)`, or None.
+        diagonal: Variances in addition to F F', `(walkers, parameters)`; 0 for "laplace".
+        factor: F, `(walkers, parameters, k)`. k is P for "laplace", 0 for "laplace_diagonal", and
+            the rank for "swag".
+        log_evidence: ln of the integral of exp(-U/T) over the parabola at the walker, `(walkers,)`.
+            At T = 1 it is log Z of the posterior if U is this parabola. None for "swag".
+        raised: Number of directions whose curvature was raised to that of the prior, `(walkers,)`,
+            or None.
+        excess: Height of the walker above the minimum of its parabola in units of T, ∇U' H⁻¹ ∇U /
+            (2 T), `(walkers,)`, or None.
     """
 
     kind: str
@@ -54,14 +55,16 @@ class GaussianApproximation:
 
     @property
     def variance(self) -> np.ndarray:
-        """Of each parameter in each component, `(walkers, parameters)`."""
+        """Variance of each parameter in each component, `(walkers, parameters)`."""
         return self.diagonal + np.sum(self.factor**2, axis=2)
 
     @cached_property
     def mass(self) -> np.ndarray:
-        """Numbers for `mass=`, `(parameters,)`: in proportion to the square root of the precision
-        over the variance of each parameter (as "fisher" has it), in the unit at which no direction
-        is faster than the frequency 1, so that step sizes of 0.1 to 1 fit.
+        """Returns masses for the option `mass`, `(parameters,)`.
+
+        They are proportional to the square root of the precision over the variance of each
+        parameter, as for "fisher". Their unit limits the frequency of the fastest direction to 1,
+        so step sizes of 0.1 to 1 fit.
         """
         factors = range(len(self.mean))
         pairs = list(zip(self.diagonal, self.factor, strict=True))
@@ -77,13 +80,22 @@ class GaussianApproximation:
         return self.temperature * np.max(stiffest or [1 / (d * mass) for d, _ in pairs]) * mass
 
     def covariance(self, walker: int = 0) -> np.ndarray:
-        """Of one component, `(parameters, parameters)`."""
+        """Returns the covariance of one component, `(parameters, parameters)`.
+
+        Args:
+            walker: The walker of the component, counted from 0. Default: 0.
+        """
         return np.diag(self.diagonal[walker]) + self.factor[walker] @ self.factor[walker].T
 
     def draw(self, count: int, seed: int = 0) -> np.ndarray:
-        """Independent draws, `(count, parameters)`, float64, from the components in turn: as many
-        as there are walkers are one around each, a start: `sim.parameters =
-        approximation.draw(sim.num_walkers())`.
+        """Draws independent samples, `(count, parameters)`, float64, from the components in turn.
+
+        With as many draws as walkers, there is one around each walker. They can serve as starting
+        points: `sim.parameters = approximation.draw(sim.num_walkers())`.
+
+        Args:
+            count: Number of draws.
+            seed: Seed of the random numbers. Default: 0.
         """
         random = np.random.default_rng([seed, 0x4741])
         walkers = np.arange(count) % len(self.mean)
@@ -96,7 +108,7 @@ class GaussianApproximation:
         return draws
 
     def log_prob(self, positions: np.ndarray) -> np.ndarray:
-        """Log density of the mixture at positions `(n, parameters)`, `(n,)`."""
+        """Returns the log density of the mixture, `(n,)`, at positions `(n, parameters)`."""
         positions = np.asarray(positions, np.float64)
         if positions.ndim != 2 or positions.shape[1] != self.mean.shape[1]:
             raise InputError(
@@ -113,37 +125,40 @@ class GaussianApproximation:
 def gaussian_approximation(
     sim: Any, kind: str = "laplace", *, rank: int | None = None, **fit: Any
 ) -> GaussianApproximation:
-    """A Gaussian approximation of exp(-U/T) around each walker: a start, a mass, and a baseline to
-    compare with.
+    """Approximates exp(-U/T) by a Gaussian around each walker.
 
-    "laplace" has the mean where the walker is and the covariance T H⁻¹, H the Hessian of U on all
-    data there; it is meant for walkers at a minimum, where `fit` left them. Where the prior can be
-    drawn from, H is raised to the curvature of the prior along every direction in which it is below
-    it, negative ones among them: no direction is wider than the prior (θ_i to the widths s_i by
-    which prior draws deviate; in units of s the eigenvalues of H are at least 1).
-    "laplace_diagonal" does so with the diagonal of H alone. Without such a prior H has to be
-    positive.
+    Use it as a starting distribution, as a mass matrix, or as a baseline.
 
-    "swag" takes the moments of the iterates of a fit at a constant learning rate, and their last K
-    deviations from the running mean: covariance diag(Σ)/2 + D D'/(2 (K - 1)), D the deviations, Σ
-    the variances. The fit begins where the walkers are, and moves them. How wide it is follows from
-    the learning rate and the noise of the mini-batches.
+    "laplace" has its mean at the walker and the covariance T H⁻¹, with H the Hessian of U on all
+    data. It is meant for walkers at a minimum, where `fit` left them. If the prior can be sampled,
+    H is raised to the curvature of the prior along every direction in which it is lower or
+    negative. No direction is then wider than the prior: in units of the prior widths s_i, the
+    eigenvalues of H are at least 1. "laplace_diagonal" uses only the diagonal of H. Without such a
+    prior H must be positive definite.
 
-    Cost: P Hessian-vector products on all data for each walker; of "swag" the fit. Sources: D.
+    "swag" uses the moments of the iterates of a fit at a constant learning rate, and their last K
+    deviations from the running mean. The covariance is diag(Σ)/2 + D D'/(2 (K - 1)), with D the
+    deviations and Σ the variances. The fit starts at the walkers and moves them. Its learning rate
+    and mini-batch noise determine the width.
+
+    The cost is P Hessian-vector products on all data per walker, or the fit for "swag". Sources: D.
     MacKay, Neural Computation 4 (1992); W. Maddox, T. Garipov, P. Izmailov, D. Vetrov, A. Wilson,
     NeurIPS 2019, algorithm 1.
 
     Args:
-        sim: The simulation, its walkers where a fit has ended.
+        sim: The simulation, with its walkers at the end of a fit.
         kind: "laplace" (up to 5,000 parameters), "laplace_diagonal" or "swag". Default: "laplace".
-        rank: K of "swag", at least 2. Default: 20.
-        **fit: Options of the fit of "swag". Default: `gradient_descent` on the simulation's
-            batches, and 5 K positions (`trajectory_every`) of each walker; `learning_rate`,
-            `num_steps`, `batch_size` are those of the options.
+        rank: K of "swag", at least 2. Default: None, 20.
+        **fit: Options of the fit for "swag". Default: `gradient_descent` on the simulation's
+            batches, and 5 K positions (`trajectory_every`) per walker. `learning_rate`, `num_steps`
+            and `batch_size` are taken from the options.
+
+    Returns:
+        The approximation.
 
     Raises:
-        InputError: Not known, too many parameters, no positive curvature, too few positions, or
-            another kind's option.
+        InputError: The kind is unknown, there are too many parameters, the curvature is not
+            positive, there are too few positions, or an option belongs to another kind.
 
     Examples:
         >>> sim = tati_re.Simulation(data="two_clusters", loss="binary_crossentropy", seed=1, verbose=0)

@@ -13,12 +13,12 @@ FORM = "LOW:HIGH:POINTS"
 
 
 class Axis(NamedTuple):
-    """Equally spaced coordinates, both ends included.
+    """Equally spaced coordinates, including both ends.
 
     Attributes:
         low: The first coordinate.
-        high: The last one, above `low`.
-        num_points: The number of coordinates, at least 2; an odd number includes the middle.
+        high: The last coordinate, above `low`.
+        num_points: Number of coordinates, at least 2; an odd number includes the middle.
     """
 
     low: float
@@ -114,17 +114,18 @@ def parse_scales(text: str) -> tuple[int, ...]:
 
 
 class Grid:
-    """The points center + 10^scale * sum over axes of c_k d_k, the last axis fastest, scale after
-    scale.
+    """The points center + 10^scale * sum over axes of c_k d_k.
+
+    The last axis varies fastest, and the scales follow one another.
 
     Args:
         centre: The center, `(parameters,)`.
         directions: The directions d_k, `(axes, parameters)`.
-        axes: One for each direction.
+        axes: One axis per direction.
         scales: Exponents of 10. Default: 0 alone.
 
     Raises:
-        InputError: Shapes that do not fit, or more than ten million points.
+        InputError: Shapes do not fit, or there are more than ten million points.
     """
 
     def __init__(
@@ -154,8 +155,9 @@ class Grid:
         self.num_points = int(total)
 
     def coordinates(self, first: int, last: int) -> np.ndarray:
-        """Scale and coordinates of the points `first` to `last - 1`, `(n, 1 + axes)`; coordinates
-        include the scale.
+        """Returns scale and coordinates of the points `first` to `last - 1`, `(n, 1 + axes)`.
+
+        Coordinates include the scale.
         """
         scale, inside = np.divmod(np.arange(first, last), int(np.prod(self.shape)))
         scales = np.asarray(self.scales)[scale]
@@ -169,26 +171,28 @@ class Grid:
         return np.column_stack([scales, *(column * factor for column in columns)])
 
     def positions(self, coordinates: np.ndarray) -> np.ndarray:
-        """The points of coordinates `(n, axes)`, `(n, parameters)`."""
+        """Returns the points `(n, parameters)` for coordinates `(n, axes)`."""
         return self.centre + coordinates @ self.directions
 
 
 def project(
     positions: np.ndarray, centre: np.ndarray, directions: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Coordinates of the orthogonal projection on a plane. Least squares, so that directions need
-    be neither orthogonal nor of length 1: positions that are center + c D have the coordinates c.
+    """Returns coordinates of the orthogonal projection onto a plane.
+
+    It is a least-squares fit, so directions need not be orthogonal or normalized. Positions that
+    are center + c D have the coordinates c.
 
     Args:
         positions: Positions, `(n, parameters)`.
         centre: The center of the plane, `(parameters,)`.
-        directions: Its directions, `(axes, parameters)`.
+        directions: Directions of the plane, `(axes, parameters)`.
 
     Returns:
-        Coordinates `(n, axes)`, and how far each position lies from the plane, `(n,)`.
+        Coordinates `(n, axes)`, and the distance of each position from the plane, `(n,)`.
 
     Raises:
-        InputError: The directions depend on each other.
+        InputError: The directions are linearly dependent.
     """
     away = np.asarray(positions, np.float64) - centre
     gram = directions @ directions.T

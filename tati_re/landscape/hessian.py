@@ -22,7 +22,7 @@ class HessianEigenpairs(NamedTuple):
     Attributes:
         values: The eigenvalues, descending, `(k,)`.
         vectors: Orthonormal rows, `(k, parameters)`.
-        residuals: |H v - value v|, `(k,)`: a value may be off by so much.
+        residuals: |H v - value v|, `(k,)`, a bound on the error of each value.
     """
 
     values: np.ndarray
@@ -59,8 +59,11 @@ class Density(NamedTuple):
     num_parameters: int
 
     def on(self, grid: np.ndarray, width: float) -> np.ndarray:
-        """The density at the points of a grid, smoothed by a Gaussian of this standard deviation;
-        its integral is 1.
+        """Returns the density at the points of a grid, smoothed by a Gaussian; its integral is 1.
+
+        Args:
+            grid: The points.
+            width: Standard deviation of the Gaussian.
         """
         z = (np.asarray(grid, np.float64)[:, None] - self.nodes.reshape(1, -1)) / width
         return (
@@ -71,8 +74,10 @@ class Density(NamedTuple):
         )
 
     def share(self, low: float, high: float) -> tuple[float, float]:
-        """The fraction of eigenvalues in [low, high], and its standard error over the probes (nan
-        for one probe).
+        """Returns the fraction of eigenvalues in [low, high], and its standard error over the
+        probes.
+
+        The error is nan for a single probe.
         """
         inside = np.sum(self.weights * ((self.nodes >= low) & (self.nodes <= high)), axis=1)
         error = inside.std(ddof=1) / np.sqrt(len(inside)) if len(inside) > 1 else np.nan
@@ -80,16 +85,19 @@ class Density(NamedTuple):
 
 
 def hessian_matrix(surface, position: np.ndarray, free: np.ndarray | None = None) -> np.ndarray:
-    """The Hessian of U at a point, from one Hessian-vector product per parameter.
+    """Computes the Hessian of U at a point, with one Hessian-vector product per parameter.
 
     Args:
         surface: The potential, a `tati_re.landscape.Surface`.
         position: The parameters, `(parameters,)`.
-        free: A mask `(parameters,)`: rows and columns to compute, up to 5,000, else an
-            `InputError`. Default: all.
+        free: A mask `(parameters,)` of rows and columns to compute, at most 5,000. Default: None,
+            all.
 
     Returns:
-        The matrix, symmetric, `(n, n)`, float64.
+        The symmetric matrix, `(n, n)`, float64.
+
+    Raises:
+        InputError: More than 5,000 parameters are free.
     """
     chosen = np.arange(surface.num_parameters) if free is None else np.flatnonzero(free)
     if len(chosen) > MOST_PARAMETERS:
@@ -125,25 +133,26 @@ def hessian_eigenpairs(
     free: np.ndarray | None = None,
     seed: int = 0,
 ) -> HessianEigenpairs:
-    """The largest and the smallest eigenvalues, by Lanczos iterations with Hessian-vector products.
-    Implicitly restarted Lanczos of ARPACK (scipy); where there are at most 300 free parameters, the
-    whole matrix. The smallest are the most negative ones: below zero at a saddle. Errors are
-    relative to the largest one.
+    """Computes the largest and the smallest eigenvalues of the Hessian by Lanczos iterations.
+
+    It uses the implicitly restarted Lanczos method of ARPACK (scipy), or the full matrix for at
+    most 300 free parameters. The smallest eigenvalues are the most negative ones, below zero at a
+    saddle. Errors are relative to the largest eigenvalue.
 
     Args:
         surface: The potential, a `tati_re.landscape.Surface`.
         position: The parameters, `(parameters,)`.
-        num_largest: How many of the upper end. Default: 5.
-        num_smallest: How many of the lower end. Default: 1.
-        free: A mask of the parameters that count, `(parameters,)`. Default: all.
-        seed: Of the start vector. Default: 0.
+        num_largest: Number of largest eigenvalues. Default: 5.
+        num_smallest: Number of smallest eigenvalues. Default: 1.
+        free: A mask of the free parameters, `(parameters,)`. Default: None, all.
+        seed: Seed of the starting vector. Default: 0.
 
     Returns:
-        The eigenpairs, descending; all of them where fewer parameters are free than eigenvalues are
-        asked for.
+        The eigenpairs, descending; all of them if fewer parameters are free than eigenvalues are
+        requested.
 
     Raises:
-        InputError: Nothing asked for, or no convergence.
+        InputError: No eigenvalues are requested, or the iteration does not converge.
     """
     if num_largest < 0 or num_smallest < 0 or num_largest + num_smallest < 1:
         raise InputError(
@@ -214,21 +223,23 @@ def hessian_directions(
     free: np.ndarray | None = None,
     seed: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvectors of the Hessian by number: 1 is the stiffest, -1 the lowest (flat, or downhill at
-    a saddle).
+    """Returns eigenvectors of the Hessian by number.
+
+    Number 1 is the stiffest direction, -1 the direction of lowest curvature (flat, or downhill at a
+    saddle).
 
     Args:
         surface: The potential, a `tati_re.landscape.Surface`.
         position: The parameters, `(parameters,)`.
-        numbers: Numbers of the eigenvectors; 0 is not one.
-        free: A mask of the parameters that count, `(parameters,)`. Default: all.
-        seed: Seed of the start vector. Default: 0.
+        numbers: Numbers of the eigenvectors, positive or negative, not 0.
+        free: A mask of the free parameters, `(parameters,)`. Default: None, all.
+        seed: Seed of the starting vector. Default: 0.
 
     Returns:
         Orthonormal rows, `(len(numbers), parameters)`, and their eigenvalues.
 
     Raises:
-        InputError: A number out of range, or no convergence.
+        InputError: A number is out of range, or the iteration does not converge.
     """
     refuse_if(
         0 in numbers or not numbers,
@@ -254,16 +265,21 @@ def hessian_trace(
     free: np.ndarray | None = None,
     seed: int = 0,
 ) -> Trace:
-    """The trace by Hutchinson's estimator: the mean of z'Hz over vectors z of random signs.
-    Unbiased; its variance is 2 (sum of the squares of the off-diagonal entries) / num_probes, 0 for
-    a diagonal Hessian. Source: M. Hutchinson, Communications in Statistics 19 (1990).
+    """Estimates the trace of the Hessian by the mean of z'Hz over vectors z of random signs.
+
+    Hutchinson's estimator is unbiased. Its variance is 2 (sum of the squared off-diagonal entries)
+    / num_probes, which is 0 for a diagonal Hessian. Source: M. Hutchinson, Communications in
+    Statistics 19 (1990).
 
     Args:
         surface: The potential, a `tati_re.landscape.Surface`.
         position: The parameters, `(parameters,)`.
-        num_probes: At least 2. Default: 64.
-        free: A mask of the parameters that count, `(parameters,)`. Default: all.
-        seed: Of the random signs. Default: 0.
+        num_probes: Number of random vectors, at least 2. Default: 64.
+        free: A mask of the free parameters, `(parameters,)`. Default: None, all.
+        seed: Seed of the random signs. Default: 0.
+
+    Returns:
+        The trace with its standard error.
     """
     refuse_if(
         num_probes < 2, "num_probes is too small to estimate an error.", num_probes, "at least 2"
@@ -283,22 +299,25 @@ def hessian_density(
     free: np.ndarray | None = None,
     seed: int = 0,
 ) -> Density:
-    """The spectral density by stochastic Lanczos quadrature.
+    """Estimates the spectral density of the Hessian by stochastic Lanczos quadrature.
 
-    From each random vector some Lanczos steps with full reorthogonalization give a small
-    tridiagonal matrix; its eigenvalues, weighted by the squares of the first entries of its
-    eigenvectors, are Gauss quadrature nodes of the density as that vector sees it. The mean over
-    vectors is unbiased for polynomials up to degree 2 num_steps - 1. Source: G. Golub, G. Meurant,
-    Matrices, Moments and Quadrature (1994); B. Ghorbani, S. Krishnan, Y. Xiao, An investigation
-    into neural net optimization via Hessian eigenvalue density, ICML 2019, algorithm 1.
+    Lanczos steps with full reorthogonalization from each random vector give a small tridiagonal
+    matrix. Its eigenvalues are Gauss quadrature nodes of the density seen by this vector. The
+    squared first entries of its eigenvectors are their weights. The mean over vectors is unbiased
+    for polynomials up to degree 2 num_steps - 1. Source: G. Golub, G. Meurant, Matrices, Moments
+    and Quadrature (1994); B. Ghorbani, S. Krishnan, Y. Xiao, An investigation into neural net
+    optimization via Hessian eigenvalue density, ICML 2019, algorithm 1.
 
     Args:
         surface: The potential, a `tati_re.landscape.Surface`.
         position: The parameters, `(parameters,)`.
-        num_probes: Random vectors, at least 1. Default: 8.
-        num_steps: Lanczos steps of each, at most the free parameters. Default: 60.
-        free: A mask of the parameters that count, `(parameters,)`. Default: all.
-        seed: Of the random vectors. Default: 0.
+        num_probes: Number of random vectors, at least 1. Default: 8.
+        num_steps: Lanczos steps per vector, at most the number of free parameters. Default: 60.
+        free: A mask of the free parameters, `(parameters,)`. Default: None, all.
+        seed: Seed of the random vectors. Default: 0.
+
+    Returns:
+        The density.
     """
     count = surface.num_parameters if free is None else int(np.sum(free))
     num_steps = min(num_steps, count)

@@ -42,14 +42,15 @@ class InputSpace(NamedTuple):
     """Predictions over a space of inputs.
 
     Attributes:
-        inputs: `(n, columns)`.
-        prediction: Of `tati_re.prediction.average`: probabilities of the classes or mean values,
-            their spread over the parameters, intervals.
-        names: Of the columns.
-        axes: Of a grid, the first column slowest; none where the inputs were given.
-        examples: Inputs and labels of the training data, for the figure, or none.
-        along: Numbers of the columns that vary over the grid, from 0; none where inputs were given.
-        others: Where the other columns stay, in words, or an empty text.
+        inputs: The inputs, `(n, columns)`.
+        prediction: The result of `tati_re.prediction.average`: class probabilities or mean values,
+            their spread over the draws, and intervals.
+        names: Names of the columns.
+        axes: Axes of the grid, the first column slowest; empty if you passed the inputs.
+        examples: Inputs and labels of the training data, for the figure, or None.
+        along: Indices from 0 of the columns that vary over the grid; empty if you passed the
+            inputs.
+        others: The fixed values of the other columns, in words, or an empty text.
     """
 
     inputs: np.ndarray
@@ -61,12 +62,13 @@ class InputSpace(NamedTuple):
     others: str = ""
 
     def plot(self, path: AnyPath | None = None) -> Figure:
-        """Draws the predictions over the grid; see `tati_re.plotting.plot_input_space`."""
+        """Plots the predictions over the grid; see `tati_re.plotting.plot_input_space`."""
         return drawn("input_space", self, path=path)
 
     def frame(self) -> pandas.DataFrame:
-        """One row per input: its columns, then those of the prediction; `std` of a class over the
-        parameters.
+        """Returns one row per input: its columns, then the columns of the prediction.
+
+        For classes, `std` is the standard deviation over the draws.
         """
         inputs = pandas.DataFrame(self.inputs, columns=list(self.names))
         found = self.prediction.frame().drop(columns="input")
@@ -91,30 +93,33 @@ def input_space(
     thin: int = 1,
     model: Any = None,
 ) -> InputSpace:
-    """Predicts on a grid of inputs, or on given inputs. Targets p(y|x) averaged over the
-    parameters, probabilities, not logits; `std` is the spread of a prediction over them,
-    `mutual_information` what they disagree about.
+    """Predicts on a grid of inputs, or on given inputs.
+
+    The predictions are p(y|x) averaged over the draws: probabilities, not logits. `std` is their
+    spread over the draws, `mutual_information` the disagreement between draws.
 
     Args:
         run: A run or its folder.
-        ranges: `-6:6:81` or an `Axis` for all inputs that vary, or one for each, in the units of
-            the data. Default: the range of the training data and 15 % more on each side; 201 points
-            of one input, 81 x 81 of two, 21 of each of three.
-        along: One to three inputs that vary, by name, or by number from 1. The others stay at the
-            mean of the training data, or at 0 where it is not known. Default: all of up to three
-            inputs, the first two of more; all where `ranges` has one for each.
-        inputs: `(n, columns)` in place of a grid. Default: none.
-        which: Parameters: "all" that were sampled, their "mean", the "last" ones, or stored steps
-            by number. Of the run of an optimizer all of these are where it arrived, but for the
-            steps. Default: "all".
-        parameters: Vectors `(draws, parameters)` or `(parameters,)` in place of the run's. Default:
-            none.
-        walker: One walker of the run. Default: all.
-        thin: Keep every so many of the stored parameters. Default: 1.
-        model: The Keras model, if the folder could not hold it. Default: the folder's.
+        ranges: `-6:6:81` or an `Axis` for all varying inputs, or one for each, in the units of the
+            data. Default: None, the range of the training data plus 15 % on each side, with 201
+            points for one input, 81 x 81 for two and 21 each for three.
+        along: One to three varying inputs, by name, or by number from 1. The other inputs are fixed
+            at the mean of the training data, or at 0 if it is unknown. Default: None, all of up to
+            three inputs, otherwise the first two; all inputs if `ranges` has one entry for each.
+        inputs: Inputs `(n, columns)` in place of a grid. Default: None.
+        which: Parameters: "all" stored draws, their "mean", the "last" ones, or stored steps by
+            number. For a fit, the first three are its end point. Default: "all".
+        parameters: Vectors `(draws, parameters)` or `(parameters,)` in place of the draws of the
+            run. Default: None.
+        walker: One walker of the run, counted from 0. Default: None, all walkers.
+        thin: Keep one in this many stored draws. Default: 1.
+        model: The Keras model, if the folder holds none. Default: None, the model in the folder.
+
+    Returns:
+        The inputs with their predictions.
 
     Raises:
-        InputError: No such input, parameters that are not stored, or bad ranges.
+        InputError: There is no such input, the parameters are not stored, or ranges are invalid.
     """
     run = load(run) if isinstance(run, str | os.PathLike) else run
     examples, names = _examples(run)

@@ -52,17 +52,18 @@ def simulation_of(folder: AnyPath, **overrides: Any):
 def centre_of(
     folder: AnyPath, which: str = "auto", walker: int | None = None
 ) -> tuple[np.ndarray, str]:
-    """A point of a run.
+    """Returns a point of a run, for the center of a landscape.
 
     Args:
         folder: The run folder.
-        which: "mean" of the steps after burn-in, "last" position, "best": the stored position with
-            the lowest recorded potential, a stored step by number, or "auto", the default: where an
-            optimizer arrived, else the mean.
-        walker: Default: the first, and for the mean all.
+        which: "mean" over the steps after burn-in, "last" position, "best" (the stored position
+            with the lowest recorded potential), a stored step by number, or "auto": the end point
+            of a fit, otherwise the mean. Default: auto.
+        walker: The walker, counted from 0. Default: None, the first walker; for the mean all
+            walkers.
 
     Returns:
-        Parameters `(parameters,)` float64, and where they come from, in words.
+        Parameters `(parameters,)` float64, and their origin in words.
 
     Raises:
         InputError: The run has no such point.

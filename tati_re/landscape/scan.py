@@ -24,13 +24,13 @@ ARRAYS = "plane.npz"
 
 @shown
 class Landscape(NamedTuple):
-    """A landscape as tables.
+    """A loss landscape as tables.
 
     Attributes:
-        table: One row a point: `scale` (where there are several), the coordinates, loss, potential,
-            accuracy, those of the test part, and `ln_excess_loss` = ln(loss - lowest).
-        trajectory: One row a stored position, or none: step, walker, coordinates on the plane,
-            distance from it, and the position's own loss, potential, ... and `plane_loss`, the loss
+        table: One row per point: `scale` (if there are several), the coordinates, loss, potential,
+            accuracy, the same for the test set, and `ln_excess_loss` = ln(loss - lowest).
+        trajectory: One row per stored position, or None: step, walker, coordinates on the plane,
+            distance from it, the loss, potential, ... of the position, and `plane_loss`, the loss
             of its projection.
         lowest: L0, the lowest loss of both tables.
         centre: The center, `(parameters,)`.
@@ -46,8 +46,11 @@ class Landscape(NamedTuple):
     names: tuple[str, ...]
 
     def plot(self, **choices: Any) -> Figure:
-        """Draws the landscape; `kind`, `quantity`, `scales`, `path` as
-        `tati_re.plotting.plot_landscape` has them.
+        """Plots the landscape.
+
+        Args:
+            **choices: `kind`, `quantity`, `scales` and `path`, as for
+                `tati_re.plotting.plot_landscape`.
         """
         return drawn("landscape", self, **choices)
 
@@ -72,23 +75,27 @@ def scan(
     Args:
         surface: The potential, a `tati_re.landscape.Surface`.
         centre: The center, `(parameters,)`.
-        directions: `(axes, parameters)`; coordinates count in their lengths.
+        directions: Directions, `(axes, parameters)`. Their lengths are the units of the
+            coordinates.
         ranges: `-1:1:41` or an `Axis` for all axes, or one for each. Default: `-1:1:41`.
-        scales: Exponents of 10: the whole range times each of these powers, one grid after the
-            other. Default: 0 alone.
-        trajectory: `Position`s of `tati_re.analysis.stored_positions` (or of `path_of`), read once.
-            Default: none.
-        names: Of the coordinates. Default: c0, c1, ...
-        output: A folder, in which the tables grow as points are done: called again with the same
-            arguments, it goes on where it was stopped, and reads what is there. Default: none, all
-            in memory.
-        overwrite: Whether the files of another landscape there are removed. Default: False.
-        description: More words for `landscape.toml`, such as where the center comes from. Default:
-            none.
-        progress: Called with points done and in all after each block. Default: none.
+        scales: Exponents of 10 that multiply the whole range, one grid after the other. Default: 0
+            alone.
+        trajectory: `Position`s from `tati_re.analysis.stored_positions` (or `path_of`), read once.
+            Default: None.
+        names: Names of the coordinates. Default: None, c0, c1, ...
+        output: A folder in which the tables grow during the scan. A second call with the same
+            arguments continues an interrupted scan. Default: None, everything in memory.
+        overwrite: Whether to remove the files of another landscape in the folder. Default: False.
+        description: Further entries for `landscape.toml`, such as the origin of the center.
+            Default: None.
+        progress: Function called with the finished and the total number of points after each block.
+            Default: None.
+
+    Returns:
+        The landscape.
 
     Raises:
-        InputError: Shapes that do not fit, or a folder that holds something else.
+        InputError: Shapes do not fit, or the folder holds something else.
     """
     directions = np.atleast_2d(np.asarray(directions, np.float64))
     grid = Grid(centre, directions, axes_of(ranges, "direction", len(directions)), scales)
@@ -153,20 +160,20 @@ def along(
     overwrite: bool = False,
     description: dict[str, Any] | None = None,
 ) -> pandas.DataFrame:
-    """Loss, potential and accuracy at stored positions, on all data where the run saw mini-batches.
+    """Evaluates loss, potential and accuracy at stored positions, on all data.
 
     Args:
         surface: The potential, a `tati_re.landscape.Surface`.
-        trajectory: `Position`s of `tati_re.analysis.stored_positions` or of `path_of`, read once.
-        output: A folder in which the table grows, as of `scan`. Default: none.
-        overwrite: Whether the files of another landscape there are removed. Default: False.
-        description: More words for `landscape.toml`. Default: none.
+        trajectory: `Position`s from `tati_re.analysis.stored_positions` or `path_of`, read once.
+        output: A folder in which the table grows, as for `scan`. Default: None.
+        overwrite: Whether to remove the files of another landscape in the folder. Default: False.
+        description: Further entries for `landscape.toml`. Default: None.
 
     Returns:
-        One row for each position: step, walker, loss, potential, ..., `ln_excess_loss`.
+        One row per position: step, walker, loss, potential, ..., `ln_excess_loss`.
 
     Raises:
-        InputError: As of `scan`.
+        InputError: Shapes do not fit, or the folder holds something else.
     """
     positions = list(trajectory)
     refuse_if(not positions, "The trajectory has no positions.")
@@ -193,7 +200,8 @@ def load(folder: AnyPath) -> Landscape:
         The landscape.
 
     Raises:
-        InputError: It is not a landscape, or it is not finished: the same command goes on with it.
+        InputError: The folder holds no landscape, or an unfinished one; repeat the same command to
+            finish it.
     """
     folder = Path(folder)
     path = folder / tables.SPECIFICATION
@@ -218,13 +226,12 @@ def load(folder: AnyPath) -> Landscape:
 
 
 def path_of(run, most: int = 1000, walker: int | None = None) -> list[Any]:
-    """Stored positions of a run, up to a number, as many of each walker and equally spaced in its
-    own.
+    """Returns stored positions of a run, equally many and equally spaced for each walker.
 
     Args:
         run: The run, or its folder.
-        most: The most positions, at least 1. Default: 1,000.
-        walker: One walker. Default: all.
+        most: Largest number of positions, at least 1. Default: 1,000.
+        walker: One walker, counted from 0. Default: None, all walkers.
 
     Returns:
         `Position`s in the order of the file.

@@ -20,27 +20,30 @@ _MOST_EXAMPLES = 8192
 
 
 class Surface:
-    """U, mean loss and accuracy of a simulation as functions of the parameters. All training
-    examples count, or those of one fixed mini-batch; layers act as in prediction. Points are
-    evaluated in blocks: where the model is made of dense layers, all points of a block share one
-    product a layer.
+    """U, mean loss and accuracy of a simulation as functions of the parameters.
+
+    They are evaluated on all training examples, or on one fixed mini-batch. Layers act as in
+    prediction. Points are evaluated in blocks. If the model consists of dense layers, all points of
+    a block share one product per layer.
 
     Args:
         system: A `tati_re.Simulation`, or a `tati_re.FunctionPotential`.
-        batch_size: Examples of the fixed mini-batch, the first one of that size that the seed
-            gives. Default: all.
-        test: Whether `values` also has the loss and the accuracy on the test part. Default: False.
-        points: Points of a block. Default: 64.
+        batch_size: Number of examples in the fixed mini-batch, the first one of this size for the
+            seed. Default: None, all examples.
+        test: Whether `values` also returns loss and accuracy on the test set. Default: False.
+        points: Number of points per block. Default: 64.
 
     Attributes:
-        columns: What `values` returns, in order.
-        num_parameters, parameter_names: P, and P names.
-        tensor_names, shapes: Names and shapes of the tensors that the vector is made of.
-        dtype: "float32" or "float64", in which the model computes.
-        identity: What is evaluated, in one line.
+        columns: The columns that `values` returns, in order.
+        num_parameters: P.
+        parameter_names: The P names of the parameters.
+        tensor_names: Names of the tensors in the parameter vector.
+        shapes: Shapes of these tensors.
+        dtype: "float32" or "float64", the precision of the model.
+        identity: The evaluated potential in one line.
 
     Raises:
-        InputError: No test part, or a batch larger than the data.
+        InputError: There is no test set, or the batch is larger than the data.
 
     Examples:
         >>> sim = tati_re.Simulation(data="two_clusters", seed=1)
@@ -80,13 +83,18 @@ class Surface:
 
     @property
     def identity(self) -> str:
-        """One line that differs between surfaces of different data, loss, prior or batch."""
+        """One line that identifies the data, loss, prior and batch of the surface."""
         return f"{self._part.identity} {self.tensor_names} {self.shapes} {self.dtype}"
 
     def values(self, positions: np.ndarray) -> dict[str, np.ndarray]:
-        """Loss, potential and the rest of `columns` at some points. Of positions `(n, parameters)`
-        they are one float64 array `(n,)` a column: `loss`, `potential`, where the model is a
-        classifier `accuracy`, and with `test` also `test_loss` and `test_accuracy`.
+        """Returns loss, potential and the other `columns` at some points.
+
+        Args:
+            positions: The points, `(n, parameters)`.
+
+        Returns:
+            One float64 array `(n,)` per column: `loss`, `potential`, for a classifier `accuracy`,
+            and with `test` also `test_loss` and `test_accuracy`.
         """
         positions = self._checked(positions)
         found = {name: np.empty(len(positions)) for name in self.columns}
@@ -97,16 +105,16 @@ class Surface:
         return found
 
     def potential(self, position: np.ndarray) -> float:
-        """U at one point."""
+        """Returns U at one point."""
         return float(self.values(np.asarray(position)[None])["potential"][0])
 
     def gradient(self, position: np.ndarray) -> tuple[float, np.ndarray]:
-        """U and ∇U at one point `(parameters,)`."""
+        """Returns U and ∇U at one point `(parameters,)`."""
         values, gradients = self.gradients(np.asarray(position)[None])
         return float(values[0]), gradients[0]
 
     def gradients(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """U and ∇U at points `(n, parameters)`: `(n,)` and `(n, parameters)`, float64."""
+        """Returns U `(n,)` and ∇U `(n, parameters)` at points `(n, parameters)`, float64."""
         positions = self._checked(positions)
         parts = []
         for start in range(0, len(positions), self.points):
@@ -118,8 +126,14 @@ class Surface:
         return values, gradients
 
     def hessian_product(self, position: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-        """∇²U at one point times one or several vectors. The point is `(parameters,)`, the vectors
-        are `(parameters,)` or `(k, parameters)`, and so is the product, float64.
+        """Returns ∇²U at one point times one or several vectors, float64.
+
+        Args:
+            position: The point, `(parameters,)`.
+            vectors: The vectors, `(parameters,)` or `(k, parameters)`.
+
+        Returns:
+            The products, in the shape of `vectors`.
         """
         position = self._checked(np.asarray(position)[None])[0]
         several = self._checked(np.atleast_2d(vectors))

@@ -99,7 +99,7 @@ class Censored(Likelihood):
 
 
 class CensoredNormal(Censored):
-    """A Gaussian value, observed or censored; the network predicts mean and deviation."""
+    """A Gaussian value, observed or censored; the network predicts mean and standard deviation."""
 
     name = "censored_normal"
 
@@ -135,10 +135,10 @@ class CensoredLogNormal(CensoredNormal):
 
 
 class CensoredWeibull(Censored):
-    """A time with a Weibull law, observed or censored; the network predicts scale and shape.
+    """A Weibull-distributed time, observed or censored; the network predicts scale and shape.
 
-    log(time) = center + width z with the standard law of the smallest extreme value, so that the
-    shape of the Weibull law is 1 / width and its scale exp(center).
+    log(time) = center + width z, where z has the standard distribution of the smallest extreme
+    value. The shape of the Weibull distribution is 1 / width and its scale is exp(center).
     """
 
     name = "censored_weibull"

@@ -29,21 +29,22 @@ VALUES, CLASSES, LABELS = "regression", "classification", "multi_label"
 
 @dataclass(frozen=True)
 class ExtraParameter:
-    """A number above `least` that is sampled besides the network's parameters.
+    """A number above `least` that is sampled together with the network's parameters.
 
     The samplers move s, and the number is least + unit * exp(s).
 
     Attributes:
-        name: Of s, among the names of the parameters, such as "log_noise_std".
-        column: Of the number, as a column of the table of a run, such as "noise_std".
-        target: The target whose deviation is the scale of a noise; None: the largest of them.
-        law: The prior of exp(s): "noise", as the options say it of noise, or "gamma".
-        scale: Of the prior "gamma". Default: 1.
-        shape: Of the prior "gamma". Default: 1.
-        start: Where exp(s) starts under the prior "gamma". Default: 1.
-        least: What the number is above. Default: 0.
-        unit: The unit of exp(s). Default: 1.
-        relative: Whether a noise exp(s) counts in deviations of the training targets. Default: no.
+        name: Name of s among the parameters, such as "log_noise_std".
+        column: Name of the number as a column of the table of a run, such as "noise_std".
+        target: The target whose standard deviation scales a noise; None: the largest of them.
+        law: The prior of exp(s): "noise", the prior of a noise in the options, or "gamma".
+        scale: Scale of the prior "gamma". Default: 1.
+        shape: Shape of the prior "gamma". Default: 1.
+        start: Start of exp(s) under the prior "gamma". Default: 1.
+        least: Lower bound of the number. Default: 0.
+        unit: Unit of exp(s). Default: 1.
+        relative: Whether a noise exp(s) is in units of the standard deviation of the training
+            targets. Default: False.
     """
 
     name: str
@@ -58,12 +59,17 @@ class ExtraParameter:
     relative: bool = False
 
     def said(self) -> str:
-        """What exp(s) is, in words."""
+        """Describes exp(s) in words."""
         above = f" above {self.least:g}" if self.least else ""
         return f"{self.column.replace('_', ' ')}{above}"
 
     def value(self, parameter: Any, exp: Any = np.exp) -> Any:
-        """The number of values of s, by the exponential of NumPy or TensorFlow."""
+        """Returns the number for values of s.
+
+        Args:
+            parameter: Values of s.
+            exp: The exponential function of NumPy or TensorFlow. Default: `np.exp`.
+        """
         values: Any = exp(parameter)
         if self.unit != 1.0:
             values = self.unit * values
@@ -249,24 +255,24 @@ class Objective(ABC):
 
 
 class Likelihood(Objective):
-    """The law of a target given the outputs of the network, one independent law for each target.
+    """The distribution of a target given the network outputs, independent for each target.
 
-    A class answers two questions, once in TensorFlow and once in NumPy: `log_prob` is the log
-    density that is sampled, and `law` is the same law with mean, quantiles and draws for
+    A subclass implements two methods. `log_prob`, in TensorFlow, is the log density that is
+    sampled. `law`, in NumPy, is the same distribution with mean, quantiles and draws for
     predictions. Training, sampling, predictions, intervals, PIT, leave-one-out, evidence and the
     report follow from these two.
 
-    The outputs of an example come in `outputs_per_target` groups, one number for each target in
-    each group; `parts` splits them. They are relative to the constants that `fitted` takes from the
-    training targets, such as their mean, so that outputs of order 1 describe targets of any unit.
+    The outputs of an example come in `outputs_per_target` groups with one number per target;
+    `parts` splits them. They are relative to constants that `fitted` computes from the training
+    targets, such as their mean. Outputs of order 1 therefore describe targets in any unit.
 
-    Attributes (further to those of `Objective`):
-        target_columns: Columns of the labels for one target; 2 where a column says whether the
-            other is censored.
-        discrete: Whether targets are whole numbers, so that the law has probabilities in place of
-            a density.
-        constants: Names of the attributes that `fitted` sets; the configuration holds them too.
-        later_settings: Settings that configurations of older versions lack, with what they had.
+    Attributes (in addition to those of `Objective`):
+        target_columns: Number of label columns per target; 2 if a column says whether the other is
+        censored.
+        discrete: Whether targets are integers, with probabilities in place of a density.
+        constants: Names of the attributes that `fitted` sets; they are part of the configuration.
+        later_settings: Settings that configurations of older versions lack, with the values they
+        had.
     """
 
     is_normalized = True
@@ -281,13 +287,13 @@ class Likelihood(Objective):
 
     @abstractmethod
     def log_prob(self, targets: Any, outputs: Any) -> Any:
-        """Log density of each example, in TensorFlow.
+        """Returns the log density of each example, in TensorFlow.
 
-        Of a likelihood with `extra_parameters` it has a third argument, `extra`.
+        A likelihood with `extra_parameters` has a third argument, `extra`.
 
         Args:
-            targets: Labels in the units of the data, shape (n, targets * target_columns), floats of
-                the outputs' type.
+            targets: Labels in the units of the data, shape (n, targets * target_columns), with the
+                number type of the outputs.
             outputs: Outputs of the network, shape (n, targets * outputs_per_target).
 
         Returns:
@@ -296,36 +302,37 @@ class Likelihood(Objective):
 
     @abstractmethod
     def law(self, outputs: np.ndarray) -> Law:
-        """The law of the targets in the units of the data, in NumPy.
+        """Returns the distribution of the targets in the units of the data, in NumPy.
 
-        Of a likelihood with `extra_parameters` it has a second argument, `extra`.
+        A likelihood with `extra_parameters` has a second argument, `extra`.
 
         Args:
             outputs: Outputs of the network, shape (draws, n, targets * outputs_per_target),
                 float64.
 
         Returns:
-            The laws of all targets, of shape (draws, n, targets).
+            The distributions of all targets, of shape (draws, n, targets).
         """
 
     def check(self, targets: np.ndarray) -> None:
-        """Refuses labels that the law cannot have produced.
+        """Refuses labels that this distribution cannot produce.
+
+        The default implementation refuses numbers that are not finite.
 
         Args:
             targets: Labels of the data, shape (n, columns), float64.
 
         Raises:
-            InputError: Labels outside of the support, with the first of them. Default: numbers
-                that are not finite.
+            InputError: Labels lie outside the support; the message gives the first of them.
         """
         refuse_targets(~np.isfinite(targets), targets, self.name, "finite numbers")
 
     def fitted(self, targets: np.ndarray, weights: np.ndarray | None = None) -> Self:
-        """The likelihood with its constants taken from the training targets.
+        """Returns a copy with constants computed from the training targets.
 
         Args:
             targets: Labels, shape (n, columns), float64.
-            weights: Weights of the examples, shape (n,). Default: all count alike.
+            weights: Weights of the examples, shape (n,). Default: None, equal weights.
 
         Returns:
             A copy with `constants` set; the original is unchanged.
@@ -335,14 +342,14 @@ class Likelihood(Objective):
         return copy.copy(self)
 
     def num_outputs(self, columns: int) -> int:
-        """Outputs that the network needs for labels of so many columns."""
+        """Returns the number of network outputs for labels with this number of columns."""
         return self.num_targets(columns) * self.outputs_per_target
 
     def num_targets(self, columns: int) -> int:
-        """Targets that labels of so many columns hold.
+        """Returns the number of targets in labels with this number of columns.
 
         Raises:
-            InputError: Columns that cannot be grouped into targets.
+            InputError: The columns cannot be grouped into targets.
         """
         what = f"loss: {self.name} needs {self.target_columns} columns of labels for each target."
         refuse_if(
@@ -391,18 +398,18 @@ class Likelihood(Objective):
         return np.exp(self.log_probabilities(outputs))
 
     def labels_of(self, classes: np.ndarray) -> np.ndarray:
-        """Labels of classes by number, (n,), as `log_prob` takes them, (n, columns)."""
+        """Converts class numbers (n,) to labels (n, columns) for `log_prob`."""
         return classes[:, None].astype(np.float64)
 
     def log_likelihood(
         self, targets: np.ndarray, outputs: np.ndarray, extra: Any = None
     ) -> np.ndarray:
-        """Log density of each example under each draw, in NumPy.
+        """Returns the log density of each example under each draw, in NumPy.
 
         Args:
             targets: Labels in the units of the data, shape (n, columns), float64.
             outputs: Outputs of the network, shape (draws, n, outputs), float64.
-            extra: The extra parameters of each draw, shape (draws, 1, numbers). Default: none.
+            extra: The extra parameters of each draw, shape (draws, 1, numbers). Default: None.
 
         Returns:
             Log densities summed over the targets of an example, shape (draws, n).
@@ -410,17 +417,17 @@ class Likelihood(Objective):
         return self.law_of(outputs, extra).log_prob(targets).sum(axis=-1)
 
     def law_of(self, outputs: np.ndarray, extra: Any = None) -> Any:
-        """The laws of `law`, with the extra parameters where there are some."""
+        """Returns the distributions from `law`, with the extra parameters if there are any."""
         law: Any = self.law
         return law(outputs, extra) if self.extra_parameters else law(outputs)
 
     def named(self, names: Sequence[str]) -> Self:
-        """The likelihood for targets of these names, one a target."""
+        """Returns the likelihood for targets with these names, one per target."""
         del names
         return self
 
     def class_log_probs(self, outputs: Any) -> Any:
-        """log p of each class, in TensorFlow, of likelihoods of classes.
+        """Returns log p of each class, in TensorFlow, for likelihoods of classes.
 
         Args:
             outputs: Outputs of the network, shape (n, outputs).
@@ -431,7 +438,7 @@ class Likelihood(Objective):
         raise NotImplementedError(f"{self.name} describes values, not classes.")
 
     def log_probabilities(self, outputs: np.ndarray) -> np.ndarray:
-        """log p of each class, in NumPy, of likelihoods of classes.
+        """Returns log p of each class, in NumPy, for likelihoods of classes.
 
         Args:
             outputs: Outputs of the network, shape (..., outputs), float64.
@@ -442,7 +449,7 @@ class Likelihood(Objective):
         raise NotImplementedError(f"{self.name} describes values, not classes.")
 
     def get_config(self) -> dict[str, Any]:
-        """Name, settings and constants as plain numbers, from which `from_config` makes it again."""
+        """Returns name, settings and constants as plain numbers, the input of `from_config`."""
         config: dict[str, Any] = {"name": self.name}
         for key in self.settings:
             value = attrgetter(key)(self)
@@ -454,10 +461,10 @@ class Likelihood(Objective):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """A likelihood from what `get_config` gave.
+        """Creates a likelihood from the result of `get_config`.
 
         Raises:
-            InputError: A configuration that lacks a setting or a constant.
+            InputError: The configuration lacks a setting or a constant.
         """
         config = {**cls.later_settings, **config}
         needed = (*cls.settings, *cls.constants)
@@ -511,19 +518,20 @@ class StandardizedLikelihood(Likelihood):
 
 
 class LocationScale(Likelihood):
-    """A likelihood of values y = location + scale * (m + exp(s) z), whose z has a fixed law.
+    """A likelihood of values y = location + scale * (m + exp(s) z), where z has a fixed
+    distribution.
 
-    The outputs are m, the standardized center, and s, the logarithm of the standardized width.
-    `location` and `scale` are mean and standard deviation of the training targets.
+    The network outputs are m, the standardized center, and s, the logarithm of the standardized
+    width. `location` and `scale` are the mean and standard deviation of the training targets.
 
-    A class that gives `noise_std` to this constructor, and passes `extra` on, has widths that are
-    given or sampled too; then m is the only output.
+    A subclass that passes `noise_std` to this constructor, and forwards `extra`, also supports
+    fixed and sampled widths. Then m is the only output.
 
     Args:
         noise_std: "predicted": s is an output. "sampled": s is one parameter for all targets.
-            "by_target": it is one for each. A number: the width in the units of the targets.
-            Default: predicted.
-        target_names: Names of the targets, for a width of each. Default: none.
+            "by_target": s is one parameter per target. A number: the width in the units of the
+            targets. Default: predicted.
+        target_names: Names of the targets, for one width each. Default: none.
     """
 
     outputs_per_target = 2
@@ -568,11 +576,12 @@ class LocationScale(Likelihood):
     def center_and_width(
         self, outputs: np.ndarray, extra: Any = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Center and width of the laws in the units of the data, each (draws, n, targets).
+        """Returns center and width of the distributions in the units of the data, each (draws, n,
+        targets).
 
         Args:
             outputs: Outputs of the network, shape (draws, n, outputs).
-            extra: The widths that are parameters, shape (draws, 1, 1 or targets). Default: none.
+            extra: Widths that are parameters, shape (draws, 1, 1 or targets). Default: None.
         """
         if self.noise_std == PREDICTED:
             center, log_width = parts(outputs, 2)
@@ -583,12 +592,12 @@ class LocationScale(Likelihood):
         return center, np.full(center.shape, self.noise_std)
 
     def standardized(self, targets: Any, outputs: Any, extra: Any = None) -> tuple[Any, Any]:
-        """z and log(scale * exp(s)) of targets, in TensorFlow, each of shape (n, targets).
+        """Returns z and log(scale * exp(s)) of targets, in TensorFlow, each of shape (n, targets).
 
         Args:
             targets: Labels in the units of the data, shape (n, targets).
             outputs: Outputs of the network, shape (n, outputs).
-            extra: The widths that are parameters, a number each. Default: none.
+            extra: Widths that are parameters, one number each. Default: None.
         """
         tf = tensorflow()
         scale = tf.constant(self.scale, outputs.dtype)
@@ -609,7 +618,7 @@ class LocationScale(Likelihood):
         return tf.constant(given, outputs.dtype) + tf.zeros_like(outputs)
 
     def width_said(self) -> str:
-        """How the width is known, in a few words."""
+        """Describes how the width is determined, in a few words."""
         if self.noise_std == PREDICTED:
             return "the network predicts its width"
         if isinstance(self.noise_std, str):

@@ -85,7 +85,7 @@ def with_zeros(log_prob: Any, counts: Any, logit: Any) -> Any:
 
 
 class Poisson(CountLikelihood):
-    """Counts with a Poisson law, whose variance is their mean; the network predicts the mean."""
+    """Poisson-distributed counts, whose variance is their mean; the network predicts the mean."""
 
     name = "poisson_count"
 
@@ -102,10 +102,10 @@ class Poisson(CountLikelihood):
 
 
 class NegativeBinomial(CountLikelihood):
-    """Counts that vary more than a Poisson law; the network predicts mean and size.
+    """Counts with a larger variance than Poisson counts; the network predicts mean and size.
 
-    The second output of a target is log(size), softly bounded to ±8; the variance is
-    mean + mean²/size.
+    The second output of a target is log(size), softly bounded to ±8. The variance is mean +
+    mean²/size.
     """
 
     name = "negative_binomial"
@@ -128,9 +128,10 @@ class NegativeBinomial(CountLikelihood):
 
 
 class ZeroInflatedPoisson(CountLikelihood):
-    """Poisson counts with extra zeros; the network predicts rate and share of the extra zeros.
+    """Poisson counts with extra zeros; the network predicts the rate and the fraction of extra
+    zeros.
 
-    The second output of a target is the logit of that share.
+    The second output of a target is the logit of this fraction.
     """
 
     name = "zero_inflated_poisson"
@@ -156,9 +157,10 @@ class ZeroInflatedPoisson(CountLikelihood):
 
 
 class ZeroInflatedNegativeBinomial(CountLikelihood):
-    """Negative binomial counts with extra zeros; the network predicts mean, size and their share.
+    """Negative binomial counts with extra zeros; the network predicts mean, size and zero fraction.
 
-    The second and third output of a target are log(size) and the logit of the share.
+    The second and third outputs of a target are log(size) and the logit of the fraction of extra
+    zeros.
     """
 
     name = "zero_inflated_negative_binomial"

@@ -11,21 +11,21 @@ import numpy as np
 
 
 class Law(ABC):
-    """Laws of the targets of many draws and examples, an array of shape (draws, n, targets)."""
+    """Distributions of targets for many draws and examples, an array (draws, n, targets)."""
 
     @property
     @abstractmethod
     def mean(self) -> np.ndarray:
-        """Means, shape (draws, n, targets); not finite where a law has none."""
+        """Returns the means, shape (draws, n, targets); not finite if a mean does not exist."""
 
     @property
     @abstractmethod
     def std(self) -> np.ndarray:
-        """Standard deviations, shape (draws, n, targets); not finite where a law has none."""
+        """Returns the standard deviations, shape (draws, n, targets); not finite if undefined."""
 
     @abstractmethod
     def log_prob(self, values: np.ndarray) -> np.ndarray:
-        """Log density, or log probability of whole numbers.
+        """Returns the log density of values, or the log probability of integers.
 
         Args:
             values: Targets, shape (n, targets), or one that broadcasts to (draws, n, targets).
@@ -33,37 +33,41 @@ class Law(ABC):
 
     @abstractmethod
     def cdf(self, values: np.ndarray) -> np.ndarray:
-        """P(Y <= values), shapes as of `log_prob`."""
+        """Returns P(Y <= values), with shapes as for `log_prob`."""
 
     @abstractmethod
     def quantile(self, level: float) -> np.ndarray:
-        """The smallest value with `cdf` at least `level`, 0 to 1; shape (draws, n, targets)."""
+        """Returns the smallest value with `cdf` at least `level`, shape (draws, n, targets).
+
+        Args:
+            level: The probability, from 0 to 1.
+        """
 
     @abstractmethod
     def draw(self, random: np.random.Generator) -> np.ndarray:
-        """One target from each law, shape (draws, n, targets)."""
+        """Draws one target from each distribution, shape (draws, n, targets)."""
 
     @abstractmethod
     def at(self, rows: np.ndarray, column: int) -> Self:
-        """The laws of some examples and one target, of shape (draws, len(rows))."""
+        """Returns the distributions of some examples and one target, shape (draws, len(rows))."""
 
     def below(self, values: np.ndarray) -> np.ndarray:
-        """P(Y < values); of a law with a density the same as `cdf`."""
+        """Returns P(Y < values); the same as `cdf` for a distribution with a density."""
         return self.cdf(values)
 
     @classmethod
     @abstractmethod
     def joined(cls, laws: Sequence[Self]) -> Self:
-        """The laws of several sets of draws, one set after the other along the first axis."""
+        """Concatenates the distributions of several sets of draws along the first axis."""
 
 
 class ScipyLaw(Law):
-    """The laws of one family of `scipy.stats` with arrays of parameters.
+    """Distributions from one family of `scipy.stats` with arrays of parameters.
 
     Args:
-        family: Such as `scipy.stats.t`.
-        parameters: Its parameters by their names there, each of shape (draws, n, targets).
-        discrete: Whether values are whole numbers.
+        family: The family, such as `scipy.stats.t`.
+        parameters: Its parameters by their SciPy names, each of shape (draws, n, targets).
+        discrete: Whether values are integers.
     """
 
     def __init__(self, family: Any, parameters: dict[str, Any], discrete: bool = False) -> None:

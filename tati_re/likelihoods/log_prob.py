@@ -22,7 +22,7 @@ _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
 def total(*terms: Any) -> Any:
-    """The sum of all entries of all terms.
+    """Returns the sum of all entries of all terms.
 
     Args:
         *terms: Log densities, tensors of any shapes.
@@ -35,7 +35,7 @@ def total(*terms: Any) -> Any:
 
 
 def normal(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> Any:
-    """Normal density.
+    """Returns the log density of the normal distribution.
 
     Args:
         x: Values.
@@ -48,7 +48,7 @@ def normal(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> Any:
 
 
 def student_t(x: Any, degrees: Any, loc: Any = 0.0, scale: Any = 1.0) -> Any:
-    """Student's t density.
+    """Returns the log density of Student's t distribution.
 
     Args:
         x: Values.
@@ -65,7 +65,7 @@ def student_t(x: Any, degrees: Any, loc: Any = 0.0, scale: Any = 1.0) -> Any:
 
 
 def cauchy(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> Any:
-    """Cauchy density.
+    """Returns the log density of the Cauchy distribution.
 
     Args:
         x: Values.
@@ -79,7 +79,7 @@ def cauchy(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> Any:
 
 
 def half_normal(x: Any, scale: Any = 1.0) -> Any:
-    """Density of the absolute value of a normal number.
+    """Returns the log density of the absolute value of a centered normal variable.
 
     Args:
         x: Values above 0.
@@ -89,7 +89,7 @@ def half_normal(x: Any, scale: Any = 1.0) -> Any:
 
 
 def half_cauchy(x: Any, scale: Any = 1.0) -> Any:
-    """Density of the absolute value of a Cauchy number.
+    """Returns the log density of the absolute value of a centered Cauchy variable.
 
     Args:
         x: Values above 0.
@@ -99,7 +99,7 @@ def half_cauchy(x: Any, scale: Any = 1.0) -> Any:
 
 
 def half_student_t(x: Any, degrees: Any, scale: Any = 1.0) -> Any:
-    """Density of the absolute value of a Student's t number.
+    """Returns the log density of the absolute value of a centered Student's t variable.
 
     Args:
         x: Values above 0.
@@ -110,7 +110,7 @@ def half_student_t(x: Any, degrees: Any, scale: Any = 1.0) -> Any:
 
 
 def exponential(x: Any, rate: Any = 1.0) -> Any:
-    """Exponential density.
+    """Returns the log density of the exponential distribution.
 
     Args:
         x: Values above 0.
@@ -122,7 +122,7 @@ def exponential(x: Any, rate: Any = 1.0) -> Any:
 
 
 def laplace(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> Any:
-    """Laplace density.
+    """Returns the log density of the Laplace distribution.
 
     Args:
         x: Values.
@@ -135,7 +135,7 @@ def laplace(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> Any:
 
 
 def logistic(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> Any:
-    """Logistic density.
+    """Returns the log density of the logistic distribution.
 
     Args:
         x: Values.
@@ -149,7 +149,7 @@ def logistic(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> Any:
 
 
 def gamma(x: Any, shape: Any, rate: Any = 1.0) -> Any:
-    """Gamma density.
+    """Returns the log density of the Gamma distribution.
 
     Args:
         x: Values above 0.
@@ -163,7 +163,7 @@ def gamma(x: Any, shape: Any, rate: Any = 1.0) -> Any:
 
 
 def inverse_gamma(x: Any, shape: Any, scale: Any = 1.0) -> Any:
-    """Inverse gamma density.
+    """Returns the log density of the inverse Gamma distribution.
 
     Args:
         x: Values above 0.
@@ -177,7 +177,7 @@ def inverse_gamma(x: Any, shape: Any, scale: Any = 1.0) -> Any:
 
 
 def log_normal(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> Any:
-    """Log-normal density.
+    """Returns the log density of the log-normal distribution.
 
     Args:
         x: Values above 0.
@@ -190,7 +190,7 @@ def log_normal(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> Any:
 
 
 def beta(x: Any, first: Any, second: Any) -> Any:
-    """Beta density.
+    """Returns the log density of the Beta distribution.
 
     Args:
         x: Values between 0 and 1.
@@ -204,7 +204,7 @@ def beta(x: Any, first: Any, second: Any) -> Any:
 
 
 def uniform(x: Any, lower: Any = 0.0, upper: Any = 1.0) -> Any:
-    """Uniform density, for values whose support has these bounds.
+    """Returns the log density of the uniform distribution, for values inside the bounds.
 
     Args:
         x: Values between the bounds; others are not checked.
@@ -217,10 +217,10 @@ def uniform(x: Any, lower: Any = 0.0, upper: Any = 1.0) -> Any:
 
 
 def poisson(count: Any, rate: Any) -> Any:
-    """Poisson probability.
+    """Returns the log probability of the Poisson distribution.
 
     Args:
-        count: Whole numbers of 0 or more.
+        count: Integers, at least 0.
         rate: Mean, above 0.
     """
     tf = tensorflow()
@@ -229,10 +229,10 @@ def poisson(count: Any, rate: Any) -> Any:
 
 
 def poisson_log(count: Any, log_rate: Any) -> Any:
-    """Poisson probability by the logarithm of the mean.
+    """Returns the log probability of the Poisson distribution from the log of its mean.
 
     Args:
-        count: Whole numbers of 0 or more.
+        count: Integers, at least 0.
         log_rate: Logarithm of the mean.
     """
     tf = tensorflow()
@@ -241,12 +241,14 @@ def poisson_log(count: Any, log_rate: Any) -> Any:
 
 
 def negative_binomial(count: Any, mean: Any, shape: Any) -> Any:
-    """Negative binomial probability: a Poisson law whose rate has a gamma law.
+    """Returns the log probability of the negative binomial distribution.
+
+    It is a Poisson distribution with a Gamma-distributed rate.
 
     Args:
-        count: Whole numbers of 0 or more.
+        count: Integers, at least 0.
         mean: Mean, above 0.
-        shape: Shape of the gamma law, above 0; the variance is mean + mean²/shape.
+        shape: Shape of the Gamma distribution, above 0; the variance is mean + mean²/shape.
     """
     tf = tensorflow()
     count, mean, shape = _floats(count, mean, shape)
@@ -256,7 +258,7 @@ def negative_binomial(count: Any, mean: Any, shape: Any) -> Any:
 
 
 def bernoulli_logit(success: Any, logit: Any) -> Any:
-    """Probability of 0 or 1.
+    """Returns the log probability of 0 or 1.
 
     Args:
         success: 0 or 1.
@@ -268,10 +270,10 @@ def bernoulli_logit(success: Any, logit: Any) -> Any:
 
 
 def binomial_logit(successes: Any, trials: Any, logit: Any) -> Any:
-    """Binomial probability.
+    """Returns the log probability of the binomial distribution.
 
     Args:
-        successes: Whole numbers from 0 to `trials`.
+        successes: Integers from 0 to `trials`.
         trials: Numbers of trials.
         logit: log(p / (1 - p)) of a success.
     """
@@ -283,7 +285,7 @@ def binomial_logit(successes: Any, trials: Any, logit: Any) -> Any:
 
 
 def categorical_logit(category: Any, logits: Any) -> Any:
-    """Probability of a category.
+    """Returns the log probability of a category.
 
     Args:
         category: Numbers from 0 to K - 1, integers, `(...)`.
@@ -296,7 +298,7 @@ def categorical_logit(category: Any, logits: Any) -> Any:
 
 
 def ordered_logit(category: Any, location: Any, cuts: Any) -> Any:
-    """Probability of an ordered category, by logistic noise around a location.
+    """Returns the log probability of an ordered category, with logistic noise around a location.
 
     Args:
         category: Numbers from 0 to K - 1, integers, `(...)`.
@@ -318,10 +320,10 @@ def ordered_logit(category: Any, location: Any, cuts: Any) -> Any:
 
 
 def dirichlet(shares: Any, concentration: Any) -> Any:
-    """Dirichlet density of each vector along the last axis.
+    """Returns the log density of the Dirichlet distribution along the last axis.
 
     Args:
-        shares: Shares with the sum 1, `(..., K)`.
+        shares: Fractions that sum to 1, `(..., K)`.
         concentration: Numbers above 0, `(K,)` or `(..., K)`.
     """
     tf = tensorflow()
@@ -333,7 +335,7 @@ def dirichlet(shares: Any, concentration: Any) -> Any:
 
 
 def normal_cholesky(x: Any, loc: Any, factor: Any) -> Any:
-    """Multivariate normal density of each vector along the last axis.
+    """Returns the log density of the multivariate normal distribution along the last axis.
 
     Args:
         x: Values, `(..., K)`.
@@ -351,7 +353,7 @@ def normal_cholesky(x: Any, loc: Any, factor: Any) -> Any:
 
 
 def lkj_cholesky(factor: Any, shape: Any = 1.0) -> Any:
-    """LKJ density of the Cholesky factor of a correlation matrix, without its constant.
+    """Returns the LKJ log density of Cholesky factors of correlation matrices, up to a constant.
 
     Args:
         factor: Cholesky factors, `(..., K, K)`.
@@ -367,7 +369,7 @@ def lkj_cholesky(factor: Any, shape: Any = 1.0) -> Any:
 
 
 def mixture(log_weights: Any, log_densities: Any) -> Any:
-    """Log density of a mixture, log Σ exp(log weight + log density) along the last axis.
+    """Returns the log density of a mixture, log Σ exp(log weight + log density).
 
     Args:
         log_weights: Logarithms of the weights, `(K,)`.

@@ -12,11 +12,11 @@ from tati_re.likelihoods.laws import Law
 
 
 class Ordinal(Likelihood):
-    """Ordered classes 0, 1, ..., K - 1 with P(y <= k) = sigmoid(c_k), c_0 < c_1 < ...
+    """Ordered classes 0, 1, ..., K - 1 with P(y <= k) = sigmoid(c_k) and rising thresholds c_k.
 
-    The network gives K - 1 numbers: the first shifts all thresholds c_k, the others stretch the
-    gaps between neighboring ones. At outputs of 0 the law has the frequencies of the training
-    labels.
+    The network predicts K - 1 numbers. The first shifts all thresholds c_k, the others stretch the
+    gaps between neighboring thresholds. For outputs of 0 the class probabilities are the
+    frequencies of the training labels.
 
     Source: P. McCullagh, J. R. Stat. Soc. B 42 (1980).
     """
@@ -48,7 +48,7 @@ class Ordinal(Likelihood):
 
     @property
     def num_classes(self) -> int:
-        """K, the classes from 0 to the largest of the training labels."""
+        """K, the number of classes from 0 to the largest training label."""
         return np.size(self.gaps) + 2
 
     def num_outputs(self, columns: int) -> int:

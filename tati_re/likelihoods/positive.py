@@ -19,9 +19,11 @@ from tati_re.likelihoods.laws import ScipyLaw
 
 
 class LogNormal(LocationScale):
-    """A positive value whose logarithm is Gaussian; the network predicts its mean and deviation.
+    """A positive value with a Gaussian logarithm; the network predicts its mean and standard
+    deviation.
 
-    `location` and `scale` are mean and deviation of the logarithms of the training targets.
+    `location` and `scale` are the mean and standard deviation of the logarithms of the training
+    targets.
     """
 
     name = "log_normal"
@@ -53,10 +55,11 @@ class LogNormal(LocationScale):
 
 
 class Gamma(Likelihood):
-    """A positive value with a Gamma law; the network predicts its mean and its shape.
+    """A Gamma-distributed positive value; the network predicts its mean and its shape.
 
-    The outputs are log(mean / `mean_scale`) and log(shape / `shape_scale`). The constants are the
-    mean of the training targets, and the shape whose law has their mean and deviation.
+    The outputs are log(mean / `mean_scale`) and log(shape / `shape_scale`). `mean_scale` is the
+    mean of the training targets. `shape_scale` is the shape of the Gamma distribution with their
+    mean and standard deviation.
     """
 
     name = "gamma"
@@ -97,10 +100,10 @@ class Gamma(Likelihood):
 
 
 class Beta(Likelihood):
-    """A share between 0 and 1 with a Beta law; the network predicts its mean and its precision.
+    """A Beta-distributed fraction between 0 and 1; the network predicts its mean and its precision.
 
-    The outputs are logit(mean) - `mean_logit` and log(precision / `precision_scale`), where the
-    precision is the sum of the two shapes. The constants fit the training targets' moments.
+    The outputs are logit(mean) - `mean_logit` and log(precision / `precision_scale`). The precision
+    is the sum of the two shape parameters. The constants match the moments of the training targets.
 
     Source: Ferrari and Cribari-Neto, J. Appl. Stat. 31 (2004).
     """

@@ -51,7 +51,10 @@ LIKELIHOODS = {
 
 @cache
 def likelihoods() -> dict[str, str]:
-    """All likelihoods by name, those of installed packages included; a name here comes first."""
+    """Returns all likelihoods by name, including those of installed packages.
+
+    Built-in names have priority.
+    """
     installed = {entry.name: entry.value for entry in entry_points(group=GROUP)}
     return installed | LIKELIHOODS
 

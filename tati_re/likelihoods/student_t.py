@@ -20,20 +20,26 @@ from tati_re.likelihoods.laws import ScipyLaw
 
 
 class StudentTNoise(LocationScale):
-    """Student's t noise whose center the network predicts.
+    """Student's t noise around a center that the network predicts.
 
-    Robust against outliers: a row 10 widths away costs 10 nats where Gaussian noise costs 50.
+    It is robust against outliers: a row 10 widths away costs 10 nats, compared with 50 for Gaussian
+    noise.
 
     Args:
-        degrees_of_freedom: ν above 2, so that the variance is finite; large values approach
-            Gaussian noise. "sampled": ν is a parameter, and ν - 2 has a Gamma prior of shape 2 and
-            mean 20. Default: 4.
-        noise_std: The width: "predicted" by the network, "sampled", "by_target" or a number in the
+        degrees_of_freedom: ν, above 2 for a finite variance; large values approach Gaussian noise.
+            "sampled": ν is a parameter, and ν - 2 has a Gamma prior of shape 2 and mean 20.
+            Default: 4.
+        noise_std: The width: "predicted" by the network, "sampled", "by_target", or a number in the
             units of the targets. Default: predicted.
-        target_names: Names of the targets, for a width of each. Default: none.
+        target_names: Names of the targets, for one width each. Default: none.
 
     Raises:
-        InputError: Degrees of freedom of 2 or less, or a width that is not one of these.
+        InputError: The degrees of freedom are 2 or less, or the width is invalid.
+
+    Examples:
+        >>> from tati_re.likelihoods import StudentTNoise
+        >>> StudentTNoise(degrees_of_freedom=5.0).discrete
+        False
     """
 
     name = "student_t"
@@ -116,12 +122,12 @@ _DEGREES = ExtraParameter(
 
 
 class LaplaceNoise(LocationScale):
-    """Laplace noise whose median the network predicts.
+    """Laplace noise around a median that the network predicts.
 
     Args:
-        noise_std: The width, E|y - median|: "predicted" by the network, "sampled", "by_target" or a
-            number in the units of the targets. Default: predicted.
-        target_names: Names of the targets, for a width of each. Default: none.
+        noise_std: The width, E|y - median|: "predicted" by the network, "sampled", "by_target", or
+            a number in the units of the targets. Default: predicted.
+        target_names: Names of the targets, for one width each. Default: none.
     """
 
     name = "laplace"

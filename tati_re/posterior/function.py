@@ -12,17 +12,17 @@ from tati_re.posterior.priors import Flat
 
 
 class FunctionPotential(Potential):
-    """U(θ) = λ L(θ) + V(θ) with L given as a function of all walkers' positions.
+    """A potential U(θ) = λ L(θ) + V(θ), with L a function of the positions of all walkers.
 
     Args:
-        function: L; takes positions `(walkers, parameters)`, returns `(walkers,)`, in TensorFlow
-            operations.
+        function: L, in TensorFlow operations. It maps positions `(walkers, parameters)` to
+            `(walkers,)`.
         num_parameters: P, the number of parameters.
-        prior: The prior, whose -log density is V. Default: none.
+        prior: The prior, whose -log density is V. Default: None, no prior.
         dtype: "float32" or "float64". Default: "float64".
-        parameter_names: Default: `x[0]`, `x[1]`, ...
-        validation: What stands for the mean loss on a test part, a function like the first.
-            Default: there is none.
+        parameter_names: Names of the parameters. Default: `x[0]`, `x[1]`, ...
+        validation: A function like the first that replaces the mean loss on a test set. Default:
+            None.
 
     Examples:
         >>> well = FunctionPotential(lambda x: 0.5 * tf.reduce_sum(x * x, -1), num_parameters=1)

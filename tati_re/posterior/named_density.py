@@ -21,27 +21,28 @@ _OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)
 
 
 class NamedDensity:
-    """The log density of named parameters, as the potential of free coordinates.
+    """The log density of named parameters as a potential of free coordinates.
 
-    The potential is U = -log density - log |Jacobian| of the maps of the supports, so that the
-    parameters have the density that was given. It is a function of free coordinates for
-    `Simulation(potential=...)`; `Simulation(log_density=...)` makes one.
+    The potential is U = -log density - log |Jacobian| of the maps of the supports, so the
+    parameters have the given density. It is a function of free coordinates for
+    `Simulation(potential=...)`; `Simulation(log_density=...)` creates one.
 
     Args:
         log_density: The log density of one draw, up to a constant, in TensorFlow. Its arguments are
-            names of parameters, arrays in their own shapes, and of data.
+            the names of parameters, arrays in their own shapes, and the names of data.
         parameters: The support of each parameter by its name.
-        data: Arrays and numbers by name. Floats and arrays become tensors; integers, truth values
-            and strings stay as they are. Default: none.
+        data: Arrays and numbers by name. Floats and arrays become tensors; integers, booleans and
+            strings stay as they are. Default: None.
         log_likelihood: A function like `log_density` that returns the log density of each
-            observation, for `run.loo()`. Default: none.
-        generated: Functions of parameters and data by name, each of one draw, that also may take
-            `seed`, two int32 numbers for `tf.random.stateless_normal` and others. Default: none.
+            observation, for `run.loo()`. Default: None.
+        generated: Functions of parameters and data by name, for one draw each. They may have an
+            argument `seed`, two int32 numbers for functions such as `tf.random.stateless_normal`.
+            Default: None.
         dtype: "float64" or "float32". Default: "float64".
 
     Raises:
-        InputError: A function that fails, takes other names, or returns no single number; data that
-            are not arrays.
+        InputError: A function fails, has unknown arguments or does not return a single number, or
+            data are not arrays.
 
     Examples:
         >>> density = NamedDensity(lambda sigma: -sigma, {"sigma": tati_re.supports.positive()})
@@ -106,7 +107,7 @@ class NamedDensity:
         return -(tf.cast(log_density, position.dtype) + log_jacobian)
 
     def log_likelihoods(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The log density of each observation for each draw.
+        """Returns the log density of each observation for each draw.
 
         Args:
             values: Parameters by name, `(draws, *shape)` each.
@@ -115,7 +116,7 @@ class NamedDensity:
             Log densities, float64, `(draws, observations)`.
 
         Raises:
-            InputError: The density was given without `log_likelihood`.
+            InputError: The density has no `log_likelihood`.
         """
         if self.log_likelihood is None:
             what = "log_likelihood: the density was given without the terms of its observations."
@@ -124,11 +125,11 @@ class NamedDensity:
         return found.reshape(len(found), -1).astype(np.float64)
 
     def generate(self, values: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
-        """The generated quantities of each draw.
+        """Returns the generated quantities of each draw.
 
         Args:
             values: Parameters by name, `(draws, *shape)` each.
-            seed: Seed of the random numbers of functions that take `seed`.
+            seed: Seed of the random numbers for functions with an argument `seed`.
 
         Returns:
             Arrays by name, `(draws, *shape)` each.
@@ -142,7 +143,7 @@ class NamedDensity:
         return found
 
     def with_data(self, data: Mapping[str, Any]) -> NamedDensity:
-        """The same density with other data; shapes that are the same compile nothing again.
+        """Returns the same density with other data; data of the same shapes need no recompilation.
 
         Args:
             data: Arrays and numbers by name.

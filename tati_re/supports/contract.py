@@ -16,18 +16,18 @@ MOST_ENTRIES = 10_000_000
 
 
 class Support(ABC):
-    """The set of values of a parameter, with a map from all of the real numbers onto it.
+    """The set of values of a parameter, with a map from unbounded real numbers onto it.
 
-    Samplers move the free coordinates, which have no bounds. The density of these is the density
-    of the parameter times the Jacobian determinant of the map. The maps are those of the Stan
-    reference manual, chapter "Constraint transforms".
+    Samplers move the free coordinates, which have no bounds. Their density is the density of the
+    parameter times the Jacobian determinant of the map. The maps follow the Stan reference manual,
+    chapter "Constraint transforms".
 
-    Everything works on NumPy arrays and on tensors, with any number of axes before the shape of the
+    All methods work on NumPy arrays and on tensors, with any number of axes before the shape of the
     parameter.
 
     Attributes:
         kind: The name of the support in a manifest, such as "positive".
-        transform: What the free coordinates are, such as "log"; empty: the parameter itself.
+        transform: The transform to free coordinates, such as "log"; empty for the identity.
         shape: The shape of the parameter.
         free_shape: The shape of its free coordinates.
     """
@@ -75,21 +75,21 @@ class Support(ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """The support in words, such as "above 0"."""
+        """Describes the support in words, such as "above 0"."""
 
     def get_config(self) -> dict[str, Any]:
-        """The numbers that make the support again, for a manifest."""
+        """Returns the numbers that define the support, for a manifest."""
         return {"kind": self.kind, "shape": list(self.shape)}
 
     def checked(self, name: str, value: Any) -> np.ndarray:
-        """A value of the parameter as an array, inside the support.
+        """Returns a value of the parameter as an array inside the support.
 
         Args:
             name: The name of the parameter, for messages.
-            value: What was given for it, `(*shape)` or `(walkers, *shape)`.
+            value: The value, `(*shape)` or `(walkers, *shape)`.
 
         Raises:
-            InputError: Numbers of another shape, not finite, or outside of the support.
+            InputError: The shape differs, or numbers are not finite or outside the support.
         """
         try:
             found = np.asarray(value, np.float64)

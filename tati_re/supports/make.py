@@ -25,7 +25,7 @@ from tati_re.supports.vectors import (
 
 
 def real(*shape: Any) -> Support:
-    """Any real values: `real()` is a number, `real(4)` a vector, `real(3, 2)` a matrix.
+    """Unbounded real values: `real()` is a number, `real(4)` a vector, `real(3, 2)` a matrix.
 
     Args:
         *shape: The shape of the parameter, as numbers or as one tuple.
@@ -87,8 +87,8 @@ def interval(lower: Any = 0.0, upper: Any = 1.0, shape: Any = None) -> Support:
 
     Args:
         lower: The lower bound, a number or an array that broadcasts to the shape. Default: 0.
-        upper: The upper bound, likewise. Default: 1.
-        shape: The shape of the parameter. Default: the shape of the bounds.
+        upper: The upper bound, a number or an array that broadcasts to the shape. Default: 1.
+        shape: The shape of the parameter. Default: None, the shape of the bounds.
 
     Returns:
         The support.
@@ -101,10 +101,10 @@ def interval(lower: Any = 0.0, upper: Any = 1.0, shape: Any = None) -> Support:
 
 
 def simplex(size: Any, shape: Any = ()) -> Support:
-    """Shares above 0 whose sum is 1, by stick breaking.
+    """Positive fractions that sum to 1, sampled by stick breaking.
 
     Args:
-        size: The number of shares, at least 2.
+        size: Number of fractions, at least 2.
         shape: Axes before the vector: `simplex(3, shape=(2,))` are two simplexes. Default: none.
 
     Returns:
@@ -114,10 +114,10 @@ def simplex(size: Any, shape: Any = ()) -> Support:
 
 
 def ordered(size: Any, shape: Any = ()) -> Support:
-    """Vectors whose entries rise, such as cut points.
+    """Vectors with increasing entries, such as cut points.
 
     Args:
-        size: The number of entries, at least 2.
+        size: Number of entries, at least 2.
         shape: Axes before the vector. Default: none.
 
     Returns:
@@ -127,10 +127,10 @@ def ordered(size: Any, shape: Any = ()) -> Support:
 
 
 def positive_ordered(size: Any, shape: Any = ()) -> Support:
-    """Vectors whose entries rise from above 0.
+    """Vectors with increasing positive entries.
 
     Args:
-        size: The number of entries, at least 2.
+        size: Number of entries, at least 2.
         shape: Axes before the vector. Default: none.
 
     Returns:
@@ -153,10 +153,10 @@ def unit_vector(size: Any, shape: Any = ()) -> Support:
 
 
 def sum_to_zero(size: Any, shape: Any = ()) -> Support:
-    """Vectors whose entries have the sum 0.
+    """Vectors whose entries sum to 0.
 
     Args:
-        size: The number of entries, at least 2.
+        size: Number of entries, at least 2.
         shape: Axes before the vector. Default: none.
 
     Returns:

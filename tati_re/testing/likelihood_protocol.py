@@ -19,11 +19,11 @@ _GRID = 4_001
 
 
 def check_likelihood(likelihood: Likelihood, targets: np.ndarray) -> None:
-    """Tries a likelihood on some labels and says what is wrong.
+    """Tests a likelihood on example labels and reports the first failure.
 
     Args:
         likelihood: A likelihood that is not fitted yet.
-        targets: Labels of its kind that vary, shape (n,) or (n, columns), n of 20 and more.
+        targets: Labels for it that vary, shape (n,) or (n, columns), with n at least 20.
 
     Raises:
         AssertionError: A sentence on the first check that failed.

@@ -10,7 +10,7 @@ from tati_re.core.evaluate import Clock, Energy, Evaluate, Rung
 
 
 def quartic(position):
-    """U = sum of x⁴/4 + x²/2, in numpy or TensorFlow: not harmonic.
+    """The anharmonic potential U = sum of x⁴/4 + x²/2, in numpy or TensorFlow.
 
     Args:
         position: Positions, `(walkers, parameters)`.
@@ -23,7 +23,7 @@ def quartic(position):
 
 
 def rung_of(step_size, temperature=1.0, numpy: bool = False) -> Rung:
-    """Rungs at λ = 1 for walkers of given step sizes and temperatures.
+    """Returns rungs at λ = 1 for walkers with given step sizes and temperatures.
 
     Args:
         step_size: The step sizes, a number or `(walkers,)`.
@@ -38,16 +38,16 @@ def rung_of(step_size, temperature=1.0, numpy: bool = False) -> Rung:
 
 
 class NumpyEvaluate(Evaluate):
-    """`quartic`, or another potential, in plain numpy; counts how often a step asks.
+    """`quartic`, or another potential, in plain numpy; counts the evaluations of a step.
 
     Args:
         rung: Temperature and step size of each walker.
         potential: U, a function from `(walkers, parameters)` to `(walkers,)`. Default: `quartic`.
-        gradient: Its gradient, in the type of the position. Default: that of `quartic`.
+        gradient: Its gradient, in the type of the position. Default: the gradient of `quartic`.
 
     Attributes:
-        calls: How often a step asked for a mini-batch.
-        full_calls: How often it asked for all data.
+        calls: Number of evaluations on a mini-batch.
+        full_calls: Number of evaluations on all data.
     """
 
     scale = 1.0
@@ -90,20 +90,20 @@ class NumpyEvaluate(Evaluate):
         return normal
 
     def gradient_variance(self, position):
-        """Of nothing but itself: some positive numbers, for the tests of the protocol."""
+        """Returns arbitrary positive numbers, for the tests of the protocol."""
         return 0.1 + 0.05 * position**2
 
 
 class NumpyNoise:
-    """Random numbers of numpy.
+    """Random numbers from numpy, with a record of all requests.
 
     Args:
         seed: Seed of the numbers.
-        dtype: The type of normal numbers.
+        dtype: Number type of normal numbers.
 
     Attributes:
         asked: Kind and shape of each request.
-        drawn: The numbers that were given.
+        drawn: The returned numbers.
     """
 
     def __init__(self, seed: int, dtype=np.float64) -> None:

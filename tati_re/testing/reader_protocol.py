@@ -21,13 +21,13 @@ _CUTS = (0.0, 0.25, 0.5, 0.75)
 def check_reader(
     reader: Reader, path: str | Path, inputs: np.ndarray, targets: Sequence[object] | np.ndarray
 ) -> None:
-    """Tries a reader on a sample file and says what is wrong.
+    """Tests a reader on a sample file and reports the first failure.
 
     Args:
         reader: The reader.
-        path: A file with one of its suffixes, of at least four examples. In a table the last column
+        path: A file with one of its suffixes and at least four examples. The last column of a table
             has the labels.
-        inputs: The inputs in the file, shape (N, ...); of a table at least two columns, all
+        inputs: The inputs in the file, shape (N, ...). A table has at least two columns, all
             different.
         targets: The labels in the file, shape (N,): numbers, or names of classes.
 

@@ -24,26 +24,25 @@ def check_sampler(
     order: int = 1,
     num_steps: int = 1_500,
 ) -> None:
-    """Checks everything that the engine relies on, and the sampler's distribution on a harmonic
-    well.
+    """Tests a sampler against the rules of the engine, and its distribution in a harmonic well.
 
-    The rules are those of `tati_re.core.protocol`: attributes; shapes and types, with parameters in
-    float32 and float64; steps that are pure, ask for the same random numbers each time, count their
-    gradients and stay inside the walls of a prior; the same numbers in numpy and TensorFlow,
-    eagerly, as a graph and under XLA, and after a checkpoint. The distribution is described at
-    `tati_re.testing.check_law`.
+    The rules of `tati_re.core.protocol` cover attributes, shapes and types, with parameters in
+    float32 and float64. Steps must be pure, request the same random numbers each time, count their
+    gradients, and stay inside the walls of a prior. Numbers must agree between numpy and TensorFlow
+    (eager, graph and XLA), and after a checkpoint. `tati_re.testing.check_law` describes the test
+    of the distribution.
 
     Args:
-        sampler: An object, or a class that is made without arguments.
-        expected_variance: Variance of θ on the harmonic well at T = 1, a number or a function of
-            the step size. Default: that of exp(-U/T), up to a bias of order h.
+        sampler: A sampler object, or a class that needs no arguments.
+        expected_variance: Variance of θ in the harmonic well at T = 1, a number or a function of
+            the step size. Default: None, the variance of exp(-U/T), up to a bias of order h.
         stiffness: k of the harmonic well. Default: 1.
-        step_size: h. Default: such that x = 0.2.
-        order: n, the order of the bias, 1 or 2; with 2 the check is stricter. Default: 1.
+        step_size: h. Default: None, the step size for x = 0.2.
+        order: n, the order of the bias, 1 or 2. The check is stricter for 2. Default: 1.
         num_steps: Steps of each walker. Default: 1,500.
 
     Raises:
-        AssertionError: The first rule that is broken, in one sentence.
+        AssertionError: The first broken rule, in one sentence.
 
     Examples:
         >>> from tati_re.samplers import SGLD
@@ -116,31 +115,32 @@ def check_law(
     order: int = 1,
     num_steps: int = 1_500,
 ) -> None:
-    """Compares the variances of positions and momenta on U = k θ'θ/2 with their exact values.
+    """Compares the variances of positions and momenta for U = k θ'θ/2 with their exact values.
 
-    500 walkers of 4 parameters start in the distribution exp(-U/T) at each of T = 0.5 and 2 and of
-    the step sizes h and h/2. The first third of the steps is left out, and is the burn-in for
-    methods that adapt. Where the state has a field `weight`, `(walkers,)`, averages are weighted by
-    it. Standard errors are from the spread over the walkers.
+    500 walkers with 4 parameters start in the distribution exp(-U/T), for each of T = 0.5 and 2 and
+    step sizes h and h/2. The first third of the steps is left out; it is the burn-in of methods
+    that adapt. If the state has a field `weight`, `(walkers,)`, averages are weighted by it.
+    Standard errors come from the spread over walkers.
 
-    Law: with x = h sqrt(k) (h k without momenta) and v(h) the variance of θ in units of T/k or of p
-    in units of T, a bias of order n cancels in v₀ = (2ⁿ v(h/2) - v(h)) / (2ⁿ - 1), which is 1
-    within 5.5 standard errors and xⁿ⁺¹, for what the next order may leave. A method with a
-    Metropolis test has v(h) = v(h/2) = 1 within 5.5 standard errors. So has θ where
-    `expected_variance` is given, in units of T times that. Halved noise gives v₀ = 0.25, a T in the
-    place of its square root 0.5 and 2.
+    Let x = h sqrt(k) (h k without momenta), and v(h) the variance of θ in units of T/k, or of p in
+    units of T. A bias of order n cancels in v₀ = (2ⁿ v(h/2) - v(h)) / (2ⁿ - 1). v₀ must be 1 within
+    5.5 standard errors plus xⁿ⁺¹ for the next order. For a method with a Metropolis test, v(h) =
+    v(h/2) = 1 within 5.5 standard errors. With `expected_variance`, the variance of θ must be T
+    times this number. As examples of wrong samplers, halved noise gives v₀ = 0.25, and T in place
+    of its square root gives 0.5 and 2.
 
     Args:
         sampler: A sampler.
-        expected_variance: Of θ at T = 1, a number or a function of the step size. Default: not
-            known.
+        expected_variance: Variance of θ at T = 1, a number or a function of the step size. Default:
+            None, unknown.
         stiffness: k of the harmonic well. Default: 1.
-        step_size: h. Default: such that x = 0.2.
-        order: n, the order of the bias, 1 or 2; with 2 the check is stricter. Default: 1.
+        step_size: h. Default: None, the step size for x = 0.2.
+        order: n, the order of the bias, 1 or 2. The check is stricter for 2. Default: 1.
         num_steps: Steps of each walker. Default: 1,500.
 
     Raises:
-        AssertionError: A variance is wrong, or the walkers move too slowly to tell it within 10 %.
+        AssertionError: A variance is wrong, or the walkers move too slowly to measure it within 10
+            %.
     """
     unit = 1 / math.sqrt(stiffness) if sampler.has_momentum else 1 / stiffness
     step_size = 0.2 * unit if step_size is None else step_size

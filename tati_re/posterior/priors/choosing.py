@@ -58,16 +58,16 @@ def _kind(chosen: Mapping[str, Any]) -> tuple:
 
 
 def make_prior(options, names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> Prior:
-    """The prior that options name.
+    """Creates the prior named in the options.
 
     Args:
         options: `prior`, `prior_std`, `prior_scale`, `prior_degrees`, `prior_bound`,
             `prior_scaling`, and the walls.
-        names: Of the model's tensors, such as `dense/kernel`.
-        shapes: Theirs, in the order of the flat vector.
+        names: Names of the model's tensors, such as `dense/kernel`.
+        shapes: Shapes of the tensors, in the order of the flat vector.
 
     Raises:
-        InputError: A pattern matches no tensor, there is nothing to scale, or walls that are none.
+        InputError: A pattern matches no tensor, there is nothing to scale, or walls are invalid.
     """
     sizes = [math.prod(shape) for shape in shapes]
     given = options.values_of((*_TABLES, *_WALLS))
@@ -191,17 +191,18 @@ _ANSWERS = {
 
 
 def check_prior(prior: Prior, num_parameters: int, dtype: str = "float32") -> None:
-    """Refuses an object that is not a prior, or that does not fit the model.
+    """Refuses an object that is not a valid prior, or that does not fit the model.
 
-    Priors of users are compiled, and their gradient is compared with differences of their density.
+    User-defined priors are compiled, and their gradient is compared with finite differences.
 
     Args:
         prior: The prior.
-        num_parameters: The number of parameters of the model.
-        dtype: The precision of the positions, "float32" or "float64". Default: "float32".
+        num_parameters: Number of parameters of the model.
+        dtype: Precision of the positions, "float32" or "float64". Default: "float32".
 
     Raises:
-        InputError: It lacks what a prior answers, has another number of parameters, or is wrong.
+        InputError: A required method is missing, the number of parameters differs, or the gradient
+            is wrong.
     """
     is_class = isinstance(prior, type)
     refuse_if(is_class, "prior is a class; an object is needed.", prior, "an object of this class")

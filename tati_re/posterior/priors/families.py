@@ -15,9 +15,10 @@ class Gaussian(ScaleFamily):
     """Independent Gaussians N(0, s_i²), V = sum of θ_i²/(2 s_i²) + log(s_i sqrt(2π)).
 
     Args:
-        std: s, above 0: a number for all parameters, or one for each, `(parameters,)`. Default: 1.
-        fan_in: k of each parameter, `(parameters,)`: s_i = std/sqrt(k_i). Default: none.
-        words: How the widths are described. Default: by the numbers.
+        std: s, above 0: one number, or one per parameter, `(parameters,)`. Default: 1.
+        fan_in: Fan-in k of each parameter, `(parameters,)`, for s_i = std/sqrt(k_i). Default: None,
+            not divided.
+        words: Description of the widths for messages. Default: None, their numbers.
 
     Examples:
         >>> str(Gaussian(2.0))
@@ -55,16 +56,15 @@ class Gaussian(ScaleFamily):
 class Laplace(ScaleFamily):
     """Independent Laplace distributions, V = sum of abs(θ_i)/b_i + log(2 b_i).
 
-    The variance is 2 b². The slope jumps at 0: schemes with a Metropolis test stay exact,
-    splittings keep their order elsewhere and see a kink of height 2/b there, so that hω counts less
-    than h/b beside the width of the posterior.
+    The variance is 2 b². The slope of V jumps at 0. Schemes with a Metropolis test remain exact.
+    Splittings keep their order elsewhere, but see a kink of height 2/b at 0. Its effect is small if
+    h/b is small compared with the width of the posterior.
 
     Args:
-        scale: b, above 0: a number for all parameters, or one for each, `(parameters,)`. Default:
-            1.
+        scale: b, above 0: one number, or one per parameter, `(parameters,)`. Default: 1.
         fan_in: Fan-in k of each parameter, `(parameters,)`; its width is divided by sqrt(k).
-            Default: not divided.
-        words: How messages describe the widths. Default: by their numbers.
+            Default: None, not divided.
+        words: Description of the widths for messages. Default: None, their numbers.
 
     Examples:
         >>> str(Laplace(0.5))
@@ -104,16 +104,16 @@ class StudentT(ScaleFamily):
     """Independent Student-t distributions, V = sum of (ν + 1)/2 log(1 + θ_i²/(ν s_i²)) + a
     constant.
 
-    The variance is s² ν/(ν - 2) for ν above 2, else infinite; ν = 1 is the Cauchy distribution. At
-    the temperature T the prior by itself, exp(-V/T), can be normalized while T is below ν + 1.
+    The variance is s² ν/(ν - 2) for ν above 2, otherwise infinite; ν = 1 is the Cauchy
+    distribution. At temperature T the prior alone, exp(-V/T), can be normalized if T is below ν +
+    1.
 
     Args:
-        scale: s, above 0: a number for all parameters, or one for each, `(parameters,)`. Default:
-            1.
+        scale: s, above 0: one number, or one per parameter, `(parameters,)`. Default: 1.
         degrees: ν, degrees of freedom, above 0. Default: 3.
         fan_in: Fan-in k of each parameter, `(parameters,)`; its width is divided by sqrt(k).
-            Default: not divided.
-        words: How messages describe the widths. Default: by their numbers.
+            Default: None, not divided.
+        words: Description of the widths for messages. Default: None, their numbers.
 
     Examples:
         >>> str(StudentT(0.5, 4.0))
@@ -172,7 +172,9 @@ class StudentT(ScaleFamily):
 
 
 class Flat(Prior):
-    """No prior: V = 0. Improper, so that directions in which the loss is flat have no equilibrium.
+    """No prior: V = 0.
+
+    It is improper, so directions in which the loss is flat have no equilibrium distribution.
 
     Examples:
         >>> Flat().proper

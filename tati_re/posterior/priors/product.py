@@ -9,12 +9,12 @@ _NAMED = 3
 
 
 class Product(Prior):
-    """Independent priors of consecutive runs of parameters.
+    """Independent priors for consecutive groups of parameters.
 
     Args:
-        parts: The prior of each run of parameters.
-        sizes: The number of parameters of each run.
-        names: What each run is called, names of tensors. Default: none.
+        parts: The prior of each group.
+        sizes: The number of parameters in each group.
+        names: Names of the tensors in each group. Default: None.
 
     Examples:
         >>> priors = tati_re.priors

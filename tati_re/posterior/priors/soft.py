@@ -217,16 +217,15 @@ def layers(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
 
 
 class Tether(Prior):
-    """A Gaussian around one point, V = γ abs(θ - c)²/2 + P/2 log(2π/γ), for runs about one minimum.
+    """A Gaussian around one point, V = γ abs(θ - c)²/2 + P/2 log(2π/γ), for runs near one minimum.
 
     Args:
-        center: c, `(parameters,)`, such as `sim.parameters` after a fit, that of a sampled noise
-            included.
-        precision: γ, above 0: directions in which the loss is flat have the variance 1/γ. Default:
+        center: c, `(parameters,)`, such as `sim.parameters` after a fit, including a sampled noise.
+        precision: γ, above 0. Directions in which the loss is flat have the variance 1/γ. Default:
             1.
 
     Raises:
-        InputError: The center is no vector of finite numbers, or γ is not above 0.
+        InputError: The center is not a vector of finite numbers, or γ is not above 0.
 
     Examples:
         >>> str(tati_re.priors.Tether([1.0, 2.0], 100.0))

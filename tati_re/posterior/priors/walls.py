@@ -57,19 +57,20 @@ class Interval:
 
 
 class Box(ScaleFamily):
-    """Uniform on abs(θ_i) < bound_i, V = sum of log(2 bound_i) inside and infinite outside.
+    """A uniform distribution on abs(θ_i) < bound_i: V = sum of log(2 bound_i) inside, infinite
+    outside.
 
-    Metropolis methods reject what leaves the box; Langevin methods, momentum included, are
-    reflected at its walls.
+    Metropolis methods reject proposals outside the box. Langevin methods are reflected at its
+    walls, including their momentum.
 
     Source: bounds by fan-in, f/sqrt(k_i): Baldock and Marzari (2019), with f = 50.
 
     Args:
-        bound: Half the width, above 0: a number for all parameters, or one for each,
-            `(parameters,)`. Default: 1.
+        bound: Half the width, above 0: one number, or one per parameter, `(parameters,)`. Default:
+            1.
         fan_in: Fan-in k of each parameter, `(parameters,)`; its width is divided by sqrt(k).
-            Default: not divided.
-        words: How messages describe the widths. Default: by their numbers.
+            Default: None, not divided.
+        words: Description of the widths for messages. Default: None, their numbers.
 
     Examples:
         >>> str(Box(3.0))
@@ -119,18 +120,19 @@ class Box(ScaleFamily):
 
 
 class HardWalls(Prior):
-    """A prior between walls: its density, made larger by what the walls cut off, and 0 outside.
+    """A prior truncated by walls: renormalized inside and 0 outside.
 
-    Metropolis methods reject what is outside; Langevin methods are reflected, position and
-    momentum, where they drift.
+    Metropolis methods reject proposals outside. Langevin methods reflect position and momentum
+    during the drift.
 
     Args:
         inside: `Gaussian`, `Laplace`, `StudentT` or `Flat`.
-        lower: A number, or one for each parameter; -inf where there is no wall. Default: none.
-        upper: Likewise, inf where there is none. Default: none.
+        lower: The lower wall: one number, or one per parameter; -inf for no wall. Default: no
+            walls.
+        upper: The upper wall: one number, or one per parameter; inf for no wall. Default: no walls.
 
     Raises:
-        InputError: A lower wall is not below the upper one, or the prior has its own walls.
+        InputError: A lower wall is not below the upper one, or the prior already has walls.
 
     Examples:
         >>> str(tati_re.priors.HardWalls(tati_re.priors.Gaussian(1.0), lower=0.0))
@@ -232,7 +234,7 @@ def _log_mass(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 
 def between(lower: np.ndarray, upper: np.ndarray) -> str:
-    """Walls in words: `between -1 and 2`, `above 0`, `of their own for each parameter`."""
+    """Describes walls in words: `between -1 and 2`, `above 0`, or different walls per parameter."""
     low = np.unique(lower)
     high = np.unique(upper)
     if len(low) > 1 or len(high) > 1:
