@@ -107,20 +107,20 @@ class Turns:
 
 
 class BurninTuning:
-    """What a method does in the burn-in between two compiled chunks, and what it has found there.
+    """Work of a method during the burn-in between two compiled chunks, and its results.
 
     Attributes:
-        renewals: Steps before the last one of the burn-in after which `renewed` is asked, for what
-            is no work of a compiled step (matrix decompositions). Default: none.
-        finds_end: The burn-in ends where `end` says, at its number of steps at the latest. Default:
-            no.
+        renewals: Steps before the end of the burn-in after which `renewed` is called, for work that
+            does not belong in a compiled step (matrix decompositions). Default: none.
+        finds_end: Whether `end` determines the end of the burn-in, at its number of steps at the
+            latest. Default: False.
     """
 
     renewals: tuple[int, ...] = ()
     finds_end: bool = False
 
     def renewed(self, state: Any) -> Any:
-        """The state after one of the steps `renewals`, from plain numbers."""
+        """Returns the state after one of the steps `renewals`, as plain numbers."""
         return state
 
     def end(self, state: Any) -> int | None:
@@ -136,11 +136,11 @@ class BurninTuning:
         return state
 
     def tuned(self, state: Any) -> str:
-        """A line on what the burn-in has tuned, once it is over."""
+        """Returns a line on what the burn-in has tuned, after its end."""
         return ""
 
     def step_settled(self, state: Any, acceptance: Any, weights: Any) -> bool:
-        """Whether the step size has settled.
+        """Returns whether the step size has settled.
 
         Args:
             state: The state at the end of a window of the burn-in.
@@ -179,29 +179,28 @@ class BurninAround(BurninTuning):
 
 
 class Temperatures:
-    """What a method with several temperatures, or with a bias on the energies, answers.
+    """The interface of a method with several temperatures, or with a bias on the energies.
 
     Attributes:
-        rungs: Columns β, λ and step size of the copies' rungs, the target first, in place of the
-            options'. Default: None, all walkers are at those of the run.
-        copies: Replicas of each walker that a run asks for, one at each rung. Default: 1.
-        by_rung: Rows are written temperature by temperature, in the order that `order` gives.
-            Default: no.
-        visited: Rungs that each walker visits by itself, of which one counts. Default: 1.
-        event_columns: Columns of the rows of exchange.csv, which `events` gives. Default: none.
-        event_every: Steps between two such rows; 0: there are none. Default: 0.
-        reevaluates: After a swap, potential and loss belong to the position although the method is
-            not `current`. Default: no.
-        bias: The bias on the energies, where there is one. Default: none.
-        exact_energies: Energies are those of all data, beside gradients of mini-batches. Default:
-            no.
-        swap_bias: A sentence that names the bias of the swaps, where there is one. Default: none.
-        divides: Workers may hold the replicas apart from each other, and their swaps are decided
-            where all of them are known. Default: no.
-        stretch: Steps after which replicas held apart are told where they are; 0: never. Default:
-            None, they are not apart.
-        at_target: Replicas at the target, those of other processes included, where they are apart.
-        in_all: Replicas at all rungs, those of other processes included, where they are apart.
+        rungs: Columns β, λ and step size of the rungs, the target first, in place of the options.
+            Default: None, all walkers are at the temperature of the run.
+        copies: Replicas of each walker, one at each rung. Default: 1.
+        by_rung: Whether rows are written by temperature, in the order of `order`. Default: False.
+        visited: Number of rungs that each walker visits, of which one counts. Default: 1.
+        event_columns: Columns of the rows of exchange.csv, from `events`. Default: none.
+        event_every: Steps between two such rows; 0 for none. Default: 0.
+        reevaluates: Whether potential and loss belong to the position after a swap although the
+            method is not `current`. Default: False.
+        bias: The bias on the energies, if there is one. Default: None.
+        exact_energies: Whether energies use all data while gradients use mini-batches. Default:
+            False.
+        swap_bias: A sentence on the bias of the swaps, if there is one. Default: None.
+        divides: Whether workers may hold different replicas, with central decisions on their swaps.
+            Default: False.
+        stretch: Steps after which replicas in different workers receive their rungs; 0: never.
+            Default: None, all replicas are in one process.
+        at_target: Number of replicas at the target in all processes.
+        in_all: Number of replicas at all rungs in all processes.
     """
 
     rungs: Any = None

@@ -17,7 +17,7 @@ from tati_re.core.protocol import Evaluate, Noise, attributes_of
 
 @runtime_checkable
 class Sampler(Protocol):
-    """The minimal sampler: two functions, its configuration, and six attributes, those of
+    """The minimal sampler: two functions, its configuration, and the first six attributes of
     `Method`.
     """
 
@@ -40,35 +40,38 @@ REQUIRED = ("init", "step", "get_config", *Sampler.__annotations__)
 
 
 class Method:
-    """All answers of a method to the engine, with defaults that a method overrides where needed.
+    """The full interface of a method to the engine, with defaults that a method overrides if
+    needed.
 
     Attributes:
-        name: As it is written in options and tables.
-        has_momentum: The state has a `momentum` field. Default: no.
-        metropolis: `Info` tells the acceptance. Default: no.
-        full_batch: The method is only right on all data and asks `evaluate.full`. Default: no.
-        current: At the end of a step, gradient and potential belong to the position; else they are
-            evaluated anew for each recorded row. Default: yes.
+        name: Name in options and tables.
+        has_momentum: Whether the state has a field `momentum`. Default: False.
+        metropolis: Whether `Info` holds the acceptance. Default: False.
+        full_batch: Whether the method is correct only on all data and calls `evaluate.full`.
+            Default: False.
+        current: Whether gradient and potential belong to the position at the end of a step.
+            Otherwise they are reevaluated for each recorded row. Default: True.
         gradients_per_step: Cost of a step, for each walker that moves. Default: 1.
-        shown: Names of further fields of the state, `(walkers,)` each, that run.csv shows. Default:
-            none.
-        label_names: Names of the last columns of run.csv and of the trajectory, which `labels`
-            gives, for methods whose walkers change temperature; one named `weight` is what a row
-            counts in averages. Default: none.
+        shown: Names of further fields of the state, `(walkers,)` each, that are columns of run.csv.
+            Default: none.
+        label_names: Names of the last columns of run.csv and of the trajectory, from `labels`, for
+            methods whose walkers change temperature. A column `weight` is the weight of a row in
+            averages. Default: none.
         of_rung: Names of the fields of the state that belong to the temperature rather than to the
-            walker (thermostat, tuned step size, preconditioner): they change hands when two walkers
+            walker (thermostat, tuned step size, preconditioner). Two walkers swap them when they
             exchange temperatures. Default: none.
-        adapts: It changes its own parameters during the burn-in, which therefore has to have steps.
-            Default: no.
-        subtracts_noise: It takes out the heat that mini-batches would bring if their noise were new
-            in every step: mini-batches are then drawn with replacement, and others are refused.
-            Default: no.
-        against_noise: What it does about the noise of mini-batches, a clause, where that is no
-            linear answer from which a heating follows. Default: none.
-        settings: Names of the attributes that `get_config` has beside the name. Default: none.
-        dynamics: What a step is, for whoever chooses its size.
+        adapts: Whether the method adapts during the burn-in, which must then have steps. Default:
+            False.
+        subtracts_noise: Whether the method removes the heat of mini-batch noise that is new in
+            every step. Mini-batches are then drawn with replacement, and other sampling is refused.
+            Default: False.
+        against_noise: A clause on how the method treats mini-batch noise, if its response is not
+            linear and no heating follows from it. Default: empty.
+        settings: Names of the attributes that `get_config` returns in addition to the name.
+            Default: none.
+        dynamics: Properties of a step, for choosing its size.
         turns: Groups of walkers that move in turn. Default: None, all move at once.
-        burnin: What the burn-in does between compiled steps, and has found. Default: None, nothing.
+        burnin: Work of the burn-in between compiled steps, and its results. Default: None.
         ladder: Several temperatures, or a bias on the energies. Default: None, one temperature.
     """
 
@@ -91,68 +94,79 @@ class Method:
     ladder: Temperatures | None = None
 
     def init(self, position: Any, evaluate: Evaluate, noise: Noise) -> Any:
-        """The state at given positions, `(walkers, parameters)`."""
+        """Returns the initial state at given positions, `(walkers, parameters)`."""
         raise NotImplementedError(f"{type(self).__name__} has no init.")
 
     def step(self, state: Any, evaluate: Evaluate, noise: Noise) -> Any:
-        """The state after one step, and its `Info`."""
+        """Returns the state after one step, and its `Info`."""
         raise NotImplementedError(f"{type(self).__name__} has no step.")
 
     def get_config(self) -> dict:
-        """Plain values from which the same method can be made; written to the manifest."""
+        """Returns plain values that define the method; they are written to the manifest."""
         return {"sampler": self.name, **attributes_of(self, *self.settings)}
 
     def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:
-        """Raises an `InputError` for requests of a run that the method cannot fulfill. Default:
-        nothing.
+        """Refuses requests of a run that the method cannot fulfill. The default accepts everything.
+
+        Args:
+            step_size: h.
+            temperature: T.
+            num_burnin_steps: Steps of the burn-in.
+
+        Raises:
+            InputError: The method cannot fulfill the request.
         """
 
     def used_options(self) -> set[str]:
-        """The options of samplers that the method uses. Default: the names of `get_config`."""
+        """Returns the sampler options that the method uses. Default: the names of `get_config`."""
         return {*self.get_config()}
 
     def labels(self, state: Any) -> dict[str, Any]:
-        """The columns `label_names`, `(walkers,)` each."""
+        """Returns the columns `label_names`, `(walkers,)` each."""
         return {}
 
     def speeds(self, state: Any) -> Any:
-        """What velocities in each parameter are multiplied with, a number or `(walkers,
-        parameters)`. Default: 1.
+        """Returns the factor of velocities in each parameter, a number or `(walkers, parameters)`.
+
+        Default: 1.
         """
         return 1.0
 
     def masses(self) -> Any:
-        """The masses that were given, a number or `(parameters,)`. Default: 1."""
+        """Returns the fixed masses, a number or `(parameters,)`. Default: 1."""
         return 1.0
 
     def coordinates(self, state: Any) -> Any:
-        """The coordinates in which its steps move, where they were measured, as plain numbers.
+        """Returns the measured coordinates in which steps move, as plain numbers.
+
         Default: None, no mass is measured.
         """
         return None
 
     def linear_part(self, coordinates: Any) -> tuple["Method", Any]:
-        """The method whose step is linear on a harmonic well, at one temperature, and the
-        coordinates in which it moves.
+        """Returns the method with a linear step in a harmonic well, at one temperature, and its
+        coordinates.
 
         Args:
-            coordinates: Those of `coordinates`, or None where nothing is measured yet.
+            coordinates: The result of `coordinates`, or None before any measurement.
 
         Returns:
-            The method, without what changes its temperature, step size or coordinates, and the
-            coordinates; None stands for the parameters themselves. Default: the method itself.
+            The method without the parts that change its temperature, step size or coordinates, and
+            the coordinates. None stands for the parameters themselves. Default: the method itself.
         """
         return self, None
 
     def at_friction(self, friction: float) -> "Method":
-        """The method at a friction that the burn-in has found. Default: the method itself."""
+        """Returns the method at a friction found by the burn-in. Default: the method itself."""
         return self
 
 
 class Optimizer(Method):
-    """A method that goes downhill, in the step size of its walkers, the learning rate, or in its
-    own in place of the options', `learning_rate`, or `None`, which it changes by itself where it is
-    `scheduled`. Where it `validates` it asks `evaluate.validation`, the loss on the test part.
+    """A method that minimizes U. The step size of its walkers is the learning rate.
+
+    A learning rate in `learning_rate`, if not None, replaces the one in the options. If the
+    optimizer is `scheduled`, it changes its learning rate automatically. If it `validates`, it
+    calls `evaluate.validation`, the loss on the test set.
     """
 
     learning_rate: float | None = None
@@ -168,15 +182,14 @@ _OWN = {"used_options", "linear_part", "at_friction"}
 
 
 class Wrapper(Method):
-    """A method that wraps another one and forwards all answers to `inner` except those it
-    overrides.
+    """A method that wraps another one and forwards everything to `inner` except what it overrides.
 
-    The state of a wrapper is that of `inner` with further fields, so that `inner` can read it.
-    Groups that move in turn stay the groups of `inner`, but each step is a turn of its own: what a
-    wrapper adds to a step belongs around each step.
+    The state of a wrapper is the state of `inner` with further fields, so `inner` can read it.
+    Groups that move in turn are the groups of `inner`, but each step is a separate turn: a wrapper
+    adds its work around each step.
 
     Args:
-        inner: The wrapped method, or a sampler from which `as_method` makes one.
+        inner: The wrapped method, or a sampler that `as_method` converts.
     """
 
     def __init__(self, inner: Sampler) -> None:

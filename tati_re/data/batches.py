@@ -134,10 +134,15 @@ class Batches:
         self._block: np.ndarray | None = None
 
     def indices(self, first_step: int, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the indices of the examples of steps `first_step` to `first_step + num_steps -
-        1`. Both numbers are >= 0. Returns int32 `(num_steps, walkers, batch_size)` indices (1
-        walker if shared), a short batch padded with index 0, and int32 `(num_steps,)` true sizes,
-        the same for all walkers.
+        """Returns the indices of the examples in consecutive steps.
+
+        Args:
+            first_step: The first step, at least 0.
+            num_steps: Number of steps, at least 0.
+
+        Returns:
+            int32 indices `(num_steps, walkers, batch_size)` (1 walker if shared), with a short
+            batch padded by index 0, and int32 true sizes `(num_steps,)`, the same for all walkers.
         """
         indices = np.empty((num_steps, self._rows, self.batch_size), np.int32)
         sizes = np.empty(num_steps, np.int32)

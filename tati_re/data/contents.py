@@ -19,17 +19,17 @@ class Contents:
     Args:
         inputs: The inputs, shape (N, ...).
         targets: The labels, shape (N,) or (N, K): numbers, or names of classes.
-        test: Inputs and labels of a test part. Default: none.
-        name: What messages call the data, such as the name of the file. Default: "arrays".
-        names: Names of the columns of the inputs. Default: none.
-        label_names: Names of the columns of the labels. Default: none.
+        test: Inputs and labels of a test set. Default: None.
+        name: Name of the data in messages, such as the name of the file. Default: "arrays".
+        names: Names of the input columns. Default: none.
+        label_names: Names of the label columns. Default: none.
         input_scale: Factor of the inputs before the network, such as 1/255 for bytes. Default: 1.
-        by_value: Whole floats among the labels count as integers, as in a text file without decimal
-            points. Default: no.
-        weights: Sample weights, shape (N,). Default: 1 each.
-        test_weights: Sample weights of the test part. Default: 1 each.
-        layout: Places of several inputs that stand side by side in `inputs`. Default: one input.
-        layout_scales: Factors that have been multiplied into several inputs. Default: none.
+        by_value: Whether integral floats among the labels count as integers, as in a text file
+            without decimal points. Default: False.
+        weights: Sample weights, shape (N,). Default: None, 1 each.
+        test_weights: Sample weights of the test set. Default: None, 1 each.
+        layout: Positions of several inputs that are concatenated in `inputs`. Default: one input.
+        layout_scales: Factors already multiplied into several inputs. Default: none.
     """
 
     inputs: np.ndarray

@@ -36,37 +36,37 @@ _MOST_RANGES = 1000
 @front_doors
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Examples for training and sampling, and a test part used only by predictions.
+    """Examples for training and sampling, and a test set that only predictions use.
 
-    Arrays keep the type they came in (bytes stay bytes); what computes with the inputs first
-    multiplies them by `input_scale`. `from_arrays` is the usual way to make one: it also settles
-    what the targets are.
+    Arrays keep their number type (bytes stay bytes). Computations first multiply the inputs by
+    `input_scale`. `from_arrays` is the usual way to create a data set; it also determines the kind
+    of targets.
 
     Args:
-        inputs: `(N, ...)` numbers, finite.
-        targets: `(N,)` or `(N, K)`, finite.
-        test_inputs: Inputs of the test part, `(M, ...)`. Default: no test part.
-        test_targets: Targets of the test part, `(M,)` or `(M, K)`. Default: no test part.
-        name: What messages and the manifest call it. Default: "arrays".
+        inputs: Finite numbers, `(N, ...)`.
+        targets: Finite numbers, `(N,)` or `(N, K)`.
+        test_inputs: Inputs of the test set, `(M, ...)`. Default: None, no test set.
+        test_targets: Targets of the test set, `(M,)` or `(M, K)`. Default: None, no test set.
+        name: Name in messages and in the manifest. Default: "arrays".
         input_scale: Factor of the inputs, such as 1/255 for image bytes. Default: 1.0.
-        num_classes: Number of classes, or None (default) for a regression.
-        feature_names: One name for each column of the inputs, where known. Default: none.
-        preparation: What happens to inputs and targets before the network sees them. Default:
-            nothing but the scale.
-        weights: What each example counts in the loss, `(N,)`, 0 or more. Default: 1 for all.
-        test_weights: Likewise for those of the test part, `(M,)`.
-        layout: Names and shapes of several inputs, which stand side by side in `inputs`. Default:
-            one input.
-        multi_label: The columns of the targets are labels of 0 and 1 of their own. Default: no.
-        class_names: What the classes are called, in the order of their numbers: texts, or the
-            integers that are their labels in the data. Default: no names, labels are the numbers.
-        layout_scales: Factors that are in them, and that inputs to predict are multiplied by.
-            Default: none.
-        label_names: The columns of a table that the targets are. Default: none.
+        num_classes: Number of classes, or None for a regression. Default: None.
+        feature_names: Names of the input columns. Default: none.
+        preparation: Transformation of inputs and targets before the network. Default: the scale
+            only.
+        weights: Weight of each example in the loss, `(N,)`, at least 0. Default: None, 1 each.
+        test_weights: Weight of each test example, `(M,)`, at least 0. Default: None, 1 each.
+        layout: Names and shapes of several inputs, which are concatenated in `inputs`. Default: one
+            input.
+        multi_label: Whether the target columns are separate labels of 0 and 1. Default: False.
+        class_names: Names of the classes in the order of their numbers: texts, or the integers that
+            are their labels in the data. Default: none, labels are the numbers.
+        layout_scales: Factors already multiplied into several inputs, which also multiply inputs to
+            predict. Default: none.
+        label_names: Names of the table columns of the targets. Default: none.
 
     Raises:
-        InputError: No examples, unequal lengths, test examples of another shape, an array not of
-            finite numbers.
+        InputError: There are no examples, lengths differ, test examples have another shape, or
+            numbers are not finite.
 
     Examples:
         >>> Dataset.from_arrays([[0.0, 1.0], [2.0, 3.0]], [0, 1]).task
@@ -230,15 +230,15 @@ class Dataset:
         )
 
     def split(self, test_fraction: float, seed: int, shuffle: bool = True) -> "Dataset":
-        """Returns the same data with a test part split off; a data set that has one is returned
-        unchanged.
+        """Returns the same data with a test set split off.
+
+        A data set that already has one is returned unchanged.
 
         Args:
-            test_fraction: Part of the examples, in [0, 1); rounded to whole examples, at least one
-                is left to train on.
-            seed: Which examples, the same for the same seed; both parts keep the order of the
-                examples.
-            shuffle: A random part. Default True; False keeps the last examples for testing.
+            test_fraction: Fraction of the examples, in [0, 1), rounded to whole examples; at least
+                one is left for training.
+            seed: Seed of the choice. Both parts keep the order of the examples.
+            shuffle: Whether the test set is random; False uses the last examples. Default: True.
         """
         refuse_if(
             not 0 <= test_fraction < 1,
@@ -273,7 +273,8 @@ class Dataset:
         return replace(self, **parts)
 
     def as_labels(self, targets: np.ndarray) -> np.ndarray:
-        """Class numbers as the labels of the data, where those are integers; others as they are.
+        """Converts class numbers to the labels of the data if those are integers; otherwise
+        unchanged.
 
         Args:
             targets: Targets of this data set, shape `(n, ...)`.
@@ -281,11 +282,11 @@ class Dataset:
         return np.array(self.class_names)[targets] if are_integers(self.class_names) else targets
 
     def with_classes(self, num_classes: int | None, rule: LabelRule) -> "Dataset":
-        """The data set with its integer labels taken anew, as so many classes or by a rule.
+        """Returns the data set with its integer labels reinterpreted.
 
         Args:
-            num_classes: The number of classes, 0 for a regression, None by the rule.
-            rule: What integers mean.
+            num_classes: The number of classes, 0 for a regression, None for a choice by the rule.
+            rule: The meaning of integers.
         """
         if not are_integers(self.class_names) or (
             num_classes in (None, self.num_classes) and rule != "numbers"
@@ -324,8 +325,8 @@ class Dataset:
         return "signs" if self.targets.min() < 0 else "classification"
 
     def prepare(self, inputs: np.ndarray) -> np.ndarray:
-        """Returns inputs as the network takes them, unscaled where there is no preparation. Both
-        are `(n, ...)`.
+        """Returns inputs `(n, ...)` as the network expects them, unscaled if there is no
+        preparation.
         """
         return (
             inputs
@@ -334,8 +335,12 @@ class Dataset:
         )
 
     def restore(self, outputs: np.ndarray, predicts_noise: bool = False) -> np.ndarray:
-        """Returns outputs of a network, `(n, ...)`, in the units of the data set's targets; with
-        `predicts_noise` their second half are logarithms of standard deviations.
+        """Converts outputs of a network to the units of the targets.
+
+        Args:
+            outputs: Outputs, `(n, ...)`.
+            predicts_noise: Whether the second half of the outputs are logarithms of standard
+                deviations. Default: False.
         """
         return (
             outputs
@@ -344,7 +349,7 @@ class Dataset:
         )
 
     def prepared(self) -> "Dataset":
-        """Returns the data set that the network trains on; this one if it is at most rescaled."""
+        """Returns the data set that the network trains on; this one if it is only rescaled."""
         if self.preparation is None:
             return self
         parts: dict[str, Any] = {
@@ -360,7 +365,9 @@ class Dataset:
         return replace(self, **parts, input_scale=1.0, feature_names=names, preparation=None)
 
     def get_config(self) -> dict:
-        """Returns the data's entry in the manifest: enough to predict other inputs without them."""
+        """Returns the manifest entry of the data, which suffices to predict other inputs without
+        them.
+        """
         places = self.targets.shape[1:] if self.task == "classification" else ()
         return {
             "task": self.task,
@@ -390,8 +397,9 @@ class Dataset:
         return {"input_ranges": ends}
 
     def fingerprint(self) -> str:
-        """Returns the SHA-256 (hexadecimal) of values, shapes, types, scale and preparation, not of
-        the name.
+        """Returns the SHA-256 (hexadecimal) of values, shapes, types, scale and preparation.
+
+        The name does not enter.
         """
         return self._fingerprint
 

@@ -14,14 +14,14 @@ __all__ = ["digits", "gaussian", "harmonic", "spirals", "squares", "two_circles"
 
 
 def digits(test_fraction: float = 0.2, seed: int = 0) -> Dataset:
-    """The handwritten digits of scikit-learn: 1,797 images of 8 x 8 pixels, ten classes.
+    """Loads the handwritten digits of scikit-learn: 1,797 images of 8 x 8 pixels, ten classes.
 
     Inputs are `(N, 64)` uint8 from 0 to 16 with scale 1/16, labels `(N,)` int32. Source: UCI,
     Alpaydin, Kaynak (1998).
 
     Args:
-        test_fraction: Part of the examples kept for testing, in [0, 1). Default: 0.2.
-        seed: Draws the test part. Default: 0.
+        test_fraction: Fraction of the examples for testing, in [0, 1). Default: 0.2.
+        seed: Seed for drawing the test set. Default: 0.
 
     Returns:
         The data set.

@@ -55,48 +55,45 @@ def load_data(
     rule: LabelRule = "values",
     encoding: str | None = None,
 ) -> Dataset:
-    """Loads a data set.
+    """Loads a data set from a name, a file or arrays.
 
     Args:
         source: A built-in name (`generators.GENERATORS`), an image set of Keras (`archives.KERAS`),
-            a path or a list of them, arrays `(x, y)` or, as tuples, `((x, y), (x_test, y_test))`, a
-            `pandas.DataFrame`, a `tf.data.Dataset`, or a `Dataset`.
-        test_fraction: Part of the examples kept for testing where the data bring no test part, in
-            [0, 1). Default (None): 0.2 for built-in names and files of 3 examples or more, 0 for
-            what is given in Python.
-        seed: Draws what is kept for testing, and the built-in data that are random. Default 0.
-        test_data: The test part: a file or a list of them, arrays `(x, y)`, or a `tf.data.Dataset`.
+            a path or a list of paths, arrays `(x, y)` or, as tuples, `((x, y), (x_test, y_test))`,
+            a `pandas.DataFrame`, a `tf.data.Dataset`, or a `Dataset`.
+        test_fraction: Fraction of the examples for testing if the data have no test set, in [0, 1).
+            Default: None, 0.2 for built-in names and files of at least 3 examples, 0 for data
+            passed in Python.
+        seed: Seed for drawing the test set and random built-in data. Default: 0.
+        test_data: The test set: a file or a list of files, arrays `(x, y)`, or a `tf.data.Dataset`.
             Default: None.
-        label_columns: Columns of a table that are labels. Default: those whose names say so, else
-            the last.
-        input_columns: Columns of a table that are inputs. Default: all others.
-        data_keys: Names of the arrays of an NPZ or HDF5 file, inputs first. Default: found by their
-            names.
-        num_classes: The number of classes; 0 for a regression. Default: by the labels.
-        standardize: Which of inputs and targets are standardized, as the option. Default: "none".
-        shuffle: Whether the test part is drawn at random; else it is the end of the data. Default:
-            True.
-        sample_weights: What each example counts in the loss: numbers, one for each that is read to
-            train on, or the name of a column of a table, or of an array of an NPZ file. Default:
-            those that the data bring, else 1.
-        class_weights: The weight of each class in the loss, or "balanced". Default: 1.
-        memory_limit: Memory for the data, in bytes. Default: no limit.
-        multi_label: Columns of 0 and 1 that are not one-hot are several labels at once. Default:
-            they are refused.
-        places: The shape of labels that are no one-hot rows, but those of several places. Default:
-            none is.
-        rule: What integers in one column mean under the loss: "values", classes if they are few;
-            "classes", classes however many there are; "numbers", classes that keep their numbers.
-            Default: "values".
-        encoding: As the option of this name: how characters of tables of text are stored. Default:
-            UTF-8.
+        label_columns: Label columns of a table. Default: None, columns with label names, otherwise
+            the last column.
+        input_columns: Input columns of a table. Default: None, all other columns.
+        data_keys: Names of the arrays in an NPZ or HDF5 file, inputs first. Default: None, found by
+            their names.
+        num_classes: Number of classes; 0 for a regression. Default: None, determined from the
+            labels.
+        standardize: Whether inputs and targets are standardized, as in the option. Default: "none".
+        shuffle: Whether the test set is random; otherwise it is the end of the data. Default: True.
+        sample_weights: Weight of each example in the loss: one number per training example read, or
+            the name of a column of a table or of an array in an NPZ file. Default: None, weights in
+            the data, otherwise 1.
+        class_weights: Weight of each class in the loss, or "balanced". Default: None, 1.
+        memory_limit: Memory limit for the data, in bytes. Default: None, no limit.
+        multi_label: Whether columns of 0 and 1 that are not one-hot are several labels at once;
+            otherwise they are refused. Default: False.
+        places: Shape of labels at several positions, which are not one-hot rows. Default: none.
+        rule: Meaning of integers in one column under the loss. "values": classes if there are few;
+            "classes": always classes; "numbers": classes that keep their numbers. Default:
+            "values".
+        encoding: Character encoding of text tables, as in the option. Default: UTF-8.
 
     Returns:
-        The data set, with values as they were read; `Dataset.prepared()` is what a network trains
-        on.
+        The data set, with values as read. A network trains on `Dataset.prepared()`.
 
     Raises:
-        InputError: Bad data, in one sentence.
+        InputError: The data are invalid; the message is one sentence.
     """
     named = sample_weights if isinstance(sample_weights, str) else None
     limit = None if memory_limit is None else 1e6 * memory_limit
@@ -236,23 +233,23 @@ def dataset_from_options(
     *,
     places: tuple = (),
 ) -> Dataset:
-    """Loads the data set that options describe, or objects given in their place.
+    """Loads the data set described by options, or by objects in their place.
 
-    `standardize="auto"` leaves the data as they are, because it depends on the network.
+    `standardize="auto"` leaves the data unchanged here, because it depends on the network.
 
     Args:
-        options: The options of the group data, as attributes.
-        data: The data in place of `options.data`, as `load_data` takes them. Default: the option.
-        test_data: The test part in place of `options.test_data`. Default: the option.
-        sample_weights: The weights in place of `options.sample_weights`. Default: the option.
-        loss: The loss object in place of `options.loss`. Default: the option.
-        places: The shape of labels at several places. Default: labels of one place.
+        options: The data options, as attributes.
+        data: Data in place of `options.data`, as for `load_data`. Default: None, the option.
+        test_data: Test set in place of `options.test_data`. Default: None, the option.
+        sample_weights: Weights in place of `options.sample_weights`. Default: None, the option.
+        loss: Loss object in place of `options.loss`. Default: None, the option.
+        places: Shape of labels at several positions. Default: labels at one position.
 
     Returns:
         The data set.
 
     Raises:
-        InputError: There are no data, or they cannot be used.
+        InputError: There are no data, or they are invalid.
     """
     source = options.data if data is None else data
     refuse_if(

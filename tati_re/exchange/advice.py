@@ -23,8 +23,9 @@ HOPELESS = 0.05
 
 
 def spacing(acceptance):
-    """The x at which neighbors exchange with a given probability, erfc(x/2): 1.812, 1.466, 1.190
-    for 0.2, 0.3, 0.4.
+    """Returns the spacing x at which neighbors exchange with a given probability erfc(x/2).
+
+    It is 1.812, 1.466 and 1.190 for 0.2, 0.3 and 0.4.
 
     Args:
         acceptance: The probability, in (0, 1), of any shape.
@@ -67,10 +68,9 @@ def biased_sd(inverse_temperature, energy_sd, bias_factor: float):
 
 
 def harmonic_acceptance(dimensions, ratio, bias_factor: float = 1.0):
-    """Exact Metropolis acceptance of two harmonic wells at temperature ratio R: 2 I_{1/(1+R)}(b,
-    b).
+    """Returns the exact Metropolis acceptance of two harmonic wells at temperature ratio R.
 
-    Here b = (d/2 - 1)/γ + 1.
+    It is 2 I_{1/(1+R)}(b, b) with b = (d/2 - 1)/γ + 1.
 
     Args:
         dimensions: d, the number of stiff directions.
@@ -78,7 +78,7 @@ def harmonic_acceptance(dimensions, ratio, bias_factor: float = 1.0):
         bias_factor: γ of converged well-tempered ensembles, at least 1. Default: 1, no bias.
 
     Returns:
-        The acceptance, of the common shape of `dimensions` and `ratio`.
+        The acceptance, in the common shape of `dimensions` and `ratio`.
     """
     shape = (np.asarray(dimensions, np.float64) / 2 - 1) / bias_factor + 1
     return 2 * betainc(shape, shape, 1 / (1 + np.maximum(ratio, 1 / np.asarray(ratio, np.float64))))
@@ -87,16 +87,16 @@ def harmonic_acceptance(dimensions, ratio, bias_factor: float = 1.0):
 def spaced_evenly(
     coordinate, energy_sd, acceptance: float = 0.3, num_replicas: int | None = None
 ) -> np.ndarray:
-    """Rungs between the same ends that exchange equally.
+    """Returns rungs between the same ends at which all neighbors exchange equally often.
 
     Args:
-        coordinate: b of the rungs on which the spread was measured, `(rungs,)`.
+        coordinate: β (or β λ) of the rungs at which the spread was measured, `(rungs,)`.
         energy_sd: Standard deviation of the energies at these rungs, `(rungs,)`.
-        acceptance: Least acceptance of neighbors that is wanted, in (0, 1). Default: 0.3.
-        num_replicas: The number of rungs, at least 2, in place of `acceptance`.
+        acceptance: Smallest wanted acceptance of neighbors, in (0, 1). Default: 0.3.
+        num_replicas: Number of rungs, at least 2, in place of `acceptance`. Default: None.
 
     Returns:
-        b of the new rungs, `(num_replicas,)`.
+        The coordinate of the new rungs, `(num_replicas,)`.
     """
     total = distances(coordinate, energy_sd).sum()
     if num_replicas is None:
@@ -124,10 +124,10 @@ class Advice(NamedTuple):
 
     Attributes:
         acceptance: Expected acceptance of each pair of neighbors, `(rungs - 1,)`.
-        num_replicas: The number of rungs between the same ends that reaches the wanted acceptance.
+        num_replicas: Number of rungs between the same ends that reaches the wanted acceptance.
         coordinate: β, or β λ, of these rungs, `(num_replicas,)`.
-        bias_factor: The least γ with which this ladder would work; None if no γ does, or none is
-            needed.
+        bias_factor: The smallest γ with which this ladder would work. None if no γ works, or none
+            is needed.
         sentences: The advice in words.
     """
 
@@ -160,20 +160,26 @@ def ladder_advice(
     acceptance: float = 0.3,
     bias_factor: float = 1.0,
 ) -> Advice:
-    """Expected acceptances, rungs needed, and what would make an impossible ladder work.
+    """Returns expected acceptances, the number of rungs needed, and remedies for an impossible
+    ladder.
+
+    Pass exactly one of `energy_sd`, `heat_capacity` and `dimensions`.
 
     Args:
-        ladder: At least 2 rungs, of NumPy arrays.
-        energy_sd: Measured standard deviation of U, or L for likelihood tempering; `(rungs,)` or
+        ladder: A ladder of NumPy arrays with at least 2 rungs.
+        energy_sd: Measured standard deviation of U, or of L for likelihood tempering; `(rungs,)` or
             one number.
-        heat_capacity: var(U)/T² instead, `(rungs,)` or one number.
-        dimensions: Number of stiff directions d instead, C_V = d/2: the number of parameters before
-            anything is known.
-        acceptance: The wanted one, above 0 and below 1. Default: 0.3.
-        bias_factor: γ of a well-tempered ensemble that the run has already. Default: 1, none.
+        heat_capacity: var(U)/T², `(rungs,)` or one number.
+        dimensions: Number of stiff directions d, with C_V = d/2; the number of parameters if
+            nothing else is known.
+        acceptance: The wanted acceptance, in (0, 1). Default: 0.3.
+        bias_factor: γ of a well-tempered ensemble that the run already has. Default: 1, none.
+
+    Returns:
+        The advice.
 
     Raises:
-        InputError: Not one of the three spreads, or values out of range.
+        InputError: Not exactly one measure of spread is given, or values are out of range.
     """
     if sum(given is not None for given in (energy_sd, heat_capacity, dimensions)) != 1:
         raise InputError(
@@ -303,14 +309,14 @@ def _in_words(log_value: float) -> str:
 
 
 class ExchangeAdvice(NamedTuple):
-    """Whether exchange is likely to pay, as far as a short run can tell.
+    """Whether exchange is likely to pay, judged from a short run.
 
     Attributes:
-        r_hat: R-hat of the quantity on which the walkers agree least, each split in half.
-        kept: Correlation of the walkers' means of this quantity in the first half of the run with
-            those in the second.
-        pays: True: the walkers stay apart; False: they agree; None: the run is too short to tell.
-        barrier: The barrier Λ of the ladder; None if its energies are not known.
+        r_hat: Split R-hat of the quantity on which the walkers agree least.
+        kept: Correlation of the walkers' means of this quantity between the first and the second
+            half of the run.
+        pays: True: the walkers stay apart; False: they agree; None: the run is too short.
+        barrier: The barrier Λ of the ladder; None if its energies are unknown.
         sentence: The advice in words.
     """
 
@@ -322,22 +328,26 @@ class ExchangeAdvice(NamedTuple):
 
 
 def exchange_advice(chains, ladder: Ladder | None = None, energy_sd=None) -> ExchangeAdvice:
-    """Says from a short run of independent walkers on which side a problem is likely to lie.
+    """Judges from a short run of independent walkers whether replica exchange is likely to pay.
 
-    Where walkers from different starts disagree (R-hat above 1.4) and keep what they disagree in
-    from one half of the run to the other, something parts them that a ladder may go round. Where
-    they agree (below 1.1) there is nothing to gain, unless all of them miss the same mode, which no
-    run of theirs can show.
+    If walkers from different starts disagree (R-hat above 1.4) and the disagreement persists from
+    one half of the run to the other, a barrier separates them. A ladder may get around it. If they
+    agree (below 1.1), there is nothing to gain, unless all of them miss the same mode, which their
+    runs cannot show.
 
     Args:
         chains: U, predictions or other quantities, `(walkers, rows)` or `(walkers, rows,
-            quantities)`, after a burn-in; at least 4 walkers and 20 rows. Parameters of networks
-            are no good: equal copies of one differ in them.
-        ladder: One that was run shortly, of NumPy arrays, for Λ = Σ x/√π.
-        energy_sd: The standard deviation of its energies on each rung, as of `ladder_advice`.
+            quantities)`, after a burn-in, with at least 4 walkers and 20 rows. Do not pass
+            parameters of networks, because equivalent copies of a network differ in them.
+        ladder: A ladder of NumPy arrays that was run briefly, for Λ = Σ x/√π. Default: None.
+        energy_sd: Standard deviation of its energies at each rung, as for `ladder_advice`. Default:
+            None.
+
+    Returns:
+        The advice.
 
     Raises:
-        InputError: Too few walkers or rows, numbers that are not finite, or a ladder without its
+        InputError: There are too few walkers or rows, numbers are not finite, or a ladder lacks its
             energies.
     """
     values = np.asarray(chains, np.float64)[(..., None) if np.ndim(chains) == 2 else ...]

@@ -60,9 +60,9 @@ class Cut(NamedTuple):
     """The factor exp(-(ω/frequency)^power) on the spectrum, and its error.
 
     Attributes:
-        frequency: Where the factor is 1/e.
-        power: How sharp the cut is.
-        error: The largest distance of the distribution after convolution from the logistic one.
+        frequency: Frequency at which the factor is 1/e.
+        power: Sharpness of the cut.
+        error: Largest distance between the distribution after convolution and the logistic one.
     """
 
     frequency: float
@@ -71,14 +71,14 @@ class Cut(NamedTuple):
 
 
 class CompensationTable(NamedTuple):
-    """A compensation density, as tables over the upper half; the lower half mirrors it.
+    """Tables of a compensation density for its upper half; the lower half is its mirror image.
 
     Attributes:
-        noise_variance: σ², of the noise that it expects.
-        positions: z from 0 to `RANGE`, `(NUM_POINTS,)`; both grids are even.
+        noise_variance: σ² of the noise it compensates.
+        positions: z from 0 to `RANGE`, `(NUM_POINTS,)`, equally spaced.
         density: q at the positions, `(NUM_POINTS,)`.
         log_odds: ln P(below z) / P(above z) at the positions, `(NUM_POINTS,)`.
-        quantiles: z at log odds from 0 to `RANGE`, `(NUM_POINTS,)`.
+        quantiles: z at equally spaced log odds from 0 to `RANGE`, `(NUM_POINTS,)`.
     """
 
     noise_variance: float
@@ -91,18 +91,17 @@ class CompensationTable(NamedTuple):
 def series_weights(
     noise_variance: float, terms: int, series_filter: float | None = 10.0
 ) -> list[float]:
-    """Weights of the derivatives of odd order, the first one first, in the published series for the
-    density.
+    """Returns the weights of the odd derivatives in the published series for the density.
 
-    These are w_n = (-1)ⁿ H_n(λσ²/4) / (λⁿ n!), the Taylor series of exp(σ²ω²/2 - ω⁴/λ²) in ω²; for
-    λ = ∞, (-σ²/2)ⁿ / n!.
+    They are w_n = (-1)ⁿ H_n(λσ²/4) / (λⁿ n!), the Taylor series of exp(σ²ω²/2 - ω⁴/λ²) in ω², the
+    first derivative first. For λ = ∞ they are (-σ²/2)ⁿ / n!.
 
-    Source: Luo et al. 2020, eq. 9; the argument of H_n in the table of its appendix, σ²/(4λ), is a
+    Source: Luo et al. 2020, eq. 9. The argument of H_n in the table of its appendix, σ²/(4λ), is a
     misprint.
 
     Args:
         noise_variance: σ².
-        terms: The number of weights.
+        terms: Number of weights.
         series_filter: λ; None for ∞. Default: 10.
     """
     if series_filter is None:
@@ -171,9 +170,16 @@ def _half_density(ratio: Callable, largest_frequency: float, points: int) -> np.
 
 @lru_cache(maxsize=16)
 def best_cut(noise_variance: float) -> Cut:
-    """The cut whose density, clipped at 0 and added to N(0, σ²), is nearest to the logistic
-    distribution. Its error is about 3e-11 at σ² = 0.2, 2e-7 at 0.8, 8e-6 at 1; σ² outside of (0,
-    1.05] is an `InputError`.
+    """Returns the cut whose clipped density, added to N(0, σ²), is closest to the logistic
+    distribution.
+
+    Its error is about 3e-11 at σ² = 0.2, 2e-7 at 0.8, and 8e-6 at 1.
+
+    Args:
+        noise_variance: σ² in (0, 1.05].
+
+    Raises:
+        InputError: σ² is out of range.
     """
     _check(noise_variance)
     points = 601
@@ -226,18 +232,19 @@ def _tail_ratio(ratio: Callable) -> float:
 def compensation_table(
     noise_variance: float, series_terms: int | None = None, series_filter: float | None = 10.0
 ) -> CompensationTable:
-    """Tables of the compensation density: clipped at 0, of integral 1. The same arguments give the
-    same object.
+    """Returns tables of the compensation density, clipped at 0 and normalized.
+
+    The same arguments return the same object.
 
     Args:
-        noise_variance: σ² in (0, 1.05], of the noise that it expects.
-        series_terms: Terms of the published series, at least 1. Default: the quadrature with
+        noise_variance: σ² of the noise, in (0, 1.05].
+        series_terms: Terms of the published series, at least 1. Default: None, the quadrature with
             `best_cut`.
         series_filter: λ of the series, `None` for ∞. Default: 10.
 
     Raises:
-        InputError: σ² not in (0, 1.05], no terms, a filter not above 0, or a series that is no
-            density.
+        InputError: σ² is not in (0, 1.05], there are no terms, the filter is not above 0, or the
+            series is not a density.
 
     Examples:
         >>> table = compensation_table(0.2)
@@ -313,17 +320,17 @@ def _odd(x, values: np.ndarray):
 
 
 def quantile(table: CompensationTable, uniform):
-    """Numbers with the compensation density, from uniform ones; float64, numpy or TensorFlow.
+    """Maps uniform numbers to the compensation density; float64, numpy or TensorFlow.
 
-    Linear interpolation in the log odds of the uniform number, in which the quantile is nearly a
-    straight line: no search, and the far tails are in closed form.
+    It interpolates linearly in the log odds of the uniform number, in which the quantile is nearly
+    a straight line. No search is needed, and the far tails have a closed form.
 
     Args:
         table: The compensation density.
         uniform: Uniform numbers in (0, 1), of any shape.
 
     Returns:
-        The numbers, of the shape of `uniform`.
+        The numbers, in the shape of `uniform`.
     """
     uniform = as_float64(uniform)
     return _odd(log(uniform) - log1p(-uniform), table.quantiles)
@@ -337,16 +344,15 @@ def cumulative(table: CompensationTable, z):
 def cumulative_after_noise(
     table: CompensationTable, x: np.ndarray, noise_variance: float | None = None
 ) -> np.ndarray:
-    """Distribution of z + N(0, σ²) by quadrature over the table's density; ideally the logistic
-    one.
+    """Returns the distribution function of z + N(0, σ²) by quadrature; ideally it is logistic.
 
     Args:
         table: The compensation density.
-        x: Where to evaluate the distribution, `(n,)`.
-        noise_variance: σ². Default: the table's own.
+        x: Points of evaluation, `(n,)`.
+        noise_variance: σ². Default: None, the value of the table.
 
     Returns:
-        The probability of a number below each `x`, `(n,)`.
+        The probability below each `x`, `(n,)`.
     """
     width = math.sqrt(table.noise_variance if noise_variance is None else noise_variance)
     z = np.concatenate([table.positions, RANGE + table.positions[1:]])

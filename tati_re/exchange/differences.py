@@ -77,16 +77,16 @@ def estimate_variance(found: DifferenceMoments, factor, num_examples):
 
 
 def sample_size(target_variance, factor, num_examples, example_variance):
-    """The number of examples that bring V down to σ*²: n = N / (1 + N σ*² / (f² v)).
+    """Returns the number of examples that reduce V to σ*²: n = N / (1 + N σ*² / (f² v)).
 
-    It is not rounded: take the next whole number. It is N if v is so large that nothing less
+    It is not rounded; use the next integer. It is N if v is so large that no smaller number
     suffices, and 0 for v = 0.
 
     Args:
         target_variance: σ*², the wanted variance.
         factor: f, the factor of the mean difference.
         num_examples: N, the number of all examples.
-        example_variance: v, variance of the differences of single examples.
+        example_variance: v, the variance of the differences of single examples.
 
     Examples:
         >>> float(sample_size(0.2, (1 - 1 / 1.2) * 50_000, 50_000, 0.01)).__round__(1)

@@ -17,11 +17,11 @@ class GaussianityReport(NamedTuple):
     """The joint result of several Shapiro-Wilk tests.
 
     Attributes:
-        p_values: One for each test, `(tests,)`, uniform in (0, 1) for Gaussian noise.
-        fraction: The fraction of p-values below 0.05.
-        band: Where the fraction lies with probability 0.9999 if the noise is Gaussian and the tests
+        p_values: One p-value per test, `(tests,)`, uniform in (0, 1) for Gaussian noise.
+        fraction: Fraction of p-values below 0.05.
+        band: Range of the fraction with probability 0.9999, if the noise is Gaussian and the tests
             are independent.
-        sentence: What to do if the fraction is above the band, else None.
+        sentence: What to do if the fraction is above the band, otherwise None.
     """
 
     p_values: np.ndarray
@@ -37,21 +37,23 @@ def difference_p_values(
     num_tests: int = 1,
     seed: int = 0,
 ) -> np.ndarray:
-    """Tests the means of mini-batches of per-example energy differences, each batch drawn without
-    replacement.
+    """Tests whether mini-batch means of per-example energy differences are Gaussian.
 
-    Returned are the p-values, `(num_tests,)`.
+    Each batch is drawn without replacement.
 
     Args:
-        differences: Loss of one replica less that of the other, `(N,)`.
+        differences: Loss of one replica minus the loss of the other, `(N,)`.
         batch_size: n, from 1 to N - 1.
-        num_batches: Means in one test, 3 to 5000. Default: 100.
-        num_tests: Each with batches of its own. They share the differences: they say how the test
-            scatters, not how other data would do. Default: 1.
-        seed: Of the batches.
+        num_batches: Number of means per test, 3 to 5000. Default: 100.
+        num_tests: Number of tests, each with its own batches. They share the differences, so they
+            show the scatter of the test, not of other data. Default: 1.
+        seed: Seed of the batches. Default: 0.
+
+    Returns:
+        The p-values, `(num_tests,)`.
 
     Raises:
-        InputError: A number out of its range, or differences that are all the same.
+        InputError: A number is out of range, or all differences are equal.
     """
     differences = np.asarray(differences, float).ravel()
     if not 1 <= batch_size < len(differences):
@@ -89,7 +91,7 @@ def gradient_p_values(gradients: np.ndarray, num_vectors: int = 1000, seed: int 
 def gaussianity_report(
     p_values: np.ndarray, what: str = "The noise of mini-batches"
 ) -> GaussianityReport:
-    """Judges the p-values of several tests by the number below 0.05.
+    """Judges the p-values of several tests by the fraction below 0.05.
 
     Args:
         p_values: The p-values, `(tests,)`.

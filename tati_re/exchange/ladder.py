@@ -42,19 +42,23 @@ class Ladder(NamedTuple):
 
     @property
     def tempering(self) -> str:
-        """ "likelihood" where λ varies, else "posterior"; of a ladder of NumPy arrays."""
+        """The tempered quantity: "likelihood" if λ varies, otherwise "posterior"; NumPy arrays only."""
         return "likelihood" if self.likelihood_weight[-1] != 1.0 else "posterior"
 
     @property
     def draws_prior(self) -> bool:
-        """The last rung is the prior, which has to be proper and is drawn exactly; of a ladder of
-        NumPy arrays.
+        """Whether the last rung is the prior, which must be proper and is sampled exactly.
+
+        For a ladder of NumPy arrays.
         """
         return bool(self.likelihood_weight[-1] == 0.0)
 
     def adapted(self, rejection) -> Ladder:
-        """The same ends with inner rungs where neighbors would reject equally, by the mean
-        rejection of each pair.
+        """Returns a ladder with the same ends and inner rungs at which all neighbors reject
+        equally.
+
+        Args:
+            rejection: Mean rejection of each pair of neighbors, `(rungs - 1,)`.
         """
         if self.tempering == "likelihood":
             return self._replace(
@@ -70,17 +74,22 @@ def geometric(
     max_temperature: float | None = None,
     step_size: float | Sequence[float] = 1.0,
 ) -> Ladder:
-    """T_j = T R^j with j from 0: even acceptance where the heat capacity does not change with T.
+    """Creates a geometric ladder T_j = T R^j, j = 0, 1, ...
+
+    All neighbors exchange equally often if the heat capacity does not depend on T.
 
     Args:
         num_replicas: Number of rungs M, at least 2.
         temperature: T of the target. Default: 1.
-        temperature_ratio: R, above 1.
-        max_temperature: T of the last rung instead, R = (T_max/T)^(1/(M-1)).
-        step_size: h of all rungs, or one for each. Default: 1.
+        temperature_ratio: R, above 1. Default: None, from `max_temperature`.
+        max_temperature: T of the last rung, for R = (T_max/T)^(1/(M-1)). Default: None.
+        step_size: h of all rungs, or one per rung. Default: 1.
+
+    Returns:
+        The ladder.
 
     Raises:
-        InputError: Both or neither of ratio and maximum, or values out of range.
+        InputError: Both or neither of ratio and maximum are given, or values are out of range.
     """
     _check_count(num_replicas)
     what = "temperature_ratio and max_temperature both define the spacing of the ladder."
@@ -114,15 +123,18 @@ def explicit(
     temperature: float | None = None,
     step_size: float | Sequence[float] = 1.0,
 ) -> Ladder:
-    """A ladder of given temperatures.
+    """Creates a ladder from a list of temperatures.
 
     Args:
-        temperatures: The temperatures, at least 2, rising from that of the target.
-        temperature: T of the target. Default: the first of `temperatures`.
-        step_size: h of all rungs, or one for each. Default: 1.
+        temperatures: At least 2 temperatures, rising from the target temperature.
+        temperature: T of the target. Default: None, the first of `temperatures`.
+        step_size: h of all rungs, or one per rung. Default: 1.
+
+    Returns:
+        The ladder.
 
     Raises:
-        InputError: Too few temperatures, or they do not rise from that of the target.
+        InputError: There are too few temperatures, or they do not rise from the target temperature.
     """
     values = _numbers("temperatures", temperatures)
     target = values[0] if temperature is None and len(values) else temperature
@@ -148,18 +160,22 @@ def likelihood(
     power: float = LIKELIHOOD_POWER,
     step_size: float | Sequence[float] = 1.0,
 ) -> Ladder:
-    """λ = t^p, t even from 1 down to 0, at one temperature.
+    """Creates a ladder of likelihood weights λ = t^p, with t from 1 down to 0, at one temperature.
 
-    If the data say much more than the prior, neighbors exchange evenly for λ spaced evenly in log(λ
-    + c), with c the ratio of prior precision to that of the data, which is not known beforehand. p
-    = 5 opens no gap for c down to 1e-3 with 12 rungs in 20 dimensions (least acceptance 0.02); p =
-    1 closes the ladder before its last rung (below 1e-6). Adapt it during the burn-in.
+    t is equally spaced. If the data are much more informative than the prior, neighbors exchange
+    evenly for λ equally spaced in log(λ + c). Here c is the ratio of the prior precision to the
+    precision of the data, which is unknown beforehand. p = 5 leaves no gap for c down to 1e-3, with
+    12 rungs in 20 dimensions (smallest acceptance 0.02). p = 1 leaves a gap before the last rung
+    (below 1e-6). Adapt the ladder during the burn-in.
 
     Args:
         num_replicas: Number of rungs, at least 2.
         temperature: T of all rungs. Default: 1.
         power: p, at least 1. Default: 5.
-        step_size: h of all rungs, or one for each. Default: 1.
+        step_size: h of all rungs, or one per rung. Default: 1.
+
+    Returns:
+        The ladder.
     """
     _check_count(num_replicas)
     _check_above("temperature", temperature, 0.0)
@@ -180,20 +196,24 @@ def make_ladder(
     step_size: float | None = None,
     step_sizes: Sequence[float] | None = None,
 ) -> Ladder:
-    """Makes the ladder of the options; without any of them the target is its only rung.
+    """Creates the ladder of the options; without options, the target is its only rung.
 
     Args:
-        num_replicas: Number of rungs. Default: that of `temperatures`, else 1.
-        temperature_ratio: Ratio of neighboring temperatures, above 1.
-        max_temperature: The last temperature, in place of the ratio.
-        temperatures: All of them, instead of either.
-        tempering: "posterior" or "likelihood"; the latter takes `num_replicas` alone.
-        temperature: Of the target. Default: the first of `temperatures`, else 1.
-        step_size: h of all rungs. Default: 1.
-        step_sizes: h of each rung, in place of `step_size`.
+        num_replicas: Number of rungs. Default: None, the number of `temperatures`, otherwise 1.
+        temperature_ratio: Ratio of neighboring temperatures, above 1. Default: None.
+        max_temperature: The last temperature, in place of the ratio. Default: None.
+        temperatures: All temperatures, in place of both. Default: None.
+        tempering: "posterior" or "likelihood"; the latter needs `num_replicas` alone. Default:
+            posterior.
+        temperature: T of the target. Default: None, the first of `temperatures`, otherwise 1.
+        step_size: h of all rungs. Default: None, 1.
+        step_sizes: h of each rung, in place of `step_size`. Default: None.
+
+    Returns:
+        The ladder.
 
     Raises:
-        InputError: The options contradict each other, or something is missing.
+        InputError: Options contradict each other, or one is missing.
     """
     if tempering not in TEMPERINGS:
         raise InputError(
@@ -291,7 +311,7 @@ def adapted(values, rejection, coordinate: str = "logarithm"):
 
 
 def barrier(rejection):
-    """The barrier Λ, the sum of the rejections of neighbors.
+    """Returns the barrier Λ, the sum of the rejections of neighbors.
 
     A ladder works well with about 2Λ + 1 rungs (Syed et al. 2021).
 
@@ -302,10 +322,10 @@ def barrier(rejection):
 
 
 def round_trip_rate(rejection):
-    """Round trips of all replicas in a round of the schedule "even_odd", 1/(2 + 2 Σ r/(1 - r))
-    (Syed et al. 2021).
+    """Returns the rate of round trips of all replicas per round of the schedule "even_odd".
 
-    It holds if replicas forget their energy between two rounds, and is 0 if a pair always rejects.
+    It is 1/(2 + 2 Σ r/(1 - r)) (Syed et al. 2021) if replicas forget their energy between two
+    rounds. It is 0 if a pair always rejects.
 
     Args:
         rejection: r of each pair of neighbors, `(rungs - 1,)`, in [0, 1].

@@ -71,11 +71,12 @@ class EvenOdd(_Schedule):
 
 
 class RandomNeighbours(_Schedule):
-    """As `EvenOdd`, but even or odd with probability 1/2 each round: reversible, and replicas
-    diffuse.
+    """Like `EvenOdd`, but each round is even or odd with probability 1/2.
+
+    The schedule is reversible, and replicas diffuse along the ladder.
 
     Args:
-        num_rungs: The number of rungs, at least 2.
+        num_rungs: Number of rungs, at least 2.
     """
 
     name = "random_neighbours"
@@ -87,13 +88,13 @@ class RandomNeighbours(_Schedule):
 
 
 class AllPairs(_Schedule):
-    """A perfect matching of all rungs, each with the same probability; of an odd number one rung
-    sits out.
+    """A random perfect matching of all rungs; with an odd number of rungs one is left out.
 
-    Distant rungs rarely accept, so this pays for short ladders and for those with high acceptance.
+    All matchings have the same probability. Distant rungs rarely accept, so this pays for short
+    ladders and for ladders with high acceptance.
 
     Args:
-        num_rungs: The number of rungs, at least 2.
+        num_rungs: Number of rungs, at least 2.
     """
 
     name = "all_pairs"
@@ -125,17 +126,17 @@ SCHEDULES = {kind.name: kind for kind in (EvenOdd, RandomNeighbours, AllPairs)}
 
 
 def make_swap_schedule(name: str, num_rungs: int):
-    """The swap schedule of a name.
+    """Creates a swap schedule by name.
 
     Args:
         name: "even_odd", "random_neighbours" or "all_pairs".
-        num_rungs: The number of rungs, at least 2.
+        num_rungs: Number of rungs, at least 2.
 
     Returns:
         The schedule.
 
     Raises:
-        InputError: There is no schedule of this name.
+        InputError: There is no schedule with this name.
     """
     if name not in SCHEDULES:
         raise InputError(
@@ -158,19 +159,19 @@ class Assignment(NamedTuple):
 
 
 def gibbs(reduced_potential, uniform) -> Assignment:
-    """All R! assignments of replicas to rungs weighed exactly, one drawn by heat bath.
+    """Draws an assignment of replicas to rungs from all R! assignments with their exact weights.
 
-    Weight of an assignment: exp(-Σ_r u[r, replica(r)]). A replica's present rung does not matter:
-    it keeps the product distribution of the rungs. With the weights it is the infinite swapping of
-    Plattner et al. (2011).
+    The weight of an assignment is exp(-Σ_r u[r, replica(r)]). It does not depend on the present
+    rungs and preserves the product distribution of the rungs. Averages with these weights are the
+    infinite swapping of Plattner et al. (2011).
 
     Args:
         reduced_potential: u[r, i] = β_r (λ_r L_i + V_i) of replica i on rung r, float64 `(...,
-            rungs, replicas)`; may be +∞ where a replica is not allowed.
-        uniform: In (0, 1), `(...)`.
+            rungs, replicas)`; +∞ for a replica that is not allowed there.
+        uniform: Uniform numbers in (0, 1), `(...)`.
 
     Raises:
-        InputError: More than 6 rungs, which are more than 720 assignments.
+        InputError: There are more than 6 rungs, with more than 720 assignments.
     """
     rungs = reduced_potential.shape[-1]
     probability = assignment_probabilities(reduced_potential)

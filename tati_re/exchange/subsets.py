@@ -23,19 +23,19 @@ LARGEST_COUNT = 2**31
 
 
 def permuted(places, keys, count: int):
-    """A pseudo-random permutation of 0, ..., `count` - 1 at given places.
+    """Returns entries of a pseudo-random permutation of 0, ..., `count` - 1.
 
-    They are int32, `(n,)` or `(pairs, n)`, the same from numpy and TensorFlow, different ones for
-    different places.
+    They are int32, `(n,)` or `(pairs, n)`, the same from numpy and TensorFlow, and distinct for
+    distinct places.
 
     Args:
         places: int32 `(n,)`, each from 0 to count - 1; numpy or TensorFlow.
-        keys: Uniform numbers in (0, 1), float64, `(rounds,)` or `(pairs, rounds)` for as many
-            permutations; `NUM_KEYS` rounds are enough.
+        keys: Uniform numbers in (0, 1), float64, `(rounds,)`, or `(pairs, rounds)` for one
+            permutation per pair. `NUM_KEYS` rounds are enough.
         count: N from 1 to 2³¹, known when the step is compiled.
 
     Raises:
-        InputError: `count` is out of its range, or there are fewer than 4 keys.
+        InputError: `count` is out of range, or there are fewer than 4 keys.
 
     Examples:
         >>> import numpy as np

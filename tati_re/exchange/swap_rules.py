@@ -51,16 +51,15 @@ OPTIONS_OF_RULES = {
 
 @runtime_checkable
 class SwapRule(Protocol):
-    """The acceptance rule of a swap: pure functions of arrays of one shape, float64, numpy or
-    TensorFlow.
+    """The acceptance rule of a swap, as pure functions of float64 arrays (numpy or TensorFlow).
 
     Attributes:
-        name: As it is written in options and tables.
-        exact: The rule asks for energies of all data, free of noise; else it takes an estimate with
+        name: Name in options and tables.
+        exact: Whether the rule needs exact energies of all data. Otherwise it uses an estimate with
             its variance.
-        target_variance: σ*²: the batch grows until the variance of the estimate is below it, or it
-            is all data and the variance 0. `None`: as it comes.
-        biased: A sentence that names the bias, or `None`.
+        target_variance: σ*². The batch grows until the variance of the estimate is below it, or
+            until it is all data and the variance is 0. `None`: a single mini-batch.
+        biased: A sentence that describes the bias, or `None`.
     """
 
     name: str
@@ -81,7 +80,7 @@ class SwapRule(Protocol):
         """
 
     def get_config(self) -> dict[str, Any]:
-        """Plain values from which the same rule can be made; written to the manifest."""
+        """Returns plain values that define the rule; they are written to the manifest."""
         return {"swap_rule": self.name}
 
 
@@ -186,24 +185,23 @@ class Penalty(SwapRule):
 
 
 class BarkerCompensated(SwapRule):
-    """Barker's rule on noisy energies, the random number compensated for the noise.
+    """Barker's rule on noisy energies, with a random number that compensates for the noise.
 
-    Rule: accept when z + sqrt(σ*² - V) R + D > 0, with R standard normal, z from the compensation
-    density of σ*²: with the noise of D, z + sqrt(σ*² - V) R is a logistic number. The acceptance is
-    Barker's whatever the variance, to the error of the density: 1e-9 at σ*² = 0.2, 8e-6 at 1. V
-    must be known; above σ*² nothing is added: biased.
+    Rule: accept if z + sqrt(σ*² - V) R + D > 0. R is standard normal, and z has the compensation
+    density of σ*². Together with the noise of D, z + sqrt(σ*² - V) R is a logistic number. The
+    acceptance is Barker's for any variance, up to the error of the density: 1e-9 at σ*² = 0.2, 8e-6
+    at 1. V must be known. If V exceeds σ*², nothing is added, and the rule is biased.
 
     Source: Luo et al. 2020, section 2.3; Seita et al. 2017.
 
     Args:
-        target_variance: σ*² in (0, 1.05]. Default: 1, as large as is good: the batch is the
-            smallest.
-        series_terms: The published series with so many terms, to compare. Default: the density by
-            quadrature.
+        target_variance: σ*² in (0, 1.05]. Default: 1, a large value with the smallest batch.
+        series_terms: Number of terms of the published series, for comparison. Default: None, the
+            density by quadrature.
         series_filter: λ of the series, `None` for ∞. Default: 10, as published.
 
     Raises:
-        InputError: σ*² is out of its range, or the series is no density.
+        InputError: σ*² is out of range, or the series is not a density.
     """
 
     name = "barker_compensated"
@@ -326,10 +324,10 @@ class Corrected(SwapRule):
 
 
 class Naive(SwapRule):
-    """Metropolis' rule on noisy energies as if they were exact: for comparison, never for results.
+    """Metropolis' rule on noisy energies treated as exact: for comparison, never for results.
 
-    Rule: accept with probability min(1, e^D). The noise lets hot replicas slip to cold rungs, as if
-    the temperatures were closer together than they are.
+    Rule: accept with probability min(1, e^D). The noise lets hot replicas reach cold rungs, as if
+    the temperatures were closer together.
 
     Args:
         target_variance: σ*² above 0, the variance to which the batch grows; None: it does not grow.
@@ -370,17 +368,21 @@ def make_swap_rule(
     correction_factor: float = 1.0,
     correction: Correction | None = None,
 ) -> SwapRule:
-    """Returns a rule of `SWAP_RULES`.
+    """Creates a swap rule by name.
 
     Args:
         name: "metropolis", "barker", "penalty", "barker_compensated", "corrected" or "naive".
-        swap_variance: σ*² of the rules on noisy energies. Default: 1 for "penalty" and
-            "barker_compensated", else one mini-batch as it comes.
+        swap_variance: σ*² of the rules on noisy energies. Default: None, 1 for "penalty" and
+            "barker_compensated", otherwise a single mini-batch.
         correction_factor: F of "corrected". Default: 1.
-        correction: How "corrected" averages its variance and changes F; others have no use for it.
+        correction: Averaging of the variance, and schedule of F, for "corrected" only. Default:
+            None.
+
+    Returns:
+        The rule.
 
     Raises:
-        InputError: An unknown name, a value out of its range, or one that the rule has no use for.
+        InputError: The name is unknown, a value is out of range, or the rule does not use it.
 
     Examples:
         >>> make_swap_rule("penalty", swap_variance=2.0).get_config()
@@ -418,17 +420,22 @@ def mean_acceptance(
     variance: float | None = None,
     count: float = LARGE_COUNT,
 ) -> np.ndarray:
-    """A(D): acceptance of a swap with log ratio D, averaged over Gaussian noise of the estimate, by
-    quadrature.
+    """Returns A(D), the acceptance of a swap with log ratio D averaged over the noise of its
+    estimate.
 
-    The result has the shape of `log_ratio`, to about 1e-6; an exact rule has ln A(D)/A(-D) = D.
+    The quadrature over the Gaussian noise is accurate to about 1e-6. An exact rule has ln
+    A(D)/A(-D) = D.
 
     Args:
         rule: The swap rule.
         log_ratio: D, of any shape.
-        noise_variance: Variance of the noise that there is, 0 or more.
-        variance: Variance that the rule is told. Default: the true one.
-        count: How many numbers it is said to come from. Default: so many that it counts as known.
+        noise_variance: Variance of the actual noise, at least 0.
+        variance: Variance passed to the rule. Default: None, the actual variance.
+        count: Number of independent values behind this variance, passed to the rule. Default: a
+            large number, a known variance.
+
+    Returns:
+        The acceptance, in the shape of `log_ratio`.
 
     Examples:
         >>> float(mean_acceptance(Penalty(), 0.5, 1.0)).__round__(4)

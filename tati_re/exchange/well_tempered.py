@@ -28,14 +28,14 @@ _REACH = 4.0  # Kernel widths that have to fit between an energy and the end of 
 
 
 class Bias(NamedTuple):
-    """A_r on a grid of energies for each rung; a field of a sampler's state. float64.
+    """The bias A_r on a grid of energies for each rung; a field of a sampler's state, float64.
 
     Attributes:
         heights: A at the cells, `(rungs, cells)`.
         origin: Energy of the first cell, `(rungs,)`.
-        width: Energy between two cells, `(rungs,)`.
-        mean: Mean of the energies, exponentially forgotten, `(rungs,)`.
-        variance: Their variance, likewise, `(rungs,)`.
+        width: Energy difference of neighboring cells, `(rungs,)`.
+        mean: Running mean of the energies with exponential forgetting, `(rungs,)`.
+        variance: Running variance of the energies with exponential forgetting, `(rungs,)`.
         count: Number of energies seen, `(rungs,)`.
         refused: Number of energies that were not deposited, `(rungs,)`.
     """
@@ -50,8 +50,9 @@ class Bias(NamedTuple):
 
 
 def bias_value(bias: Bias, energy, rung):
-    """A at some energies: cubic between the cells and constant outside of the grid, continuous with
-    its slope.
+    """Returns the bias A at some energies.
+
+    It is cubic between the cells and constant outside the grid, with a continuous slope.
 
     Args:
         bias: The bias.
@@ -59,13 +60,13 @@ def bias_value(bias: Bias, energy, rung):
         rung: The index of its rung, int32, of the same shape.
 
     Returns:
-        A, of the shape of `energy`.
+        A, in the shape of `energy`.
     """
     return _hermite(bias, energy, rung)[0]
 
 
 def force_factor(bias: Bias, energy, rung):
-    """1 + A'(U), the factor that multiplies ∇U.
+    """Returns 1 + A'(U), the factor that multiplies ∇U.
 
     Args:
         bias: The bias.
@@ -73,7 +74,7 @@ def force_factor(bias: Bias, energy, rung):
         rung: The index of its rung, int32, of the same shape.
 
     Returns:
-        The factor, of the shape of `energy`.
+        The factor, in the shape of `energy`.
     """
     return 1.0 + _hermite(bias, energy, rung)[1]
 

@@ -40,18 +40,18 @@ OPTIMIZERS = {
 
 
 def make_optimizer(name, options, shapes: list[tuple[int, ...]]):
-    """Makes the optimizer that an option names.
+    """Creates the optimizer named in the options.
 
     Args:
-        name: A name of `OPTIMIZERS` (GradientDescent is gradient_descent), the name of a Keras
-            optimizer, an `Optimizer`, or a Keras optimizer (then its own learning rate and momentum
-            count).
-        options: Where `learning_rate`, `num_walkers`, `momentum` and the tuning parameters are
-            looked up.
-        shapes: Of the model's weights, in the order of the flat vector.
+        name: A name from `OPTIMIZERS` (GradientDescent is gradient_descent), the name of a Keras
+            optimizer, an `Optimizer`, or a Keras optimizer object, which keeps its learning rate
+            and momentum.
+        options: Source of `learning_rate`, `num_walkers`, `momentum` and the tuning parameters.
+        shapes: Shapes of the model's weights, in the order of the flat vector.
 
     Raises:
-        InputError: There is no such optimizer (with the nearest name), or it takes no momentum.
+        InputError: There is no such optimizer (the message suggests the closest name), or it does
+            not support momentum.
     """
     own = {known.replace("_", ""): known for known in OPTIMIZERS}
     short = own.get(name.lower().replace("_", "")) if isinstance(name, str) else None

@@ -7,8 +7,10 @@ from tati_re.samplers.sgld import SGLD
 
 
 class GradientDescent(Optimizer):
-    """θ <- θ - learning_rate ∇U/scale, on a mini-batch or on all data; one gradient a step. The
-    learning rate is the walkers' `step_size`; scale is N, or 1 under `potential="mean_loss"`.
+    """Gradient descent θ <- θ - learning_rate ∇U/scale, on a mini-batch or on all data.
+
+    Each step costs one gradient. The learning rate is the walkers' `step_size`. The scale is N, or
+    1 under `potential="mean_loss"`.
     """
 
     name = "gradient_descent"

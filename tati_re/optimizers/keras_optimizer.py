@@ -20,24 +20,25 @@ operations.
 
 
 class KerasOptimizer(Optimizer):
-    """A Keras optimizer, applied to every walker's weights on their own; tensor by tensor where its
-    rule asks for it.
+    """A Keras optimizer, applied to the weights of each walker separately.
+
+    It is applied tensor by tensor if its update rule requires that.
 
     Args:
         optimizer: A name such as "adam" or "sgd", or a Keras optimizer object.
-        learning_rate: For a name, what `get_config` tells: each step takes the walkers'
-            `step_size`.
-        shapes: Of the model's weights, in the order of the flat vector.
+        learning_rate: Learning rate reported by `get_config` for a name; each step uses the
+            walkers' `step_size`.
+        shapes: Shapes of the model's weights, in the order of the flat vector.
         num_walkers: W.
-        momentum: For a name of an optimizer that takes it, such as "sgd". Default: 0.
+        momentum: Momentum for a name of an optimizer that supports it, such as "sgd". Default: 0.
 
     Attributes:
-        learning_rate: The own one of an object, nan where that is a schedule; None for a name.
-        scheduled: An object with a schedule, which then counts; else a step takes the first
-            walker's `step_size`.
+        learning_rate: The learning rate of an object, nan for a schedule; None for a name.
+        scheduled: Whether an object has a schedule, which then sets the learning rate. Otherwise a
+            step uses the first walker's `step_size`.
 
     Raises:
-        InputError: A momentum for an optimizer that takes none, or a global norm over several
+        InputError: The optimizer does not support momentum, or uses a global norm over several
             walkers.
     """
 

@@ -48,23 +48,27 @@ __all__ = [*names_exported(__name__), "make_sampler", "tuned"]
 
 
 def make_sampler(name: str, options) -> Method:
-    """Returns the sampler that an option names, with its step size tuned where
-    `options.target_acceptance` is given.
+    """Creates the sampler named in the options.
+
+    Its step size is tuned if `options.target_acceptance` is set.
 
     Args:
-        name: A splitting word, GLA1, GLA2, mCCAdL, or a name of `families()`, in any case; or
+        name: A splitting word, GLA1, GLA2, mCCAdL, or a name from `families()`, in any case; or
             `my_module:MySampler`.
-        options: Where the options of the sampler are looked up.
+        options: The options of the sampler.
+
+    Returns:
+        The sampler.
 
     Raises:
-        InputError: No such sampler (with the nearest), a word that is no method (says why), a
-            module without a sampler.
+        InputError: There is no such sampler (the message suggests the closest name), the word is
+            not a method (the message says why), or the module has no sampler.
     """
     return tuned(_of_name(name, options), options)
 
 
 def tuned(sampler: Method, options) -> Method:
-    """The sampler with its step size tuned if `options.target_acceptance` is given.
+    """Returns the sampler, with a tuned step size if `options.target_acceptance` is set.
 
     Args:
         sampler: A sampler with a Metropolis test.
@@ -74,7 +78,7 @@ def tuned(sampler: Method, options) -> Method:
         The sampler, in a `StepSizeTuning` if it is tuned.
 
     Raises:
-        InputError: The sampler has no Metropolis test, or tunes itself.
+        InputError: The sampler has no Metropolis test, or tunes its step size already.
     """
     target = options.target_acceptance
     if target is None:

@@ -79,7 +79,7 @@ def expand(word: str) -> str:
 
 
 def parse_word(word: str) -> str:
-    """A splitting word in capitals, aliases expanded.
+    """Returns a splitting word in capitals, with aliases expanded.
 
     Args:
         word: Letters A, B, O, C, D, or U in place of A and O, in any order and case; or GLA1, GLA2,

@@ -31,12 +31,12 @@ class ReadRequest:
         inputs: Columns to read as inputs, in this order. Default: none, for files without columns.
         labels: Columns to read as labels, in this order. Default: none.
         weights: The column or array of sample weights. Default: none.
-        data_keys: Names of the arrays to read, inputs first. Default: found by the reader.
-        limit: Bytes that the file may unpack to; larger inputs may be kept on the disk. Default: 2 GB,
-            in memory.
-        named: Texts among the labels are names of classes, however they look. Default: only if they
-            do not look like numbers.
-        encoding: How characters are stored in a table of text. Default: UTF-8.
+        data_keys: Names of the arrays to read, inputs first. Default: None, found by the reader.
+        limit: Largest number of bytes after unpacking; larger inputs may stay on disk. Default: 2
+            GB, in memory.
+        named: Whether texts among the labels are always names of classes. Otherwise only texts that
+            do not look like numbers are. Default: False.
+        encoding: Character encoding of text tables. Default: UTF-8.
     """
 
     inputs: tuple[str, ...] = ()
@@ -55,10 +55,10 @@ class ReadRequest:
 
 
 class Reader(ABC):
-    """Reads files of arrays. A file of named columns has a `TableReader`.
+    """Reads files of arrays; use a `TableReader` for files with named columns.
 
-    A file that exists and is a regular one is passed to `read`. An `OSError` or a `ValueError` for a
-    damaged file becomes a sentence for the user; an `InputError` is shown unchanged.
+    `read` receives existing regular files only. An `OSError` or a `ValueError` for a damaged file
+    becomes a sentence for the user. An `InputError` is shown unchanged.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = ()
@@ -81,14 +81,15 @@ class Reader(ABC):
 
     @abstractmethod
     def read(self, path: Path, request: ReadRequest) -> Contents:
-        """Reads the inputs, the labels and what else the request names.
+        """Reads inputs, labels and anything else named in the request.
 
         Args:
             path: A regular file with one of the suffixes.
             request: What to read.
 
         Returns:
-            Inputs of shape (N, ...), labels of shape (N,) or (N, columns), in the order of the file.
+            Inputs of shape (N, ...), labels of shape (N,) or (N, columns), in the order of the
+            file.
         """
 
     @property

@@ -48,18 +48,21 @@ def _installed() -> dict[str, str]:
 
 
 def readers() -> tuple[str, ...]:
-    """The suffixes of all files that can be read, first those of this package."""
+    """Returns the suffixes of all readable files, those of this package first."""
     return tuple(dict.fromkeys((*READERS, *_added, *_installed())))
 
 
 def add_reader(reader: Reader) -> None:
-    """Adds a reader in this process; an installed package adds one everywhere by its entry point.
+    """Registers a reader in this process.
+
+    An installed package registers one everywhere by its entry point.
 
     Args:
-        reader: The reader. A reader of the same suffix that was added before is replaced.
+        reader: The reader. It replaces an earlier registered reader of the same suffix.
 
     Raises:
-        InputError: Its suffixes are none, are written in another way, or belong to this package.
+        InputError: There are no suffixes, they have an invalid form, or they belong to this
+            package.
     """
     if not isinstance(reader, Reader):
         expected = "an object of a class derived from tati_re.data.readers.Reader"

@@ -68,7 +68,7 @@ class Laplace(ScaleFamily):
 
     Examples:
         >>> str(Laplace(0.5))
-        'a Laplace law of scale 0.5'
+        'a Laplace distribution of scale 0.5'
     """
 
     name = "laplace"
@@ -117,7 +117,7 @@ class StudentT(ScaleFamily):
 
     Examples:
         >>> str(StudentT(0.5, 4.0))
-        'a Student-t law of 4 degrees of freedom and scale 0.5'
+        'a Student-t distribution of 4 degrees of freedom and scale 0.5'
     """
 
     name = "student_t"
