@@ -55,7 +55,7 @@ def diffusion_map(
     log_target: np.ndarray | None = None,
     num_neighbors: int | None = None,
 ) -> DiffusionMap:
-    """Leading eigenfunctions of a diffusion on a cloud of points.
+    """Computes leading eigenfunctions of a diffusion on a cloud of points.
 
     Rule: K_ij = exp(-|x_i - x_j|²/4ε); q_i = Σ_j K_ij; the kernel is multiplied from the right by
     r_j = q_j^-α, for a target measure π by r_j = q_j^-1 sqrt(π_j); rows are made to sum to 1: P; L
@@ -78,12 +78,12 @@ def diffusion_map(
         alpha: α, between 0 and 1; a target measure takes α = 1. Default: 0.5.
         log_target: ln π at the points up to a constant, such as -βU, `(n,)`. Default: None, no
             target measure.
-        num_neighbors: Each point's nearest that count, itself included. Default: all up to 3,000
-            points, else 256.
+        num_neighbors: Number of nearest neighbors of each point, including itself. Default: None,
+            all for up to 3,000 points, otherwise 256.
 
     Raises:
-        InputError: A bad rule; points fewer than eigenvectors, not finite, all the same, or in
-            pieces at this ε.
+        InputError: The rule is unknown, or points are fewer than eigenvectors, not finite, all
+            equal, or disconnected at this ε.
     """
     from scipy.sparse.linalg import eigsh
     from sklearn.neighbors import NearestNeighbors

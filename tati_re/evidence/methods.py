@@ -17,10 +17,10 @@ _OBJECTS = ("sampler", "prior", "loss")
 
 
 def log_evidence(sim, method: str | None = None, **options: Any) -> Evidence:
-    """log Z of a simulation, Z = ∫ likelihood x prior, with an error bar.
+    """Estimates log Z of a simulation with an error bar, Z = ∫ likelihood x prior.
 
-    Targets the integral that normalizes the posterior; log Z of two models on the same data are
-    compared by their difference, the log Bayes factor.
+    Z is the normalization of the posterior. The difference of log Z between two models on the same
+    data is the log Bayes factor.
 
     Rule: energies E are sampled at points λ of a path from a normalized reference to the posterior,
     at each from reference^(1-λ) posterior^λ, and log Z is
@@ -29,15 +29,15 @@ def log_evidence(sim, method: str | None = None, **options: Any) -> Evidence:
         stepping_stone              Σ log <exp(-Δλ E)> over neighboring points, from the prior
         mbar                        all points at once by the multistate Bennett acceptance ratio, from the prior
         smc                         adaptive sequential Monte Carlo, from the prior: points chosen by themselves
-    At λ = 0 draws from the reference are exact. The sampler is HMC with its step size tuned at each
-    point, unless one was given. All data are seen at each step.
+    At λ = 0 draws from the reference are exact. The default sampler is HMC, with its step size
+    tuned at each point. Each step uses all data.
 
     Cost: `evidence_nodes` x `num_walkers` x (`num_steps` + the way up) steps of the sampler.
 
     Args:
         sim: Model, data, a loss that is a likelihood (cross-entropy, or gaussian with `noise_std`),
             a proper prior.
-        method: One of the names above. Default: the first of the option `method`,
+        method: One of the names above. Default: None, the first of the option `method`,
             thermodynamic_integration.
         **options: Options for this call: `evidence_grid`, `evidence_nodes`, `evidence_power`,
             `evidence_sampling`, `num_particles`, `num_populations`, and those of a run

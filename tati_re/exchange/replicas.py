@@ -29,12 +29,12 @@ from tati_re.samplers.wrappers.coordinates import extend, inner_of
 
 
 class ReplicaExchange(Wrapper):
-    """A sampler at several temperatures at once, whose replicas swap temperatures.
+    """A sampler at several temperatures at once, with replicas that swap temperatures.
 
-    Targets the product over the rungs of exp(-β_r (λ_r L + V)), with the bias in the step size of
-    the sampler inside; the walkers at rung 0 are draws from the target. Swaps keep that
-    distribution exactly for exact energies, and for the penalty and the compensated rule up to what
-    they assume of the noise.
+    Targets the product over the rungs of exp(-β_r (λ_r L + V)), with the step-size bias of the
+    sampler inside. The walkers at rung 0 are draws from the target. Swaps preserve this
+    distribution exactly for exact energies. For the penalty and the compensated rule, this holds
+    under their assumptions on the noise.
 
     Rule: the sampler inside moves every replica at its own rung; every `exchange_every` steps pairs
     of rungs are offered a swap, which `swap_rule` decides from D = u_a(θ_i) + u_b(θ_j) - u_a(θ_j) -
@@ -43,7 +43,7 @@ class ReplicaExchange(Wrapper):
     size, thermostat, tuned step sizes, bias) changes hands.
 
     Walker w of the engine is replica w // ladders of ladder w % ladders. Several ladders are
-    independent of each other; they share the adaptation of the temperatures during the burn-in.
+    independent, except that they share the adaptation of the temperatures during the burn-in.
 
     Cost: that of the sampler inside for each replica, and the energies of a swap round: none for
     exact energies on the full batch, else one forward pass over `batch_size` examples (penalty),
@@ -56,22 +56,23 @@ class ReplicaExchange(Wrapper):
     Args:
         inner: The sampler of every replica.
         ladder: Temperatures, likelihood weights and step sizes of the rungs.
-        swap_rule: Decides (`tati_re.exchange.swap_rules`); `None`: the replicas never swap.
-        swap_schedule: Chooses the pairs (`tati_re.exchange.schedule`). Default: even and odd ones
-            in turn.
+        swap_rule: The swap rule (`tati_re.exchange.swap_rules`); `None`: the replicas never swap.
+        swap_schedule: The choice of pairs (`tati_re.exchange.schedule`). Default: None, even and
+            odd pairs in turn.
         exchange_every: Steps between two rounds. Default: 20.
         num_ladders: Independent ladders, walkers of each rung. Default: 1.
-        batch_size: Examples of an energy estimate; `None`: all, that is, exact energies.
-        adapt: Move the inner temperatures during the burn-in so that all pairs reject alike.
-            Default: no.
-        infinite: In place of pairs, all replicas are assigned to the rungs anew, by the exact
-            probabilities of all assignments (Plattner et al. 2011; Chodera and Shirts 2011); needs
-            exact energies, and 6 rungs at most.
+        batch_size: Number of examples per energy estimate; `None`: all, for exact energies.
+        adapt: Whether to move the inner temperatures during the burn-in until all pairs reject
+            equally. Default: False.
+        infinite: Whether to reassign all replicas to the rungs by the exact probabilities of all
+            assignments, in place of pairs (Plattner et al. 2011; Chodera and Shirts 2011). It needs
+            exact energies and at most 6 rungs. Default: False.
         bias: A `WellTempered` that grows at each round of the burn-in. Default: none.
-        exact_energies: Each step takes energies of all data beside a batch's gradient, for a bias
-            on U. Default: no.
-        draws_prior: At λ = 0 replicas are drawn from the prior, which has to be their law: not that
-            of a model with weight regularizers. Default: yes; else the sampler moves them.
+        exact_energies: Whether each step computes energies on all data in addition to the
+            mini-batch gradient, for a bias on U. Default: False.
+        draws_prior: Whether replicas at λ = 0 are drawn from the prior. It must be their
+            distribution, which excludes weight regularizers. Otherwise the sampler moves them.
+            Default: True.
 
     Raises:
         InputError: The sampler inside moves groups of walkers in turn.

@@ -26,11 +26,12 @@ class BestPosition(NamedTuple):
 
 
 class Annealing(Optimizer):
-    """Langevin dynamics, cooled in stages until the loss on the test part rises; then back to the
-    best parameters.
+    """Langevin dynamics, cooled in stages until the loss on the test set rises.
 
-    Targets small U in a region of much volume, chosen by the test part: what is reported on it
-    afterwards is no longer an independent test. While it runs, a stage samples exp(-U/T).
+    It then returns to the best parameters.
+
+    Targets small U in a region of large volume, chosen by the test set. Scores on this set are then
+    no longer an independent test. While it runs, a stage samples exp(-U/T).
 
     Rule, for each walker on its own, with h = sqrt(learning_rate/scale):
         BAOAB steps with time step h at temperature T; the O step keeps the part `momentum` of the
@@ -41,10 +42,10 @@ class Annealing(Optimizer):
             else (also where it is not finite):  θ as it was at the lowest validation loss so far, momentum 0, stopped
 
     With this h the gradient moves θ by learning_rate ∇U/scale times (1 + momentum)/2 in a step. A
-    stopped walker stays: further steps do nothing. A run that ends before its walkers stop leaves
-    them where they are. Cost: one gradient per step, on a mini-batch or on all data, and the losses
-    of the test part `validations` times a stage. A single validation loss scatters by about T
-    sqrt(P/2)/N: take many, or long stages, where P is small. Source: Baldock and Marzari (arXiv
+    stopped walker does not move in further steps. A run that ends before its walkers stop leaves
+    them at their positions. Cost: one gradient per step, on a mini-batch or on all data, and the
+    losses of the test part `validations` times a stage. A single validation loss scatters by about
+    T sqrt(P/2)/N. Use many, or long stages, if P is small. Source: Baldock and Marzari (arXiv
     1904.04154), who cool until the average validation error rises and then take the parameters of
     the lowest; letters and word: Leimkuhler and Matthews (2013).
 
@@ -52,12 +53,12 @@ class Annealing(Optimizer):
         start_temperature: T of the first stage, above 0. Default: 1.
         cooling: Factor of T from stage to stage, in (0, 1). Default: 0.8.
         stage_steps: Steps of a stage, at least 1. Default: 100.
-        validations: In a stage, at least 1; one after each step of a stage with fewer steps.
-            Default: 10.
+        validations: Validations per stage, at least 1; one after each step of a stage with fewer
+            steps. Default: 10.
         momentum: c = exp(-γh) of the O step, in [0, 1). Default: 0, the limit of large friction.
 
     Raises:
-        InputError: A value out of its range; a run on data without a test part.
+        InputError: A value is out of range, or the data have no test set.
 
     Examples:
         >>> Annealing(cooling=0.5).temperature(3)

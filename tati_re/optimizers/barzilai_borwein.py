@@ -16,11 +16,12 @@ _BACK = 0.1
 
 
 class BarzilaiBorwein(Optimizer):
-    """Gradient descent whose learning rate is the inverse curvature along its last step; needs the
-    full batch.
+    """Gradient descent with the inverse curvature along its last step as learning rate.
 
-    Targets the minimum of U. On a quadratic of condition κ it needs some sqrt(κ) steps, not κ; U
-    may rise on the way.
+    It needs the full batch.
+
+    Targets the minimum of U. For a quadratic with condition number κ it needs about sqrt(κ) steps,
+    not κ; U may rise temporarily.
 
     Rule, for each walker on its own, with s = θₖ - θₖ₋₁ and y = (∇Uₖ - ∇Uₖ₋₁)/scale:
         θ <- θ - a ∇U/scale,    a = s·s / s·y ("long") or s·y / y·y ("short");    the first a is the learning rate
@@ -28,11 +29,11 @@ class BarzilaiBorwein(Optimizer):
         where a is outside of [1e-10, 1e10], as when nothing moves any more:    a stays as it was
         where U or ∇U is not finite at the new θ:    θ stays as it was, a <- a/10
 
-    Cost: one gradient of all data per step. Without a line search, far from a quadratic, the long
-    step may go round in circles (it does on Rosenbrock's function, whose minimum the short one
-    finds in 67 steps). Source: Barzilai and Borwein, IMA J. Numer. Anal. 8, 141 (1988), equations 5
-    and 6; the step where s·y <= 0: Dai, Al-Baali and Yang, Numerical Analysis and Optimization
-    (2015), 59-75. TATi: the short step of each tensor, with abs(s·y).
+    Cost: one gradient of all data per step. Without a line search, the long step may cycle far from
+    a quadratic. It does so on Rosenbrock's function, whose minimum the short step finds in 67
+    steps. Source: Barzilai and Borwein, IMA J. Numer. Anal. 8, 141 (1988), equations 5 and 6; the
+    step where s·y <= 0: Dai, Al-Baali and Yang, Numerical Analysis and Optimization (2015), 59-75.
+    TATi: the short step of each tensor, with abs(s·y).
 
     Args:
         step: "long" or "short", which is never longer than the long one. Default: "short".

@@ -24,10 +24,11 @@ class FireState(NamedTuple):
 
 
 class Fire(Optimizer):
-    """Velocity Verlet from rest; if U rises, the step is undone, the walker halts, the step
-    shrinks; on the full batch.
+    """Velocity Verlet from rest that never lets U rise; it needs the full batch.
 
-    Targets the minimum of U, and U never rises.
+    If U rises, the step is undone, the walker halts, and the step size shrinks.
+
+    Targets the minimum of U.
 
     Rule, for each walker on its own, from v = 0, with the learning rate as the first time step t:
         v' = v - (t/2) ∇U(θ)/scale;  θ' = θ + t v';  v' <- v' - (t/2) ∇U(θ')/scale

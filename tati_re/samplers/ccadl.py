@@ -14,14 +14,14 @@ from tati_re.samplers.wrappers.coordinates import extend
 
 
 class CCAdL(Method):
-    """A thermostat and, for each parameter, friction of the strength at which the mini-batch's
-    noise heats.
+    """Langevin dynamics with a thermostat, and friction that balances the mini-batch heating of
+    each parameter.
 
-    Targets exp(-β U) under gradient noise of another variance in each parameter, up to a bias of
-    order h: the positions have the temperature T (1 - s/2), s = hξ + h²Σ/(2T) the friction per
-    step. The published average over all steps forgets where the walker is: it settles at the mean
-    of Σ and leaves noise that depends on the position uncorrected. Average over one step, or use
-    mCCAdL, which is also of second order.
+    Targets exp(-β U) under gradient noise with a different variance for each parameter, up to a
+    bias of order h: the positions have the temperature T (1 - s/2), s = hξ + h²Σ/(2T) the friction
+    per step. The published average over all steps converges to the mean of Σ, so noise that depends
+    on the position stays uncorrected. Average over one step, or use mCCAdL, which is also of second
+    order.
 
     Rule:
         p <- p - h ∇U(θ) - (h²/(2T)) Σ p - h ξ p + sqrt(2 γ T h) R
@@ -30,8 +30,8 @@ class CCAdL(Method):
         ξ <- ξ + h (p'p - P T) / μ
 
     with V the variance of each entry of this mini-batch's estimate of ∇U, N²/n times that of one
-    example; the published Σ is the whole matrix. Batches are drawn with replacement, so that the
-    noise is new in every step.
+    example; the published Σ is the whole matrix. Batches are drawn with replacement, so the noise
+    is independent in every step.
 
     Cost: one gradient, and half of one for the variance where all parameters belong to dense layers
     in a row; for other networks the gradients of the single examples of a mini-batch. Stable while
@@ -39,11 +39,10 @@ class CCAdL(Method):
     algorithm 1 (there T = 1, μ = P and w without end).
 
     Args:
-        friction: γ above 0: ξ starts there, and γT is the strength of the noise that is added.
-            Default: 1.
+        friction: γ above 0, the initial ξ; γT is the strength of the added noise. Default: 1.
         thermal_mass: μ above 0. Default: the number of parameters, as published.
-        covariance_window: w, how many steps the variance is averaged over; 1: no average. Default:
-            all, as published.
+        covariance_window: w, the number of steps in the average of the variance; 1: no average.
+            Default: None, all steps, as published.
 
     Examples:
         >>> CCAdL(covariance_window=1).get_config()

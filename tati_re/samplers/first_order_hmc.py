@@ -7,8 +7,8 @@ from tati_re.samplers.splitting import LangevinState
 
 
 class FirstOrderHMC(HamiltonianMonteCarlo):
-    """Hamiltonian Monte Carlo with symplectic Euler trajectories, the order of whose two maps is
-    drawn at random.
+    """Hamiltonian Monte Carlo with symplectic Euler trajectories and a random order of the two
+    maps.
 
     Targets exp(-β U) exactly, at every stable step size; needs the full batch. For comparison with
     published runs: at the same cost velocity Verlet (`HMC`) has a smaller ΔH and accepts more.
@@ -19,10 +19,10 @@ class FirstOrderHMC(HamiltonianMonteCarlo):
         or      kick first:  p <- p - h ∇U(θ);  θ <- θ + h p
         accept with probability min(1, exp(-β ΔH)), H = U + p'p/2; else keep θ and turn p around
 
-    One order alone is not exact: backwards in time drift-first is kick-first, so that a proposal
-    could not be undone. On a harmonic well at hω = 0.9, L = 3, the variance then falls to 0.28
-    (drift first) or grows without end (kick first) in place of 1. Drawn at random, each order
-    undoes the other with the same probability.
+    One order alone is not exact: backwards in time drift-first is kick-first, so a proposal could
+    not be reversed. On a harmonic well at hω = 0.9, L = 3, the variance then falls to 0.28 (drift
+    first) or grows without end (kick first) in place of 1. Drawn at random, each order undoes the
+    other with the same probability.
 
     Cost: L gradients per step. Stable while hω < 2. Source: the first order scheme of TATi, Heber
     et al. 2019; the random order, a mixture of a map and its inverse: Tierney, Annals of Applied

@@ -10,7 +10,7 @@ from tati_re.samplers.splitting import LangevinState, ornstein_uhlenbeck
 
 
 class GeneralizedHMC(Method):
-    """Generalized Hamiltonian Monte Carlo: trajectories whose momenta are refreshed in part.
+    """Generalized Hamiltonian Monte Carlo: trajectories with partial refreshment of the momenta.
 
     Targets exp(-β U) p(momentum) exactly, at every stable step size; needs the full batch. With one
     leapfrog step it is OBABO with a Metropolis test, also known as stochastic Verlet or
@@ -22,11 +22,11 @@ class GeneralizedHMC(Method):
         accept with probability min(1, exp(-β ΔH)), H = U + p'p/2; else keep θ and turn p around
         O(L h/2)
 
-    The friction is a rate, 1/time, the same for every L. A rejection reverses the motion: for paths
-    longer than 1/γ the acceptance should be above 0.9. Where γ L h is large momenta are new at each
-    step, as in HMC of fixed L. Cost: L gradients per step. A trajectory that leaves the support of
-    the prior or is not finite is rejected. Stable while hω < 2. Source: Horowitz, Physics Letters B
-    268, 247 (1991); Kennedy and Pendleton, Nuclear Physics B 607, 456 (2001).
+    The friction is a rate, 1/time, independent of L. A rejection reverses the motion, so paths
+    longer than 1/γ need an acceptance above 0.9. For large γ L h the momenta are independent at
+    each step, as in HMC with fixed L. Cost: L gradients per step. A trajectory that leaves the
+    support of the prior or is not finite is rejected. Stable while hω < 2. Source: Horowitz,
+    Physics Letters B 268, 247 (1991); Kennedy and Pendleton, Nuclear Physics B 607, 456 (2001).
 
     Args:
         friction: γ, above 0. Default: 1.

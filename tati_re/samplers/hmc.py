@@ -39,16 +39,16 @@ class HamiltonianMonteCarlo(Method):
 
     Cost: L gradients per step, with "auto" 3 at first. A trajectory that ends outside of the
     support of the prior or is not finite is rejected. With walls "reflect" the drift is reflected
-    at the walls of a box instead, as motion without a force is, which keeps volume, time reversal
-    and so the distribution: with thousands of parameters, some of them free to move between their
-    walls, rejection makes trajectories very short. Stable while hω < 2. Source: Duane et al. 1987;
-    random lengths against periodic orbits: Neal, MCMC using Hamiltonian dynamics (2011), section
-    5.3.2.
+    at the walls of a box instead, like motion without a force. This preserves volume and time
+    reversal, and hence the distribution. With thousands of parameters, some of which move freely
+    between their walls, rejection makes trajectories very short. Stable while hω < 2. Source: Duane
+    et al. 1987; random lengths against periodic orbits: Neal, MCMC using Hamiltonian dynamics
+    (2011), section 5.3.2.
 
     Args:
-        num_leapfrog_steps: L₀, at least 1, or "auto": the burn-in finds the time that a trajectory
-            takes, the field `trajectory_length` of the state, and L₀ is the mean of it over h,
-            rounded up, 1,000 at most. Default: 10.
+        num_leapfrog_steps: L₀, at least 1, or "auto": the burn-in tunes the duration of a
+            trajectory, the field `trajectory_length` of the state. L₀ is its mean over h, rounded
+            up, at most 1,000. Default: 10.
         leapfrog_jitter: j in [0, 1]; 0 fixes the length. Default: 0.5.
         walls: "reject" or "reflect". Default: "reject".
 
@@ -103,8 +103,8 @@ class HamiltonianMonteCarlo(Method):
         )
 
     def lengths_of(self, state) -> tuple[Any, Any]:
-        """The least and the largest number of leapfrog steps: those given, or from the time that
-        the state has.
+        """Returns the smallest and largest number of leapfrog steps, fixed or from the duration in
+        the state.
         """
         if not self.finds_length:
             return self.lengths

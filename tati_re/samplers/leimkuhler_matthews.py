@@ -8,18 +8,19 @@ from tati_re.samplers.wrappers.coordinates import extend
 
 
 class LeimkuhlerMatthews(Method):
-    """Overdamped Langevin dynamics in which each random number serves two steps: the limit of BAOAB
-    at large friction.
+    """Overdamped Langevin dynamics in which each random number is used in two steps.
+
+    It is the limit of BAOAB at large friction.
 
     Targets exp(-β U) up to a bias of order h² in the long run (SGLD: h). On a harmonic well of
-    stiffness k the variance is T/k at every stable step; a mini-batch heats as it heats SGLD.
-    Stable while hk < 2. One gradient per step.
+    stiffness k the variance is T/k at every stable step; mini-batches heat as in SGLD. Stable while
+    hk < 2. One gradient per step.
 
     Rule:
         θ <- θ - h ∇U(θ) + sqrt(h T / 2) (R + R')
 
-    R' is drawn anew and takes the place of R, which the state carries as `random`. The walls of a
-    prior turn R' around with the walker, so that the distribution in a box without forces is
+    R' is a new random number and replaces R, which the state stores as `random`. The walls of a
+    prior reflect R' together with the walker, so the distribution in a box without forces is
     uniform. Source: Leimkuhler and Matthews, Appl. Math. Res. Express 2013(1), 34-56, section 4.
 
     Examples:

@@ -17,11 +17,11 @@ class MALA(Method):
         accept with probability min(1, exp(-β ΔH)), else keep θ,
         ΔH = U' - U - [abs(θ' - θ + h ∇U)² - abs(θ - θ' + h ∇U')²] / (4h)
 
-    It is HMC with one leapfrog step of the time step sqrt(2h), and ΔH is what that would find.
-    Cost: one gradient per step. A proposal outside of the support of the prior or not finite is
-    rejected. Proposals are useless from hk = 2 on, k the largest curvature; at many parameters the
-    best step falls as their number to the power -1/3 and has the acceptance 0.574. Source: Rossky,
-    Doll and Friedman, J. Chem. Phys. 69, 4628 (1978); Roberts and Tweedie, Bernoulli 2, 341 (1996);
+    It is HMC with one leapfrog step of size sqrt(2h), and has the same ΔH. Cost: one gradient per
+    step. A proposal outside of the support of the prior or not finite is rejected. Proposals are
+    useless above hk = 2, with k the largest curvature. For many parameters the optimal step is
+    proportional to their number to the power -1/3, with acceptance 0.574. Source: Rossky, Doll and
+    Friedman, J. Chem. Phys. 69, 4628 (1978); Roberts and Tweedie, Bernoulli 2, 341 (1996);
     acceptance: Roberts and Rosenthal, J. R. Statist. Soc. B 60, 255 (1998).
 
     Examples:

@@ -10,20 +10,21 @@ from tati_re.samplers.splitting import LangevinState
 
 
 class MAMS(HamiltonianMonteCarlo):
-    """The Metropolis adjusted microcanonical sampler: trajectories of random length from a fresh
+    """The Metropolis-adjusted microcanonical sampler: trajectories of random length and fresh
     direction.
 
-    Targets exp(-β U) exactly, at every step size; full batch, lengths and walls as in HMC.
+    Targets exp(-β U) exactly, at every step size. It needs the full batch; lengths and walls are as
+    in HMC.
 
     Rule: u uniform on the sphere; N steps of the integrator; accept with probability min(1,
     exp(-β(ΔU + ΔK))), whose mean is about 2 Φ(-s/2T) with s² = Var(ΔU + ΔK). Source: Robnik,
-    Cohn-Gordon and Seljak, arXiv 2503.01707, without refreshment on the way; N there is uniform up
-    to 2 N₀, j = 1.
+    Cohn-Gordon and Seljak, arXiv 2503.01707, without refreshment during the trajectory. There N is
+    uniform up to 2 N₀, j = 1.
 
     Args:
-        num_leapfrog_steps: Steps of a trajectory on average, or "auto", as of
+        num_leapfrog_steps: Mean number of steps per trajectory, or "auto", as for
             `HamiltonianMonteCarlo`. Default: 10.
-        leapfrog_jitter: How much the number of steps varies, in [0, 1], as of
+        leapfrog_jitter: Relative variation of the number of steps, in [0, 1], as for
             `HamiltonianMonteCarlo`. Default: 0.5.
         walls: "reject" or "reflect", as of `HamiltonianMonteCarlo`. Default: "reject".
         integrator: "leapfrog", "mclachlan" or "isotropic". Default: "leapfrog".

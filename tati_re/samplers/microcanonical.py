@@ -106,30 +106,30 @@ def moved(state, evaluate, integrator: str, reflect: bool):
 
 
 class MCLMC(Method):
-    """Microcanonical Langevin dynamics: momenta of fixed length that the gradient turns, refreshed
-    at the rate γ.
+    """Microcanonical Langevin dynamics: the gradient turns momenta of fixed length, refreshed at
+    rate γ.
 
-    Targets exp(-β U) up to a bias of order h²; full batch. Walls reflect. U moves freely at
-    constant U + K. The energy error ΔE of a step of n gradients bounds the mean relative error β of
-    variances, up to .08: E[ΔE²]/(n d T²) = 4β³/(1 + β)², of order h⁶.
+    Targets exp(-β U) up to a bias of order h². It needs the full batch. Walls reflect. U moves
+    freely at constant U + K. The energy error ΔE of a step of n gradients bounds the mean relative
+    error β of variances, up to .08: E[ΔE²]/(n d T²) = 4β³/(1 + β)², of order h⁶.
 
     Rule: B A B ("leapfrog", 1 gradient) or B A B A B (2: "mclachlan", of least error in general,
     "isotropic", of order h¹⁰ where all directions are alike), then O(h), the half refreshments of
     two steps in one. Letters and shares are those of the module.
 
-    The noise of mini-batches would turn momenta to where it is weak: on a Gaussian, the variances
-    of a noisy and a quiet half become 1.43 and 0.615. Source: Robnik et al., JMLR 24, 311 (2023);
-    Robnik and Seljak, PMLR 253 (2024).
+    Mini-batch noise would turn momenta towards directions of weak noise. On a Gaussian, the
+    variances of a noisy and a quiet half become 1.43 and 0.615. Source: Robnik et al., JMLR 24, 311
+    (2023); Robnik and Seljak, PMLR 253 (2024).
 
     Args:
-        friction: γ above 0, or "auto": the burn-in finds it, and the state has it as a field. A
-            direction lasts for the time 1/γ. Default: 1; where parameters have the standard
-            deviation sqrt(T), the published length sqrt(d).
-        integrator: "leapfrog", the default, "mclachlan", or "isotropic" for a target that its mass
-            has made round.
+        friction: γ above 0, or "auto": the burn-in tunes it, and stores it in the state. Directions
+            decorrelate within the time 1/γ. For parameters with standard deviation sqrt(T), the
+            default is the published length sqrt(d). Default: 1.
+        integrator: "leapfrog", "mclachlan", or "isotropic" for a target that its mass makes
+            isotropic. Default: leapfrog.
 
     Raises:
-        InputError: A value out of its range, or one parameter only.
+        InputError: A value is out of range, or there is a single parameter.
 
     Examples:
         >>> MCLMC(integrator="mclachlan").gradients_per_step

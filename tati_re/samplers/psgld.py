@@ -16,25 +16,25 @@ MODES = ("frozen", "adaptive")
 
 
 class PreconditionedSGLD(Method):
-    """Overdamped Langevin dynamics with a step size for each parameter, from its own mean squared
+    """Overdamped Langevin dynamics with a step size for each parameter, from its mean squared
     gradient.
 
-    Targets exp(-β U) up to a bias of order h where the preconditioner G is "frozen": it adapts
-    during the burn-in and is constant afterwards. On a harmonic well of stiffness k the variance is
-    then (T/k) / (1 - hGk/2).
+    Targets exp(-β U) up to a bias of order h if the preconditioner G is "frozen": it adapts during
+    the burn-in and is constant afterwards. On a harmonic well of stiffness k the variance is then
+    (T/k) / (1 - hGk/2).
 
     Rule, with ḡ = ∇U / N the gradient of the mean loss:
         V <- a V + (1 - a) ḡ²,    G = 1 / (λ + sqrt(V)),    V = 1 at the start
         θ <- θ - h G ∇U(θ) + h T Γ + sqrt(2 h T G) R
 
-    In the first 1/(1 - a) steps V is the plain average; a burn-in of ten times as many forgets
-    where it started.
+    In the first 1/(1 - a) steps V is the plain average. A burn-in of ten times this length forgets
+    the start.
 
-    A G that goes on adapting ("adaptive", as published) depends on where the walker is. Without its
-    divergence Γ the distribution is near exp(-β U) / G: variance 1.89 in place of 1 for a harmonic
-    well, a = 0, λ = 0.1. The published Γ = dG/dθ = -(1 - a) G² ḡ H / (N sqrt(V)), H the diagonal of
-    the Hessian, repairs that at a = 0 only, for it knows nothing of the gradients before. With the
-    usual a = 0.99 the variance is 1.3 either way. Prefer "frozen".
+    A continually adapting G ("adaptive", as published) depends on the position of the walker.
+    Without its divergence Γ the distribution is near exp(-β U) / G: variance 1.89 in place of 1 for
+    a harmonic well, a = 0, λ = 0.1. The published Γ = dG/dθ = -(1 - a) G² ḡ H / (N sqrt(V)), H the
+    diagonal of the Hessian, corrects this only for a = 0, because it ignores earlier gradients.
+    With the usual a = 0.99 the variance is 1.3 either way. Prefer "frozen".
 
     Cost: one gradient per step, two with Γ, whose H comes from the change of the gradient along
     random signs. Stable while hGk < 2; h N is the learning rate of an RMSprop on the mean loss, so
@@ -42,13 +42,13 @@ class PreconditionedSGLD(Method):
     (7); there h is ε/2 and N times smaller.
 
     Args:
-        preconditioner: "frozen" after the burn-in, of which there has to be one, or "adaptive".
-            Default: "frozen".
+        preconditioner: "frozen" after the burn-in, which must have steps, or "adaptive". Default:
+            "frozen".
         preconditioner_decay: a in [0, 1). Default: 0.99.
         preconditioner_offset: λ above 0, which limits the step of parameters without gradients.
             Default: 1e-5.
-        preconditioner_correction: Add hTΓ where it is adaptive; many programs do not, and sample
-            another law.
+        preconditioner_correction: Whether to add hTΓ for the adaptive preconditioner. Many programs
+            do not, and sample a different distribution.
 
     Examples:
         >>> PreconditionedSGLD(preconditioner_decay=0.9).gradients_per_step

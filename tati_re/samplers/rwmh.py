@@ -17,8 +17,8 @@ class RandomWalkMetropolis(Method):
         accept with probability min(1, exp(-β (U' - U))), else keep θ
 
     The proposal is the drift of a momentum over the time step h: its standard deviation is h
-    sqrt(T), in proportion to the width of the target, so that one step size serves all temperatures
-    of a harmonic well. Cost: one evaluation of U per step; the gradient comes with it for the
+    sqrt(T), proportional to the width of the target. One step size therefore suits all temperatures
+    of a harmonic well. Cost: one evaluation of U per step; the gradient is computed with it for the
     columns of run.csv. A proposal outside of the support of the prior or not finite is rejected.
     For a Gaussian of P equal standard deviations σ at T = 1 the best step is 2.38 σ/sqrt(P), with
     the acceptance 0.234 at large P. Source: Metropolis et al., J. Chem. Phys. 21, 1087 (1953); best

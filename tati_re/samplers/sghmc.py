@@ -27,24 +27,25 @@ short.
 
 
 class SGHMC(Method):
-    """Langevin dynamics that injects less noise where the mini-batch gradient already supplies
-    some. Despite the name there is no Metropolis test.
+    """Langevin dynamics that injects less noise if the mini-batch gradient already supplies some.
 
-    Targets exp(-β U) up to a bias of order h², where the estimate V̂ is the variance V of the
-    mini-batch's gradient, new in every step: batches are drawn with replacement, for in epochs
-    their noise sums to zero and brings less heat. On a harmonic well the variance of the positions
-    is (T/k) (1 + h (V - V̂) / (2γT)) times the scheme's own 1 + O(h²): an estimate of 0 leaves all
-    of the noise in.
+    Despite the name there is no Metropolis test.
+
+    Targets exp(-β U) up to a bias of order h², if the estimate V̂ equals the variance V of the
+    mini-batch gradient and the noise is independent in every step. Batches are therefore drawn with
+    replacement; within epochs the noise sums to zero and heats less. On a harmonic well the
+    variance of the positions is (T/k) (1 + h (V - V̂) / (2γT)) times the scheme's own 1 + O(h²): an
+    estimate of 0 corrects nothing.
 
     Rule:
         p <- (1 - α) p - h ∇U(θ) + N(0, 2 α T - h² V̂),   α = γ h
         θ <- θ + h p
 
     With "estimate" V̂ is, for each parameter and walker, the mean of the gradient's variance over
-    the burn-in, kept as `noise_estimate` in the state and frozen afterwards. It begins anew after
-    40, 80, 160, ... steps, as measured masses do: on the way from a far start, and in the
-    coordinates of another mass, the variance is another. Where h² V̂ would take more than the 2αT
-    there are, no noise is added, and the rest of V heats: take a smaller step or a larger friction.
+    the burn-in, kept as `noise_estimate` in the state and frozen afterwards. It restarts after 40,
+    80, 160, ... steps, like measured masses, because the variance changes on the way from a distant
+    start and with the mass. If h² V̂ exceeds 2αT, no noise is added, and the rest of V heats. Use a
+    smaller step or a larger friction.
 
     One gradient per step, and during the burn-in with "estimate" one and a half more where all
     parameters belong to dense layers in a row, for other networks the gradients of the single
@@ -54,7 +55,7 @@ class SGHMC(Method):
 
     Args:
         friction: γ above 0. Default: 1.
-        gradient_noise: V̂, a number for all parameters (0: no estimate) beside a given step size
+        gradient_noise: V̂, one number for all parameters (0: no estimate) with a fixed step size
             and no mass, or "estimate". Default: 0.
 
     Examples:

@@ -9,7 +9,7 @@ class SGLD(Method):
     """Stochastic gradient Langevin dynamics: overdamped, no momenta.
 
     Targets exp(-β U) up to a bias of order h. On a harmonic well of stiffness k the variance is
-    (T/k) / (1 - hk/2) and a mini-batch of gradient variance s² multiplies it by 1 + h s²/(2T).
+    (T/k) / (1 - hk/2) and mini-batch noise of gradient variance s² multiplies it by 1 + h s²/(2T).
     Stable while hk < 2. One gradient per step.
 
     Rule:

@@ -11,13 +11,14 @@ from tati_re.samplers.wrappers.coordinates import extend
 
 
 class SGNHT(Method):
-    """Langevin dynamics with a thermostat by the published Euler scheme; BADODAB is the same
-    dynamics without its bias.
+    """Langevin dynamics with a thermostat, by the published Euler scheme.
+
+    BADODAB is the same dynamics without its bias.
 
     Targets exp(-β U) under gradient noise of one constant variance Σ, up to a bias of order h: the
     kinetic temperature is T, but positions under a stiff thermostat (many parameters) have T (1 -
-    <s>/2), s = hξ the friction per step, about hγ + h²Σ/(2T). It is 5 % low at hγ = 0.1, unseen in
-    the kinetic energy. For Σ that depends on θ: mCCAdL.
+    <s>/2), s = hξ the friction per step, about hγ + h²Σ/(2T). It is 5 % low at hγ = 0.1, which the
+    kinetic energy does not show. For Σ that depends on θ: mCCAdL.
 
     Rule:
         p <- p - h ∇U(θ) - h ξ p + sqrt(2 γ T h) R
@@ -29,8 +30,7 @@ class SGNHT(Method):
     algorithm 2.
 
     Args:
-        friction: γ above 0: ξ starts there, and γT is the strength of the noise that is added.
-            Default: 1.
+        friction: γ above 0, the initial ξ; γT is the strength of the added noise. Default: 1.
         thermal_mass: μ above 0. Default: the number of parameters, as published.
 
     Examples:

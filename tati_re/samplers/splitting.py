@@ -131,47 +131,47 @@ def parse_word(word: str) -> str:
 
 
 class Splitting(Method):
-    """Langevin dynamics by a splitting word.
+    """Langevin dynamics integrated by a splitting word.
 
     Targets exp(-β U) p(momentum), up to a bias that falls with the step size: order h² for
     palindromes (BAOAB, ABOBA, OBABO, UBU) and their cyclic shifts (BABO = GLA2), order h for others
     (BAO = GLA1). On a harmonic well of frequency ω BAOAB has the exact variance of the positions at
-    every stable step, while its kinetic temperature is low by the factor 1 - h²ω²/4. Stable while
-    hω < 2 (BAO: h²ω² < 2 (1 + exp(-γh))). A mini-batch of gradient variance s² heats by about h
-    s²/(2γT) where its noise is new in every step, in shuffled epochs less.
+    every stable step, while its kinetic temperature is too low by the factor 1 - h²ω²/4. Stable
+    while hω < 2 (BAO: h²ω² < 2 (1 + exp(-γh))). Mini-batch noise of gradient variance s² heats by
+    about h s²/(2γT) if it is independent in every step, and less in shuffled epochs.
 
-    A word with D (BADODAB) holds the temperature against gradient noise of one constant variance Σ,
-    which it need not know: ξ is N(γ + hΣ/(2T), T/μ). A word with C damps the noise of each
-    parameter by its own variance, wherever the walker is; with D beside it (mCCAdL = BACDODCAB) the
-    rest is left to ξ. The variance that a mini-batch shows goes together with its own noise, and
-    must not damp it: C takes the variance of the last mini-batch for what was in the momentum
-    before, and that of the step before for what the last one has kicked. The state of such words
-    has the further fields `thermostat`, ξ, `(walkers,)`, float64, and `gradient_variance` and
-    `variance_before`, Σ of these two mini-batches, `(walkers, parameters)`, alike at the start.
+    A word with D (BADODAB) keeps the temperature under gradient noise of one constant, unknown
+    variance Σ: ξ is N(γ + hΣ/(2T), T/μ). A word with C damps the noise of each parameter by its
+    local variance; with D as well (mCCAdL = BACDODCAB), ξ controls the rest. The variance estimate
+    of a mini-batch is correlated with its noise, so it must not damp the same noise. C uses the
+    variance of the last mini-batch for the momentum before its kick, and the variance of the step
+    before for the kick itself. The state of such words has the further fields `thermostat`, ξ,
+    `(walkers,)`, float64, and `gradient_variance` and `variance_before`, Σ of these two
+    mini-batches, `(walkers, parameters)`, alike at the start.
 
     Rule: the letters of the word from left to right, see the module. One gradient per step for the
-    words above; it is carried over to the next step where the word begins and ends at the same
-    position. C also costs half a gradient where all parameters belong to dense layers in a row, for
-    other networks the gradients of the single examples of a mini-batch. Source: Leimkuhler and
-    Matthews, Appl. Math. Res. Express 2013(1), 34-56; J. Chem. Phys. 138, 174102 (2013). BADODAB:
-    Leimkuhler and Shang, SIAM J. Sci. Comput. 38, A712-A736 (2016). mCCAdL: after Wei and Shang
-    (2025), who approximate C by a Taylor series; here Σ is diagonal and C exact, and the order of
-    the letters is ours.
+    words above; it is reused in the next step if the word begins and ends at the same position. C
+    also costs half a gradient where all parameters belong to dense layers in a row, for other
+    networks the gradients of the single examples of a mini-batch. Source: Leimkuhler and Matthews,
+    Appl. Math. Res. Express 2013(1), 34-56; J. Chem. Phys. 138, 174102 (2013). BADODAB: Leimkuhler
+    and Shang, SIAM J. Sci. Comput. 38, A712-A736 (2016). mCCAdL: after Wei and Shang (2025), who
+    approximate C by a Taylor series; here Σ is diagonal and C exact, and the order of the letters
+    is ours.
 
     Args:
         word: The splitting word, or GLA1, GLA2, mCCAdL. Default: BAOAB.
-        friction: γ, rate of the O step, 1/time, above 0, or "auto": the burn-in finds it, and the
-            state has it as a field; not with D. With D where ξ starts, and γT the strength of the
-            bath's noise.
-        thermal_mass: μ of D, above 0: ξ adapts the faster the lighter. Default: the number of
-            parameters.
-        bath_noise: With D, C of the bath's noise sqrt(2 C) dW, the same at all temperatures of a
-            ladder, as published for replica-exchange Nosé-Hoover dynamics; ξ then starts at C/T.
-            Default: γT, the friction the same.
+        friction: γ, the rate of the O step, 1/time, above 0, or "auto": the burn-in tunes it, and
+            stores it in the state (not with D). With D it is the initial ξ, and γT is the strength
+            of the bath noise. Default: 1.
+        thermal_mass: μ of D, above 0; ξ adapts faster for a smaller mass. Default: None, the number
+            of parameters.
+        bath_noise: With D: C of the bath noise sqrt(2 C) dW, the same at all temperatures of a
+            ladder, as published for replica-exchange Nosé-Hoover dynamics. ξ then starts at C/T.
+            Default: None, γT with the same friction.
 
     Raises:
-        InputError: The word is no method, the friction or thermal mass is not above 0, or a mass
-            without D.
+        InputError: The word is not a method, the friction or thermal mass is not above 0, or a
+            thermal mass is given without D.
 
     Examples:
         >>> Splitting("obabo", friction=2.0).word

@@ -33,14 +33,14 @@ time.
 
 
 class TactHMC(Method):
-    """Langevin dynamics whose temperature rises and falls with a tempering variable, under two
+    """Langevin dynamics with a temperature that follows a tempering variable, under two
     thermostats.
 
     Targets exp(-β U) over the steps that end with |ξ| <= ξ₀, where the column `weight` of run.csv
     is 1, up to a bias of order h². At other ξ it targets exp(-β λ(ξ) U): the column `temperature`
-    shows T/λ(ξ), `tempering` ξ. The momenta keep T at every ξ. Each thermostat holds its
-    temperature against noise of one constant variance, Σ of the gradient and σ² of the potential
-    itself; the two are taken as independent of each other.
+    shows T/λ(ξ), `tempering` ξ. The momenta keep T at every ξ. Each thermostat keeps its
+    temperature under noise of one constant variance: Σ of the gradient and σ² of the potential
+    itself. The two noises are assumed to be independent.
 
     Rule: the word BADODAB for θ and ξ together, x = p and ρ = r/sqrt(m), both N(0, T),
         A(t)  θ <- θ + t p;   ξ <- ξ + t ρ/sqrt(m), reflected at ±1

@@ -15,8 +15,9 @@ _FAR = 60.0
 
 
 class SoftWalls(Prior):
-    """A prior times exp(-W): W rises in a layer before each wall and on beyond it, or around one
-    point, the tether.
+    """A prior times exp(-W), where W rises at soft walls or around a point, the tether.
+
+    W rises in a layer before each wall and continues to rise beyond it.
 
     With f = `factor`, a = `power`, the distance d of θ from a wall inside of it (below 0 beyond it)
     and its layer w:
@@ -26,9 +27,9 @@ class SoftWalls(Prior):
 
     w = 0.01 (upper - lower); with one wall only 0.01 abs(wall) where it is below 0, else 0.01.
 
-    W is a term of U like V, not multiplied with N: under the mean-loss convention the force stands
-    beside the gradient of the mean loss, which is TATi's distribution; under the posterior
-    convention it acts as so much log prior.
+    W is a term of U like V, and is not multiplied by N. Under the mean-loss convention the force
+    adds to the gradient of the mean loss, which gives TATi's distribution. Under the posterior
+    convention it acts like a log prior.
 
     Source: the forces are those of TATi 0.9.5, which moves the parameters by them outside of
     energy, momentum and Metropolis test, so that its Langevin methods sample another distribution;
@@ -41,7 +42,8 @@ class SoftWalls(Prior):
         power: a, at least 0. Default: 1.
         lower: The lower wall: a number, or one for each parameter; -inf where there is none.
             Default: none.
-        upper: Likewise, inf where there is none. Default: none.
+        upper: The upper wall: a number, or one for each parameter; inf for no wall. Default: no
+            wall.
 
     Raises:
         InputError: The lower wall is above the upper one, or a factor or power is below 0.

@@ -12,16 +12,17 @@ from tati_re.samplers.wrappers.coordinates import extend, inner_of
 
 
 class ControlVariate(Wrapper):
-    """A sampler whose mini-batch energies and gradients are corrected by a center at which all data
-    were seen.
+    """A sampler with variance-reduced mini-batch energies and gradients, corrected at a center.
+
+    U and ∇U on all data are known at the center.
 
     Targets exp(-β U) as the sampler inside does, by unbiased U and ∇U whose variance falls towards
     the center c,
 
         ∇U~(θ) = ∇U_S(θ) - ∇U_S(c) + ∇U(c),   variance (N²/n) Var(∇l_i(θ) - ∇l_i(c)) (1 - n/N),
 
-    S the mini-batch of the step; the same for U. The center must not depend on S: it is where the
-    walker started, and with `refresh_every` it moves to where the walker is at the beginning of
+    S the mini-batch of the step; the same for U. The center must not depend on S: it is the
+    starting point of the walker. With `refresh_every` it moves to the walker at the beginning of
     every such step (SVRG).
 
     Cost: two gradients on the mini-batch for each of the sampler inside, and one on all data at
@@ -30,11 +31,10 @@ class ControlVariate(Wrapper):
 
     Args:
         inner: Any sampler for mini-batches. Default: BAOAB.
-        refresh_every: Steps between two moves of the center; 0 keeps it where it started. Default:
-            0.
+        refresh_every: Steps between two moves of the center; 0 keeps it at the start. Default: 0.
 
     Raises:
-        InputError: The sampler inside needs the full batch, where there is no noise to reduce.
+        InputError: The sampler inside uses the full batch, which has no noise to reduce.
 
     Examples:
         >>> ControlVariate(Splitting("BAOAB"), refresh_every=100).get_config()["control_variate_every"]

@@ -112,11 +112,9 @@ class EnsembleTurns(Turns):
 
 
 class EnsembleQuasiNewton(Wrapper):
-    """Ensemble quasi-Newton: a sampler in coordinates in which the other walkers see the target as
-    round.
+    """Ensemble quasi-Newton: each chain is preconditioned by the covariance of the other chains.
 
-    Targets exp(-β U), the distribution of every walker, with the bias in the step size of the
-    sampler inside.
+    Targets exp(-β U) for every walker, with the step-size bias of the sampler inside.
 
     Rule: the step of the sampler inside with B in every drift and every kick,
         drift    θ <- θ + t B p
@@ -124,11 +122,11 @@ class EnsembleQuasiNewton(Wrapper):
     The momenta p ~ N(0, T) belong to the coordinates x = B⁻¹ θ, in which mass is 1.
 
     "halves" (default): one half of the walkers takes `covariance_after_steps` steps with one common
-    B from the resting half, then the roles change. Given the resting half each turn keeps the
-    distribution of the moving one, so that the whole does. Steps are counted per walker; a walker
+    B from the resting half, then the roles change. Given the resting half, each turn preserves the
+    distribution of the moving half, and hence of the whole. Steps are counted per walker; a walker
     is recorded only while it moves.
 
-    "simultaneous": all walkers move at once, each with B from all others, as TATi has it. B then
+    "simultaneous": all walkers move at once, each with B from all others, as in TATi. B then
     depends on walkers that have moved since, and the distribution is biased: on a Gaussian of 16
     dimensions, 8 walkers, refresh at every step, the variance of the slowest direction falls to
     0.65 (h = 0.125). For comparison only.
@@ -141,12 +139,13 @@ class EnsembleQuasiNewton(Wrapper):
     directions, along which walkers would drift apart, are bounded likewise. The η in use is
     `blending` in run.csv.
 
-    Momenta of a Langevin word have a law that depends on B by the order (hω)², and each refresh
-    starts with those of the last B: at condition 10⁴, hω = 1/2, with η at its cap, the stiffest
-    direction's variance is 1.20, 1.10, 1.06 and 1.04 times the exact one with a refresh each 1, 5,
-    20 and 50 steps. Where curvature changes from place to place (a banana), a step that is stable
-    at the reference walkers may be unstable where the moving ones go, and no B from the resting
-    half can know. HMC inside has neither fault: it draws momenta anew, and rejects such steps.
+    The momentum distribution of a Langevin word depends on B to order (hω)², and each refresh
+    starts with momenta for the previous B: at condition 10⁴, hω = 1/2, with η at its cap, the
+    stiffest direction's variance is 1.20, 1.10, 1.06 and 1.04 times the exact one with a refresh
+    each 1, 5, 20 and 50 steps. Where curvature changes from place to place (a banana), a step that
+    is stable at the reference walkers may be unstable where the moving ones go, and no B from the
+    resting half can know. HMC inside has neither problem: it redraws its momenta and rejects such
+    steps.
 
     B is a low-rank update: with U = sqrt(η/L) X' of the reference walkers' deviations X and M the
     Cholesky factor of the L x L matrix I + U'U, B = I + U (I + M)⁻¹ U': O(P L) numbers, O(P L²)
@@ -161,8 +160,7 @@ class EnsembleQuasiNewton(Wrapper):
         covariance_after_steps: Steps between two refreshes of B, at least 1. Default: 100.
         scheme: "halves" or "simultaneous". Default: "halves".
         capped: Lower η where a step would be unstable. Default: True.
-        num_ensembles: Neighboring walkers form this many ensembles that do not feel each other.
-            Default: 1.
+        num_ensembles: Number of independent ensembles of neighboring walkers. Default: 1.
 
     Raises:
         InputError: A value out of its range, or a sampler that cannot be preconditioned by a full

@@ -29,18 +29,17 @@ MEASURED = "'fisher', 'fisher:' and a number of directions, 'variance' or 'gradi
 class Massive(Wrapper):
     """A sampler with a diagonal mass: parameters of large mass move slowly.
 
-    Targets exp(-β U), as the sampler inside does: with the mass m the momenta are N(0, m T), and
-    the positions keep their distribution. A mass in proportion to the curvature makes all
+    Targets exp(-β U), like the sampler inside. With mass m the momenta are N(0, m T), and the
+    distribution of the positions is unchanged. A mass proportional to the curvature makes all
     directions equally fast and stable.
 
     Rule: the step of the sampler inside in the coordinates x = sqrt(m) θ, that is
         drift    θ <- θ + t p / sqrt(m)
         kick     p <- p - t ∇U / sqrt(m),     p ~ N(0, T)
-    The momenta p that are shown belong to x (the usual ones are sqrt(m) p), so that kinetic
-    energies stay P T/2.
+    The reported momenta p belong to x (the usual momenta are sqrt(m) p), so kinetic energies remain
+    P T/2.
 
-    Measured masses follow the burn-in, whose number of steps has to be above 0, and are frozen
-    afterwards:
+    Measured masses adapt during the burn-in, which must have steps, and are frozen afterwards:
         "fisher"        m = sqrt(Var g / Var θ) of positions and gradients g = ∇U, exact on a Gaussian of independent
                         parameters after two draws, whatever the draws
         "fisher:32"     with 32 directions beside the diagonal (any number above 0): exact on every Gaussian of at most

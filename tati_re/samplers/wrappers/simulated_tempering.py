@@ -59,9 +59,9 @@ class SimulatedTempering(Wrapper):
     """A sampler whose walkers change their temperatures independently, at intervals.
 
     Targets exp(-u_k(θ) + g_k) over positions and rungs, u_k = β_k (λ_k L + V): at each rung
-    exp(-u_k) for any numbers g, with the bias in the step size of the sampler inside. Steps that
-    end at rung 0, where the column `weight` of run.csv is 1, are draws from the target. All rungs
-    are visited alike where g_k = -ln Z_k.
+    exp(-u_k) for any numbers g, with the step-size bias of the sampler inside. Steps that end at
+    rung 0, with 1 in the column `weight` of run.csv, are draws from the target. All rungs are
+    visited equally if g_k = -ln Z_k.
 
     Rule, every `move_every` steps, at fixed θ:
         l = k + 1 or k - 1 with probability 1/2 each;  stay where there is no such rung
@@ -70,27 +70,26 @@ class SimulatedTempering(Wrapper):
         g_k <- g_k - M δ f_k,    δ = max(δ_WL, 1/(M + n))
     δ_WL starts at 1/M and is halved when the visits since the last time are even (and at least 10 M
     moves). Afterwards g is frozen, so that the distribution is exact. Walkers of one temperature of
-    the run share g; it starts from the energies where they are, g_k = u_k - u_0. Each walker keeps
-    a thermostat for each rung, at rest while elsewhere.
+    the run share g; it starts from the energies where they are, g_k = u_k - u_0. Each walker has a
+    thermostat for each rung, frozen while it is elsewhere.
 
-    u has to be free of noise: at a move it is that of all data. Cost: that of the sampler inside,
-    and one forward pass over all data at each move where it uses mini-batches. About 1/M of the
-    steps counts. Source: Marinari and Parisi, Europhys. Lett. 19, 451 (1992); Wang and Landau,
-    Phys. Rev. Lett. 86, 2050 (2001); the 1/n that follows: Belardinelli and Pereyra, Phys. Rev. E
-    75, 046701 (2007).
+    u must be free of noise, so moves use all data. The cost is the cost of the sampler inside, plus
+    one forward pass over all data per move if it uses mini-batches. About 1/M of the steps count.
+    Source: Marinari and Parisi, Europhys. Lett. 19, 451 (1992); Wang and Landau, Phys. Rev. Lett.
+    86, 2050 (2001); the 1/n that follows: Belardinelli and Pereyra, Phys. Rev. E 75, 046701 (2007).
 
     Args:
         inner: A sampler whose walkers are at one temperature. Default: BAOAB.
-        inverse_temperatures: β of the rungs in the run's, above 0; the first, 1, is the target.
-            Default: 1, 1/2, 1/4.
+        inverse_temperatures: β of the rungs relative to the run, above 0; the first, 1, is the
+            target. Default: 1, 1/2, 1/4.
         likelihood_weights: λ of the rungs in units of the run's, at least 0; the first is 1.
             Default: all 1.
         move_every: Steps between two moves, at least 1. Default: 10.
-        log_weights: g where it starts, one a rung. Default: from the start.
+        log_weights: Initial g, one per rung. Default: None, from the energies at the start.
 
     Raises:
-        InputError: Numbers out of range or of different lengths; a sampler that tempers, or moves
-            walkers in turn.
+        InputError: Numbers are out of range or have different lengths, or the sampler inside
+            tempers or moves walkers in turn.
 
     Examples:
         >>> SimulatedTempering(Splitting("BAOAB"), [1.0, 0.6, 0.4], move_every=20).num_rungs

@@ -92,31 +92,34 @@ class BurninOfAcceptance(BurninAround):
 
 
 class StepSizeTuning(Wrapper):
-    """A Metropolis method whose step size is tuned to a target acceptance during the burn-in, and
-    then frozen.
+    """A Metropolis method with its step size tuned to a target acceptance during the burn-in.
 
-    Targets exp(-β U) as the sampler inside does, once the burn-in is over, which itself is not
-    exact.
+    The step size is frozen afterwards.
+
+    Targets exp(-β U) like the sampler inside, after the burn-in; the burn-in itself is not exact.
 
     Rule: the step size is h f, h that of the rung. f starts at 1 and follows the acceptance
     probability, averaged over all walkers of the same rung (the same temperature, likelihood weight
     and step size), which share it: "dual_averaging" (`DualAveraging`) or "baldock" (`Windowed`).
 
     f is the field `step_factor` of the state; it belongs to the rung. With random trajectory
-    lengths, those of HMC, the acceptance is the mean over the lengths. Cost: that of the sampler
-    inside. The number of burn-in steps has to be above 0; some hundred for a start wrong by a
-    factor of 10; a single walker needs more than many. Source: Hoffman and Gelman, Journal of
-    Machine Learning Research 15, 1593 (2014), eq. (6) and algorithm 5; Baldock and Marzari (2019).
+    lengths, those of HMC, the acceptance is the mean over the lengths. The cost is the cost of the
+    sampler inside. The burn-in must have steps: some hundred for an initial step size wrong by a
+    factor of 10. A single walker needs more steps than many walkers. Source: Hoffman and Gelman,
+    Journal of Machine Learning Research 15, 1593 (2014), eq. (6) and algorithm 5; Baldock and
+    Marzari (2019).
 
     Args:
         inner: A sampler with a Metropolis test. Default: HMC.
         target_acceptance: Between 0 and 1. Default: 0.8.
         step_size_tuning: "dual_averaging" or "baldock". Default: "dual_averaging".
-        from_curvature: h is not that of the rung but follows from the largest curvature at the
-            start, see `Metered`; it is the rung's times `first_factor`. Default: no.
+        from_curvature: Whether h follows from the largest curvature at the start instead of the
+            rung, see `Metered`; it is the step size of the rung times `first_factor`. Default:
+            False.
 
     Raises:
-        InputError: The sampler has no Metropolis test, no such rule, or a value out of its range.
+        InputError: The sampler has no Metropolis test, there is no such rule, or a value is out of
+            range.
 
     Examples:
         >>> StepSizeTuning(HamiltonianMonteCarlo(5), target_acceptance=0.65, step_size_tuning="baldock").name
