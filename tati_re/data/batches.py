@@ -19,44 +19,45 @@ walkers.
 class Batches:
     """Mini-batches of a run, independent for each walker and without state.
 
-    Step s uses batch number s, counted from 0. With `sampling="epochs"` the batches of one epoch
-    are consecutive pieces of one random ordering of the examples, a fresh one every epoch; the last
-    is short where `batch_size` does not divide `num_examples`. The estimate num_examples / true
-    size × (sum over the batch) of a sum over all examples is unbiased for each batch, the short one
-    included. With `sampling="replacement"` each index is drawn independently.
+    Step s uses batch number s, counted from 0. With `sampling="epochs"` the batches of an epoch are
+    consecutive pieces of one random order of the examples, which is new in every epoch. The last
+    batch is short if `batch_size` does not divide `num_examples`. The estimate num_examples / true
+    size × (sum over the batch) of a sum over all examples is unbiased for each batch, including the
+    short one. With `sampling="replacement"` each index is drawn independently.
 
     With `sampling="symmetric"` the examples of a walker are divided into m batches once for the
-    run; a sweep takes them in random order and then backwards, and each sweep draws a new order.
-    Where `batch_size` does not divide `num_examples`, batches differ by one example at most, and m
-    × (sum over the batch) is the estimate whose mean over a sweep is the sum over all examples.
+    run. A sweep uses them in random order and then backwards; each sweep draws a new order. If
+    `batch_size` does not divide `num_examples`, batches differ by at most one example. The mean
+    over a sweep of the estimate m × (sum over the batch) is the sum over all examples.
 
-    The ordering of epoch e for walker w comes from Philox with key (seed, purpose) and counter (e,
-    w): it does not depend on the number of walkers, on earlier calls, or on where a run was
+    The order of epoch e for walker w comes from Philox with key (seed, purpose) and counter (e, w).
+    It does not depend on the number of walkers, on earlier calls, or on the step at which a run was
     resumed. With `shuffle=False` every epoch has the order of the data, for all walkers, and a
-    symmetric sweep goes forwards and backwards in it: the batches are then not independent of one
-    another, and gradients of less than an epoch are biased where order matters.
+    symmetric sweep runs through it forwards and backwards. Batches are then not independent, and
+    gradients over less than an epoch are biased if the order matters.
 
     Args:
-        num_examples: Examples in the data set, >= 1.
-        batch_size: Examples in a batch, 1 to num_examples; None means all of them.
-        num_walkers: Walkers, >= 1.
+        num_examples: Number of examples in the data set, at least 1.
+        batch_size: Number of examples in a batch, 1 to num_examples; None means all of them.
+        num_walkers: Number of walkers, at least 1.
         seed: Integer in [0, 2**63).
-        sampling: "epochs" (default), "symmetric" or "replacement".
-        shared: All walkers see the same batches, those of walker 0. Default False.
-        stage: Number of the stage of a fit, a part of the key: stages share no random number.
-            Default 0.
-        shuffle: Draw the ordering of each epoch. Default True.
-        first_walker: The number of the first walker, for a part of the walkers of a run. Default 0.
+        sampling: "epochs", "symmetric" or "replacement". Default: epochs.
+        shared: Whether all walkers use the same batches, those for walker 0. Default: False.
+        stage: Number of the stage of a fit, a part of the key: stages share no random numbers.
+            Default: 0.
+        shuffle: Whether to draw the order of each epoch. Default: True.
+        first_walker: Number of the first walker, for a part of the walkers of a run. Default: 0.
 
     Attributes:
-        full: Every batch is the whole data set in order, so that nothing needs to be gathered.
-        batch_size: Examples in a batch, an int also where None was given.
-        steps_per_epoch: Batches that visit every example once: m = ceil(num_examples / batch_size).
-        mean_size: num_examples / m, which the sum over a symmetric batch is divided by for the
-            estimate of a mean; None for the others, where it is the batch's true size.
+        full: Whether every batch is the whole data set in order, so nothing needs to be gathered.
+        batch_size: Number of examples in a batch, an integer even for None.
+        steps_per_epoch: Number of batches that visit every example once: m = ceil(num_examples /
+            batch_size).
+        mean_size: num_examples / m, which divides the sum over a symmetric batch in the estimate of
+            a mean. None for the other kinds, which use the true size of the batch.
 
     Raises:
-        InputError: A batch larger than the data, or any other argument out of its range.
+        InputError: The batch is larger than the data, or another argument is out of range.
 
     Examples:
         >>> batches = Batches(num_examples=6, batch_size=4, num_walkers=2, seed=0)

@@ -37,11 +37,12 @@ def digits(test_fraction: float = 0.2, seed: int = 0) -> Dataset:
 
 
 def harmonic(a: float = 1.0) -> Dataset:
-    """The single example (sqrt(a), 0), which makes a linear unit without bias a harmonic
-    oscillator.
+    """Returns the single example (sqrt(a), 0), a harmonic oscillator for a linear unit without
+    bias.
 
-    Its mean squared error is a w**2 (no 1/2), so the force constant is 2a. The first experiment of
-    TATi's paper. Inputs, `(1, 1)`, and targets, `(1,)`, are float64; there is no test part.
+    The mean squared error is a w**2 (no 1/2), so the force constant is 2a. It is the first
+    experiment of TATi's paper. Inputs, `(1, 1)`, and targets, `(1,)`, are float64; there is no test
+    set.
 
     Args:
         a: Half the force constant, above 0. Default: 1.
@@ -59,29 +60,30 @@ def gaussian(
     seed: int = 0,
     covariance: np.ndarray | None = None,
 ) -> Dataset:
-    """Rank-1 data that make the mean squared error of a linear unit without bias a Gaussian's
-    exponent.
+    """Returns rank-1 data for which exp(-mean squared error) of a linear unit without bias is
+    Gaussian.
 
-    With C = sum_i l_i v_i v_i', eigenvalues l_i spread evenly over [1, condition] and random
-    orthonormal v_i, example i is sqrt(l_i) v_i with target 0, so that the mean squared error is
-    w'Cw / n. C is n/2 times the Hessian: the direction of eigenvalue 1 is the slow one, with force
-    constant 2/n. The Gaussians of TATi's paper, Fig. 10.
+    C = sum_i l_i v_i v_i' has eigenvalues l_i evenly spaced over [1, condition] and random
+    orthonormal v_i. Example i is sqrt(l_i) v_i with target 0, so the mean squared error is w'Cw /
+    n. C is n/2 times the Hessian. The direction of eigenvalue 1 is the slow one, with force
+    constant 2/n. These are the Gaussians of TATi's paper, Fig. 10.
 
-    A covariance S may be chosen instead: then C = (n/2) S^-1, so that exp(-mean squared error), the
-    distribution of `potential="mean_loss"` at temperature 1, is N(0, S).
+    With a covariance S, C = (n/2) S^-1. Then exp(-mean squared error), the distribution of
+    `potential="mean_loss"` at temperature 1, is N(0, S).
 
     Args:
-        num_dimensions: n, dimensions and examples, at least 1. Default 10; S has its own.
-        condition: Largest eigenvalue of C, at least 1. Default 100.
-        seed: Which orthonormal vectors. Default 0.
-        covariance: S, `(n, n)`, symmetric and positive definite. Default: none.
+        num_dimensions: n, the number of dimensions and examples, at least 1. S determines it if
+            given. Default: 10.
+        condition: Largest eigenvalue of C, at least 1. Default: 100.
+        seed: Seed of the orthonormal vectors. Default: 0.
+        covariance: S, `(n, n)`, symmetric and positive definite. Default: None.
 
     Returns:
-        Inputs `(n, n)` and targets `(n,)`, float64, no test part; example i belongs to the i-th
-        smallest eigenvalue.
+        Inputs `(n, n)` and targets `(n,)`, float64, without a test set. Example i belongs to the
+        i-th smallest eigenvalue.
 
     Raises:
-        InputError: A number out of its range, or a matrix that is no covariance.
+        InputError: A number is out of range, or the matrix is not a covariance.
     """
     if covariance is not None:
         variances, vectors = np.linalg.eigh(_covariance(covariance))

@@ -27,16 +27,18 @@ def two_clusters(
     test_fraction: float = 0.2,
     noise: float | None = None,
 ) -> Dataset:
-    """Two Gaussian clusters in the plane, around (2, 2) with label +1 and around (-2, -2) with
-    label -1. From the second experiment of TATi's paper.
+    """Draws two Gaussian clusters in the plane.
+
+    They lie around (2, 2) with label +1 and around (-2, -2) with label -1, as in the second
+    experiment of TATi's paper.
 
     Args:
-        num_examples: Number of examples of both parts. Default: 500.
+        num_examples: Number of examples in both parts together. Default: 500.
         seed: Seed of the random numbers. Default: 0.
-        std: Standard deviation of each coordinate around its center. Default 1.0.
-        test_fraction: Part of the examples kept for testing, in [0, 1). Default: 0.2.
-        noise: In [0, 1]; goes before `std`, which is then 0.5 + 7 noise, the width of TATi's
-            generator. Default: none.
+        std: Standard deviation of each coordinate around its center. Default: 1.0.
+        test_fraction: Fraction of the examples for testing, in [0, 1). Default: 0.2.
+        noise: In [0, 1]. If set, it replaces `std` by 0.5 + 7 noise, the width of TATi's generator.
+            Default: None.
 
     Returns:
         The data set.
@@ -54,14 +56,16 @@ def two_clusters(
 def two_circles(
     num_examples: int = 500, seed: int = 0, noise: float = 0.0, test_fraction: float = 0.2
 ) -> Dataset:
-    """A disc of radius 2.5 with label +1 within a ring from 3.5 to 5 with label -1, uniform in
-    radius and angle. Inputs are `(num_examples, 2)`, targets `(num_examples,)`, float64.
+    """Draws a disc of radius 2.5 with label +1, inside a ring from 3.5 to 5 with label -1.
+
+    Points are uniform in radius and angle. Inputs are `(num_examples, 2)`, targets
+    `(num_examples,)`, float64.
 
     Args:
-        num_examples: Number of examples of both parts. Default: 500.
+        num_examples: Number of examples in both parts together. Default: 500.
         seed: Seed of the random numbers. Default: 0.
         noise: In [0, 1]; 5 noise is the largest displacement of a coordinate. Default: 0.
-        test_fraction: Part of the examples kept for testing, in [0, 1). Default: 0.2.
+        test_fraction: Fraction of the examples for testing, in [0, 1). Default: 0.2.
 
     Returns:
         The data set.
@@ -80,16 +84,16 @@ def two_circles(
 def squares(
     num_examples: int = 500, seed: int = 0, noise: float = 0.0, test_fraction: float = 0.2
 ) -> Dataset:
-    """Four squares: label +1 in the first and third quadrant, -1 in the others; the axes are 0.3
-    away.
+    """Draws four squares: label +1 in the first and third quadrants, -1 in the others.
 
-    Inputs are `(num_examples, 2)`, targets `(num_examples,)`, float64.
+    The squares are 0.3 away from the axes. Inputs are `(num_examples, 2)`, targets
+    `(num_examples,)`, float64.
 
     Args:
-        num_examples: Number of examples of both parts. Default: 500.
+        num_examples: Number of examples in both parts together. Default: 500.
         seed: Seed of the random numbers. Default: 0.
         noise: In [0, 1]; 5 noise is the largest displacement of a coordinate. Default: 0.
-        test_fraction: Part of the examples kept for testing, in [0, 1). Default: 0.2.
+        test_fraction: Fraction of the examples for testing, in [0, 1). Default: 0.2.
 
     Returns:
         The data set.
@@ -107,16 +111,16 @@ def squares(
 def spirals(
     num_examples: int = 500, seed: int = 0, noise: float = 0.0, test_fraction: float = 0.2
 ) -> Dataset:
-    """Two spiral arms of 1.75 turns, each the other one turned by half a circle.
+    """Draws two spiral arms of 1.75 turns, related by a rotation of half a turn.
 
-    Radius 5 t and angle 3.5 pi t for t uniform in [0, 1); the arms are 1.4 apart. Inputs are
-    `(num_examples, 2)`, targets `(num_examples,)`, float64.
+    The radius is 5 t and the angle 3.5 pi t, for t uniform in [0, 1). The arms are 1.4 apart.
+    Inputs are `(num_examples, 2)`, targets `(num_examples,)`, float64.
 
     Args:
-        num_examples: Number of examples of both parts. Default: 500.
+        num_examples: Number of examples in both parts together. Default: 500.
         seed: Seed of the random numbers. Default: 0.
         noise: In [0, 1]; 5 noise is the largest displacement of a coordinate. Default: 0.
-        test_fraction: Part of the examples kept for testing, in [0, 1). Default: 0.2.
+        test_fraction: Fraction of the examples for testing, in [0, 1). Default: 0.2.
 
     Returns:
         The data set.
