@@ -120,8 +120,7 @@ def targets() -> list[Target]:
 def measured(target: Target, groups: int, draws: int, seed: int, sampler: str | None) -> dict:
     """Coverage of the groups' intervals, and how far estimates lie from the exact mean."""
     import tati_re
-    from tati_re.analysis import chains_of, coefficient_estimates
-    from tati_re.analysis.convergence import is_short
+    from tati_re.analysis import chains_of, coefficient_estimates, is_short
 
     walkers = CHAINS * groups
     sim = tati_re.Simulation(

@@ -11,6 +11,7 @@ from tati_re.analysis.averages import trajectory_averages as trajectory_averages
 from tati_re.analysis.convergence import autocorrelation_time as autocorrelation_time
 from tati_re.analysis.convergence import chains_of as chains_of
 from tati_re.analysis.convergence import effective_sample_size as effective_sample_size
+from tati_re.analysis.convergence import is_short as is_short
 from tati_re.analysis.convergence import monte_carlo_error as monte_carlo_error
 from tati_re.analysis.convergence import r_hat as r_hat
 from tati_re.analysis.covariance import Eigenpairs as Eigenpairs

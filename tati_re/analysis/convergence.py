@@ -311,8 +311,14 @@ def autocorrelation_estimate(chains: np.ndarray) -> tuple[float, int]:
 
 
 def is_short(chains: np.ndarray) -> bool:
-    """Whether chains `(chains, draws)` have below 50 autocorrelation times, or never change: errors
-    are rough then.
+    """Whether chains are too short for an error bar that can be trusted.
+
+    Args:
+        chains: Draws of one quantity, `(chains, draws)`, or one chain `(draws,)`.
+
+    Returns:
+        True if there are fewer than 50 autocorrelation times, a draw is not finite, or a chain
+        never changes.
     """
     chains = np.atleast_2d(np.asarray(chains, dtype=np.float64))
     unknown = (

@@ -382,10 +382,47 @@ def check_validation(request: Request) -> None:
         )
 
 
+def check_destinations(options: Options, objects: Mapping[str, Any]) -> None:
+    """Refuses files, event files and callbacks that the run could not write or call, whatever its
+    model and sampler will be.
+
+    Args:
+        options: The options of the call.
+        objects: What was given as objects in Python.
+
+    Raises:
+        InputError: A name of a file or folder that cannot be written, or a callback that is none.
+    """
+    _check_file_names(options)
+    _check_event_files(options.tensorboard)
+    _check_callbacks(objects.get("callbacks"))
+
+
 def check_single_files(request: Request) -> None:
     """Names of files that cannot be written, one name twice, or no trajectory to copy."""
     options = request.options
-    output = request.options.output
+    _check_file_names(options)
+    if options.trajectory_file is None:
+        return
+    what = "trajectory_file: the run stores no trajectory."
+    refuse_if(
+        not request.trajectory_every, what, "trajectory_every = 0", "trajectory_every above 0"
+    )
+    if (
+        options.trajectory_format != "auto"
+        and kind_of(options.trajectory_file) != options.trajectory_format
+    ):
+        received = f"{options.trajectory_file} and trajectory_format {options.trajectory_format}"
+        raise InputError(
+            "trajectory_file: its suffix contradicts trajectory_format.",
+            received,
+            "the same format",
+        )
+
+
+def _check_file_names(options: Options) -> None:
+    """Names of files that cannot be written, or one name twice."""
+    output = options.output
     taken = (
         {os.path.abspath(os.path.join(output, file.name)): "a file of the run" for file in FILES}
         if output
@@ -414,22 +451,6 @@ def check_single_files(request: Request) -> None:
         taken[where] = option
         if os.path.isdir(path) or not os.path.isdir(os.path.dirname(where)) or not _can_name(where):
             raise InputError(f"{option} cannot be written.", path, "a file in a folder that exists")
-    if options.trajectory_file is None:
-        return
-    what = "trajectory_file: the run stores no trajectory."
-    refuse_if(
-        not request.trajectory_every, what, "trajectory_every = 0", "trajectory_every above 0"
-    )
-    if (
-        options.trajectory_format != "auto"
-        and kind_of(options.trajectory_file) != options.trajectory_format
-    ):
-        received = f"{options.trajectory_file} and trajectory_format {options.trajectory_format}"
-        raise InputError(
-            "trajectory_file: its suffix contradicts trajectory_format.",
-            received,
-            "the same format",
-        )
 
 
 def _can_name(path: str) -> bool:
@@ -445,7 +466,11 @@ def check_tensorboard(request: Request) -> None:
     """A folder for event files that is a file or lies below one, and a TensorFlow that needs a
     package for them.
     """
-    path = request.options.tensorboard
+    _check_event_files(request.options.tensorboard)
+
+
+def _check_event_files(path: str | None) -> None:
+    """The same of the option alone."""
     if path is not None:
         where = Path(os.path.abspath(path))
         above = next(each for each in (where, *where.parents) if os.path.lexists(each))
@@ -465,7 +490,11 @@ def check_tensorboard(request: Request) -> None:
 
 def check_callbacks(request: Request) -> None:
     """Callbacks that are not functions of two arguments."""
-    given = request.objects.get("callbacks")
+    _check_callbacks(request.objects.get("callbacks"))
+
+
+def _check_callbacks(given: Any) -> None:
+    """The same of the given object alone."""
     form = "a list of functions of (folder, step)"
     if given is None:
         return

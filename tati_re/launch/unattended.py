@@ -18,7 +18,7 @@ from tati_re.core.backend import tf
 from tati_re.engine.limits import Limits
 from tati_re.engine.progress import make_progress
 from tati_re.launch.calls import Calls
-from tati_re.launch.checks import check_request, check_values
+from tati_re.launch.checks import check_destinations, check_request, check_values
 from tati_re.launch.ending import LONGER
 from tati_re.launch.finite_starts import make_finite
 from tati_re.launch.goal import PREDICT
@@ -257,6 +257,7 @@ class _Choice:
         """Refuses what the run could not start with, before the work that prepares it."""
         names = self.options.explicit & {"until", "sampler", "prior", "optimizer"}
         check_values(names, self.options, self.objects, self.sim.system)
+        check_destinations(self.options, self.objects)
         if self.options.output is not None:
             with writing(self.options.output):
                 run_folder.prepare(self.options.output, self.options.overwrite)

@@ -88,12 +88,12 @@ def read_whole(path: Path, known: Callable[[], set[str]]) -> "pandas.DataFrame":
     if not content.endswith(b"\n") or (digests and of_whole(content) not in digests):
         lines = content.count(b"\n")
         where = (
-            f"line {lines + 1}: it is cut off."
+            f"line {lines + 1}: it is cut off, and differs"
             if not content.endswith(b"\n")
-            else f"{lines} lines:"
+            else f"{lines} lines: they differ"
         )
         raise InputError(
-            f"{path}, {where} This differs from what the run wrote by its checkpoint.",
+            f"{path}, {where} from what the run wrote.",
             expected=_EXPECTED,
         )
     return frame

@@ -309,7 +309,7 @@ def changes(folder: AnyPath, content: Mapping[str, Any]) -> list[str]:
     found = lasting(content) if known else {}
     return [
         f"{MANIFEST} was changed after its checkpoint: {name.removeprefix('options.')} = "
-        f"{value} (before: {{known.get(name, 'missing')}})."
+        f"{value} (before: {known.get(name, 'missing')})."
         for name, value in found.items()
         if known.get(name) != value and name != "workers"  # a resume may have other ones
     ]

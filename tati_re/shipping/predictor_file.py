@@ -28,6 +28,7 @@ from tati_re.core.files.typed_tables import (
     refuse_wrong_value,
 )
 from tati_re.core.files.unpacking import DAMAGED, check_members, load_arrays
+from tati_re.runs.files import MODEL
 from tati_re.runs.manifest import Manifest, plain
 from tati_re.runs.storage import write_whole
 
@@ -35,7 +36,9 @@ SUFFIX = ".tati"
 FORMAT = 1
 """Version of the file; later versions of the package read it."""
 
-DESCRIPTION, MODEL, MEMBERS, WEIGHTS = "predictor.toml", "model.keras", "members.npy", "weights.npy"
+DESCRIPTION = "predictor.toml"
+MEMBERS = "members.npy"
+WEIGHTS = "weights.npy"
 SUMS = "sha256.json"
 _AUXILIARY = "auxiliary-{}.npy"
 _DATE = (1980, 1, 1, 0, 0, 0)

@@ -129,7 +129,8 @@ def test_from_a_run(tmp_path, monkeypatch, capsys):
     analyse.main(["run", "--what", "alignment"])
     said = capsys.readouterr().out
     before, after = (
-        float(word.strip(",;")) for word in said.split("R-hat of a weight ")[1].split()[:3:2]
+        float(word.strip(",;"))
+        for word in said.split("Largest R-hat of a weight: ")[1].split()[:3:2]
     )
     assert before > 3 * after
     with np.load("run/analysis/alignment.npz") as arrays:

@@ -132,6 +132,7 @@ def test_by_rung(tmp_path):
     columns = {
         "step": step.ravel(),
         "walker": walker.ravel(),
+        "temperature": np.ones(step.size),
         "potential": values.transpose(2, 0, 1).ravel(),
     }
     pd.DataFrame(columns | {"rung": rung.ravel()}).to_csv(run.folder / "run.csv", index=False)
@@ -311,7 +312,7 @@ def test_the_command(run, tmp_path, capsys):
         == 0
     )
     shown = capsys.readouterr().out
-    assert "ess_bulk" in shown and "flat, slow" not in shown and "written to" in shown
+    assert "ess_bulk" in shown and "a flat, slow direction" in shown and "written to" in shown
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {
         "averages.csv",
@@ -417,8 +418,8 @@ def test_a_run_that_has_stored_no_positions_yet_has_its_averages(tmp_path):
         (["{run}", "--what", "averges"], "--what is not known. Did you mean 'averages'?"),
         (["{run}", "--thin", "0"], "--thin is out of range"),
         (["{run}", "--burnin", "x"], "--burnin has the wrong type"),
-        (["{run}", "--to", "excel"], "--to: unknown format"),
-        (["{run}", "--by", "day"], "--by: unknown value"),
+        (["{run}", "--to", "excel"], "--to is not known"),
+        (["{run}", "--by", "day"], "--by is not known"),
         (["{run}x"], "There is no run folder"),
         (
             ["{run}", "--what", "averages", "--num-bins", "7"],

@@ -680,7 +680,7 @@ def test_a_run_whose_length_nobody_gave_goes_on_where_its_end_is_near(
     told = re.search(
         r"not met at step 3,000; continuing to step ([\d,]+), where it is expected to be, in about \d+:\d\d\. "
         "Set max_time or num_steps to stop earlier",
-        capsys.readouterr().out,
+        " ".join(capsys.readouterr().out.split()),
     )
     assert told is not None and 3_725 <= int(told[1].replace(",", "")) < 12_000
 

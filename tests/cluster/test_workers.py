@@ -760,7 +760,7 @@ def test_what_workers_cannot_do_is_said_before_the_start(tmp_path):
         ),
         (
             {"workers": 2, "block_size": 4, "num_replicas": 2, "max_temperature": 4.0},
-            "holds 6 replica",
+            r"a multiple of 6 replica",
         ),
         ({"workers": 2, "observables": {"own": partial(first_of, LOCK)}}, "cannot be sent"),
     ]:

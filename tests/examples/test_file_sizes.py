@@ -18,8 +18,8 @@ def announced(tmp_path, capsys, **options) -> str:
     settings |= {"sampler": "HMC", "step_size": 0.1, "num_walkers": 4, "num_burnin_steps": 0}
     sim = Simulation(data=(x, x[:, 0]), seed=1, verbose=1, **settings | options)
     sim.sample(max_time=0.2, output=str(tmp_path / "run"))
-    out = capsys.readouterr().out
-    found = re.search(r"The files of this run .*\.", out)
+    out = " ".join(capsys.readouterr().out.split())
+    found = re.search(r"The files of this run .*To reduce this, [^.]*\.", out)
     return found[0] if found else ""
 
 

@@ -155,7 +155,7 @@ def test_a_run_draws_itself(tmp_path):
         "too short for ranks"
         in made_run(tmp_path / "few", chains(rows=9)).plot("loss").axes[1].texts[0].get_text()
     )
-    assert "rests" in run.plot("accuracy").axes[1].texts[0].get_text()
+    assert "does not change" in run.plot("accuracy").axes[1].texts[0].get_text()
     with pytest.raises(InputError, match=r"no observable acuracy\. Did you mean 'accuracy'"):
         run.plot("acuracy")
 

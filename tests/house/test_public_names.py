@@ -87,9 +87,7 @@ def test_only_public_paths_are_used(path):
 
 
 def test_a_deeper_path_would_be_found():
-    code = (
-        "import tati_re\nfrom tati_re.exchange.ladder import geometric\ntati_re.simulation.run.Run"
-    )
+    code = "import tati_re\nfrom tati_re.exchange.ladder import geometric\ntati_re.launch.run.Run"
     used = paths_used(code)
     assert {"tati_re.exchange.ladder.geometric", "tati_re.launch.run.Run"} <= used
     assert is_public("tati_re.exchange.geometric") and is_public("tati_re.Simulation.resume")

@@ -126,7 +126,7 @@ def test_command(runs, tmp_path, capsys, monkeypatch):
         (["RUN", "--range=1:0:3"], "--range has the wrong form."),
         (
             ["RUN", "--range=0:1:3,0:1:3,0:1:3"],
-            "--range: one for each input is needed Received: 3.",
+            "--range: one for each input is needed. Received: 3.",
         ),
         (["RUN", "--inputs", "no.csv"], "--inputs: the file does not exist."),
         (

@@ -151,7 +151,7 @@ def test_a_loss_of_ones_own_class_that_takes_logits_is_refused_after_a_softmax()
     sim = tati_re.Simulation(
         models("softmax")["argument"], (X, ONE_HOT), loss=Weighted(from_logits=True), verbose=0
     )
-    with pytest.raises(InputError, match="Weighted takes logits"):
+    with pytest.raises(InputError, match="Weighted expects logits"):
         sim.loss()
 
 

@@ -379,7 +379,7 @@ def test_a_student_prior_that_is_too_hot_is_said(capsys):
     prior = priors.Product(
         [priors.Gaussian(), priors.HardWalls(priors.StudentT(1.0, 2.0), 0.0)], [2, 1]
     )
-    assert too_hot(prior, 2.9) is None and "(below 3)" in too_hot(prior, 3.0)
+    assert too_hot(prior, 2.9) is None and "a temperature below 3" in too_hot(prior, 3.0)
     student = priors.StudentT(1.0, 2.0)
     held = priors.HardWalls(student, -5.0, 5.0), priors.SoftWalls(student, 1.0, 1.0, -5.0, 5.0)
     assert [too_hot(each, 9.0) for each in held] == [None, None]
@@ -387,7 +387,7 @@ def test_a_student_prior_that_is_too_hot_is_said(capsys):
         priors.SoftWalls(student, 0.0, 1.0, -5.0, 5.0),
         priors.SoftWalls(student, 1.0, 1.0, -5.0),
     ):
-        assert "(below 3)" in too_hot(loose, 3.0)
+        assert "a temperature below 3" in too_hot(loose, 3.0)
     sim = Simulation(**{**SMALL, "verbose": 1}, prior="student_t", prior_degrees=1.5)
     for temperature, said in ((2.0, False), (3.0, True)):
         sim.sample(num_steps=1, step_size=1e-4, temperature=temperature)

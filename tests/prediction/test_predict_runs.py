@@ -111,7 +111,7 @@ def test_few_draws_are_told_once_in_one_sentence(signs):
     _, run, _ = signs
     with pytest.warns(
         UserWarning,
-        match=r"^Predictions average 8 draws, worth an unknown number of independent ones: below 100 ",
+        match=r"^Predictions average 8 draws, worth an unknown number of independent ones. Below 100 ",
     ):
         found = run.predict()
     assert np.isnan(found.independent_draws) and found.num_draws == 8

@@ -18,7 +18,7 @@ from tati_re.models.inspect import xla_safe
 from tati_re.posterior.losses import Loss
 from tati_re.posterior.walkers import choose
 
-USERS = ("models.inspect", "core.backend", "posterior.walkers", "simulation.system")
+USERS = ("models.inspect", "core.backend", "posterior.walkers", "system.system")
 
 
 @pytest.fixture

@@ -140,7 +140,12 @@ def command(body, *signals):
     return process.returncode, out + err
 
 
-WAITING = ' def body(argv): with saying(lambda: "nothing is kept"): print("ready", flush=True) time.sleep(30) '
+WAITING = """
+def body(argv):
+    with saying(lambda: "nothing is kept"):
+        print("ready", flush=True)
+        time.sleep(30)
+"""
 DEAF = """
 class Deaf(threading.Thread):
     def run(self):

@@ -255,7 +255,7 @@ def test_predictions_are_those_of_the_walker_or_of_given_parameters(sim):
     )
     np.testing.assert_array_equal(sim.predict(x, parameters=[0.0, 0.0, 4.0]), np.full((5, 1), 4.0))
     np.testing.assert_array_equal(sim.predict_probabilities(x), sim.predict(x))
-    with pytest.raises(InputError, match="fit"):
+    with pytest.raises(InputError, match="the inputs do not match the model"):
         sim.predict(np.ones((5, 3)))
 
 

@@ -99,7 +99,7 @@ def test_acceptance_and_missing_momenta(tmp_path):
     ("changes", "words"),
     [
         ({"kinetic_energy": lambda rows: 1.05 * rows["kinetic_energy"]}, "kinetic temperature is"),
-        ({"kinetic_energy": lambda rows: 0.95 * rows["kinetic_energy"]}, "Reduce step_size"),
+        ({"kinetic_energy": lambda rows: 0.95 * rows["kinetic_energy"]}, "reduce step_size"),
         ({"virial": lambda rows: 1.05 * rows["virial"]}, "configurational temperature is"),
         ({"virial": lambda rows: 0.95 * rows["virial"]}, "take more burn-in"),
         ({"prior": "none"}, "Nothing confines U"),

@@ -46,8 +46,8 @@ def make_run(folder, form="csv"):
     manifest.write(
         folder, {"options": {"dtype": "float32", "data": None}, "parameters": {"num": PARAMETERS}}
     )
-    table = CsvTable(folder / "run.csv", ["step", "walker", "potential"])
-    table.append(np.array([[0, 0, 1.5], [0, 1, 2.5]]))
+    table = CsvTable(folder / "run.csv", ["step", "walker", "temperature", "potential"])
+    table.append(np.array([[0, 0, 1.0, 1.5], [0, 1, 1.0, 2.5]]))
     table.flush()
     if form:
         kind = CsvTable if form == "csv" else H5Table
@@ -241,7 +241,7 @@ def test_tables_follow_a_run_that_goes_on(tmp_path):
     run = load(folder)
     assert len(run.run_info) == 2
     with open(folder / "run.csv", "a") as file:
-        file.write("10,0,3.5\n10,1,4.")
+        file.write("10,0,1.0,3.5\n10,1,1.0,4.")
     assert run.run_info["potential"].tolist() == [1.5, 2.5, 3.5]
 
 
@@ -254,7 +254,7 @@ def test_parameters_of_a_step(tmp_path, form):
     assert np.array_equal(found, expected[3])
     assert np.array_equal(run.parameters(np.int64(20), 0), expected[4])
     with pytest.raises(
-        InputError, match=r"not stored\. Received: step 17\. .*3 stored steps from 0 to 20, .* 20\."
+        InputError, match=r"not stored\. Received: step 17\. .*3 stored steps from 0 to 20; .* 20\."
     ):
         run.parameters(17, 0)
     with pytest.raises(InputError, match="several walkers"):

@@ -272,7 +272,7 @@ DATA = np.random.default_rng(6).normal(size=(10, 2)), np.random.default_rng(7).n
 def test_tuning_without_a_burnin_is_refused(given):
     sim = Simulation(data=DATA, verbose=0)
     with pytest.raises(
-        InputError, match=r"^num_burnin_steps: HMC adapts, .* Received: 0\. Expected: "
+        InputError, match=r"^num_burnin_steps: HMC adapts .* Received: 0\. Expected: "
     ):
         sim.sample(num_steps=20, num_burnin_steps=0, **({"sampler": "HMC"} | given))
 
