@@ -199,6 +199,8 @@ def test_a_printed_config_is_the_run_that_printed_it(labels, tmp_path, capsys, m
     words = [
         "--data",
         "own.csv",
+        "--goal",
+        "posterior",
         "--num-steps",
         "40",
         "--fit-steps",
