@@ -38,6 +38,7 @@ from tati_re.launch.heating import (
     settings_of,
 )
 from tati_re.launch.loops import RunLoops
+from tati_re.launch.predictor import choose_predictor
 from tati_re.launch.request import Request
 from tati_re.launch.run import Run
 from tati_re.launch.start_messages import start_messages
@@ -409,6 +410,7 @@ class Launch:
 
         if self.request.samples and not driver.signal:
             weigh_at_end(run)
+            self.guarded(lambda: choose_predictor(run))
             compare_at_end(run)
         run.exit_status = self._exit_status(outcome, run)
         if alone and self.request.samples and not self._brief and not driver.signal:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,9 @@ class FittedMembers:
         steps: Step at which each member was kept, shape (members,).
         num_steps: Steps that were taken.
         step_seconds: Seconds of a step of all members, without compilation; 0 if not measured.
+        apart: Log density of each held-out row under an ensemble of which each member is kept where
+            the other half of the rows has the best density, shape (rows,): the rows that it scores
+            did not choose it.
     """
 
     positions: np.ndarray
@@ -56,12 +59,12 @@ class FittedMembers:
     steps: np.ndarray
     num_steps: int
     step_seconds: float = 0.0
+    apart: np.ndarray = field(default_factory=lambda: np.empty(0))
 
     @property
     def ensemble(self) -> np.ndarray:
         """Log density of each held-out row under the mixture of the members, shape (rows,)."""
-        count = len(self.densities)
-        return np.logaddexp.reduce(self.densities, axis=0) - math.log(count)
+        return mixture(self.densities)
 
 
 def held_out_rows(data: Dataset, fraction: float, seed: int) -> np.ndarray:
@@ -140,6 +143,7 @@ class MemberFits:
         affordable = (deadline - time.monotonic()) / max(pace, 1e-9)
         each = max(1, int(min(num_steps, affordable)) // LOOKS)
         best = self._mean_loss(start).numpy()
+        seen = [self.densities(start)]
         kept = np.array(start)
         steps = np.zeros(len(start), np.int64)
         looks = LOOKS
@@ -154,6 +158,7 @@ class MemberFits:
             look += 1
             better = loss < best
             position = state[0].numpy()
+            seen.append(self.densities(position))
             kept[better] = position[better]
             best[better] = loss[better]
             steps[better] = look * each
@@ -165,7 +170,15 @@ class MemberFits:
             paced = took if look > 1 else 0.0
         last = state[0].numpy()
         densities = self.densities(kept)
-        return FittedMembers(kept, last, densities, steps, look * each, paced / each)
+        return FittedMembers(
+            positions=kept,
+            last=last,
+            densities=densities,
+            steps=steps,
+            num_steps=look * each,
+            step_seconds=paced / each,
+            apart=stopped_apart(np.stack(seen)),
+        )
 
     def densities(self, position: np.ndarray) -> np.ndarray:
         """Log density of each held-out row in the units of the data, shape (members, rows)."""
@@ -246,6 +259,41 @@ class MemberFits:
     def _losses(self, position: tf.Tensor) -> tf.Tensor:
         """Minus the log density of each held-out row under each member, `(members, rows)`."""
         return self._potential.losses_of_test(position, ())
+
+
+def mixture(densities: np.ndarray) -> np.ndarray:
+    """Log density of rows under the equal mixture of members.
+
+    Args:
+        densities: Log densities, shape (members, rows).
+    """
+    return np.logaddexp.reduce(densities, axis=0) - math.log(len(densities))
+
+
+def stopped_apart(densities: np.ndarray) -> np.ndarray:
+    """Log density of rows under an ensemble of members that other rows stopped.
+
+    Members that are kept where some rows have the best density look better on these rows than on
+    others. So each half of the rows is scored by members that the other half stopped.
+
+    Args:
+        densities: Log density of each row under each member at each look, shape (looks, members,
+            rows).
+
+    Returns:
+        Log densities, shape (rows,).
+    """
+    looks, members, rows = densities.shape
+    order = np.random.default_rng(rows).permutation(rows)
+    halves = order[: rows // 2], order[rows // 2 :]
+    found = np.empty(rows)
+    for scored, stopping in (halves, halves[::-1]):
+        means = (
+            densities[:, :, stopping].mean(axis=2) if len(stopping) else np.zeros((looks, members))
+        )
+        best = np.argmax(means, axis=0)
+        found[scored] = mixture(densities[best, np.arange(members)][:, scored])
+    return found
 
 
 def log_deviation(system: System, potential: ModelPotential) -> float:

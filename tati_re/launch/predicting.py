@@ -324,7 +324,12 @@ class PredictionSetup:
         walkers.position = found.positions.astype(walkers.position.dtype)
         walkers.sentence = None
         walkers.drawn = None
-        walkers.fits = Fits(walkers.position.copy(), (), choice.held_out, found.steps)
+        walkers.fits = Fits(
+            positions=walkers.position.copy(),
+            held_out=choice.held_out,
+            steps=found.steps,
+            density=found.apart,
+        )
         walkers.fits_alone = not self._has_chains(found, members)
         one = float(found.densities.mean())
         ensemble = float(found.ensemble.mean())

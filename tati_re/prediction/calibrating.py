@@ -15,7 +15,7 @@ from tati_re.core.errors import refuse_if
 from tati_re.likelihoods.laws import Law
 from tati_re.posterior.predictive import CLASSES, VALUES
 from tati_re.prediction.leave_one_out import chosen_rows
-from tati_re.prediction.left_out import left_out
+from tati_re.prediction.left_out import left_out, of_rows_apart, rows_apart
 from tati_re.prediction.metrics import class_labels
 from tati_re.prediction.network import dataset_of
 from tati_re.prediction.results import ClassPrediction, RegressionPrediction
@@ -69,14 +69,16 @@ class LeftOutCalibration:
         )
 
 
-def calibration(run: RunFiles, model: Any = None) -> LeftOutCalibration:
+def calibration(run: RunFiles, model: Any = None, of_fits: bool = False) -> LeftOutCalibration:
     """Fits the temperature of class probabilities, or the scale of values, to left-out rows.
 
-    The result is stored as `calibration.csv` in the run folder.
+    The result for the draws is stored as `calibration.csv` in the run folder.
 
     Args:
         run: The run, at temperature 1.
         model: The Keras model, if the folder holds none. Default: None, the model in the folder.
+        of_fits: Calibrate the fits of the run on the rows that they were not trained on, instead
+            of its draws. Default: False.
 
     Returns:
         The factor, and the predictive densities without and with it.
@@ -85,12 +87,16 @@ def calibration(run: RunFiles, model: Any = None) -> LeftOutCalibration:
         InputError: The likelihood cannot be calibrated by one number, or an error of `left_out`
             occurs.
     """
-    if (stored := stored_calibration(run)) is not None:
+    if not of_fits and (stored := stored_calibration(run)) is not None:
         return stored
     data = dataset_of(run)
-    rows = chosen_rows(data.num_examples, MOST_ROWS)
-    weights = chosen_weights(run.manifest, None)
-    found = left_out(run, data, rows, MOST_DRAWS, weights, model)
+    if of_fits:
+        rows = rows_apart(run, data, MOST_ROWS)
+        found = of_rows_apart(run, data, rows, model)
+    else:
+        rows = chosen_rows(data.num_examples, MOST_ROWS)
+        weights = chosen_weights(run.manifest, None)
+        found = left_out(run, data, rows, MOST_DRAWS, weights, model)
     predictive = found.network.predictive
     if predictive.kind == CLASSES:
         p = np.exp(predictive.log_probabilities(found.outputs))
@@ -115,6 +121,8 @@ def calibration(run: RunFiles, model: Any = None) -> LeftOutCalibration:
         before = scaled_density(law, found.log_weights, mean, targets, 1.0)
         after = scaled_density(law, found.log_weights, mean, targets, factor)
     one = LeftOutCalibration(factor, before, after, len(rows))
+    if of_fits:
+        return one
     write_whole(run.folder / files.CALIBRATION, frame_text(pd.DataFrame([vars(one)])))
     return one
 

@@ -22,7 +22,7 @@ from tati_re.prediction.draws import Draws, Members
 from tati_re.prediction.leave_one_out import chosen_rows
 from tati_re.prediction.left_out import left_out
 from tati_re.prediction.network import Network, dataset_of
-from tati_re.prediction.predict import as_calibrated, average
+from tati_re.prediction.predict import as_calibrated, average, predictor_note
 from tati_re.prediction.results import Prediction, RegressionPrediction
 from tati_re.prediction.scores import brier_score
 from tati_re.prediction.stacking import EQUAL, chosen_weights, weigh
@@ -76,6 +76,7 @@ _PASSES = 3
 _POINTS = 2_000
 _LEAST_LEVELS = 4
 _ROUGH = "rough_rows"
+_USED = "used"
 _LARGEST_K = 0.7
 """Rows whose Pareto k is above have rough scores by leave-one-out (Vehtari et al., 2024)."""
 LABEL_WIDTH = 24
@@ -105,9 +106,10 @@ def held_out_comparison(run: AnyRun) -> pd.DataFrame:
         distributions), and `one fit` (the mean score of the single fits). With
         `weights="stacking"`, the row `equal weights` is the posterior without these weights. A run
         that ended before its first draw has no row `posterior`.
-        The columns are `members` (draws or fits), `rows`, `scored_on` and the scores, in the units
-        of the data. All have `negative_log_likelihood`. Values have `rmse`, `crps` and the coverage
-        of central intervals (`coverage_50`, `coverage_90`, `coverage_95`). Classes have `accuracy`,
+        The columns are `members` (draws or fits), `rows`, `scored_on`, `used` and the scores, in
+        the units of the data. `used` is 1 for what a run for prediction predicts with, else 0. All
+        have `negative_log_likelihood`. Values have `rmse`, `crps` and the coverage of central
+        intervals (`coverage_50`, `coverage_90`, `coverage_95`). Classes have `accuracy`,
         `brier_score` and `calibration_error`. For leave-one-out, `rough_rows` counts the rows with
         a Pareto k above 0.7.
 
@@ -215,7 +217,7 @@ def comparison_notes(run: RunFiles) -> list[str]:
     frame = stored_comparison(run)
     if frame is None:
         return []
-    notes = []
+    notes = [note for note in [predictor_note(run.manifest)] if note]
     rough = int(frame[_ROUGH].iloc[0]) if _ROUGH in frame.columns else 0
     if rough:
         notes.append(f"Pareto k is above {_LARGEST_K:g} in {rough:,} rows: their scores are rough.")
@@ -328,11 +330,17 @@ class _Scored:
             line["members"] = int(own.get("members", len(self.fits.positions)))
             line["rows"] = rows
             line["scored_on"] = scored_on if own else ""
+            if self.run.manifest.predictor is not None:
+                line[_USED] = int(name == self._used())
             if _ROUGH in known:
                 line[_ROUGH] = int(own.get(_ROUGH, 0))
             line |= {column: own.get(column, np.nan) for column in SCORES if column in known}
             lines.append(line)
         return pd.DataFrame(lines).set_index("predictor")
+
+    def _used(self) -> str:
+        """What the run predicts with."""
+        return ENSEMBLE if self.run.manifest.prefers_fits else POSTERIOR
 
     def _rows_put_aside(self, num_examples: int) -> np.ndarray:
         """Training rows that no fit saw, shape (rows,)."""

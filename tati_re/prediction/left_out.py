@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from tati_re.core.errors import refuse_if
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.prediction.leave_one_out import (
     LEAST_DRAWS,
+    chosen_rows,
     left_out_weights,
     refuse_other_temperature,
     refuse_weighted_draws,
@@ -19,7 +20,9 @@ from tati_re.prediction.leave_one_out import (
 )
 from tati_re.prediction.network import Network, likelihood_blocks, likelihood_of
 from tati_re.prediction.stacking import EQUAL, chain_weights
-from tati_re.runs.positions import Positions
+from tati_re.runs import files
+from tati_re.runs.fits import read_fits
+from tati_re.runs.positions import Block, Positions
 from tati_re.runs.run import RunFiles
 
 
@@ -98,6 +101,77 @@ def left_out(
         extra=extra,
         log_weights=log_weights,
         pareto_k=pareto_k,
+        log_density=logsumexp(log_weights + plain, axis=0),
+    )
+
+
+def rows_apart(run: RunFiles, data: Any, most: int) -> np.ndarray:
+    """Training rows that no fit of a run was trained on, and that count.
+
+    Args:
+        run: The run.
+        data: Its data set.
+        most: Rows at most; of more, so many are drawn at random.
+
+    Returns:
+        Numbers of rows, ascending, shape (n,); none if the run has no such rows.
+
+    Raises:
+        InputError: The fits are of other data.
+    """
+    fits = read_fits(run.folder)
+    if fits is None or not len(fits.held_out):
+        return np.empty(0, np.int64)
+    refuse_if(
+        fits.held_out.max() >= data.num_examples,
+        f"{run.folder / files.MEMBERS}: the fits are of other data.",
+        f"row {fits.held_out.max():,}",
+        f"rows below {data.num_examples:,}",
+    )
+    rows = fits.held_out
+    if data.weights is not None:
+        rows = rows[data.weights[rows] > 0]
+    return rows[chosen_rows(len(rows), most)]
+
+
+def of_rows_apart(run: RunFiles, data: Any, rows: np.ndarray, model: Any = None) -> LeftOut:
+    """Predictions of rows by the fits of a run, which were not trained on these rows.
+
+    Args:
+        run: The run, of a likelihood.
+        data: Its data set.
+        rows: Numbers of training rows, as of `rows_apart`, shape (n,), at least 1.
+        model: The Keras model if the folder holds none. Default: the model in the folder.
+
+    Returns:
+        Outputs of the fits, which count alike in each row, and the density of each row.
+
+    Raises:
+        InputError: No likelihood, no such row, or no fits.
+    """
+    data, network = likelihood_of(run, data, model)
+    fits = read_fits(run.folder)
+    what = f"{run.folder} has no rows that its fits were not trained on."
+    if fits is None or not len(rows):
+        raise InputError(what, expected="a run for prediction of at least 40 training rows")
+
+    count = len(fits.positions)
+    numbers = np.arange(count)
+    zeros = np.zeros(count)
+    members = Block(numbers, numbers, zeros, zeros, fits.positions.astype(np.float64), None)
+    blocks = [*likelihood_blocks(network, data, members, numbers, rows)]
+    logs = np.concatenate([part for part, _, _ in blocks])
+    plain = logs if data.weights is None else logs / data.weights[rows]
+    extra = None
+    if blocks[0][2] is not None:
+        extra = np.concatenate([np.asarray(part) for _, _, part in blocks])
+    log_weights = np.full(plain.shape, -math.log(count))
+    return LeftOut(
+        network=network,
+        outputs=np.concatenate([part for _, part, _ in blocks]),
+        extra=extra,
+        log_weights=log_weights,
+        pareto_k=np.full(len(rows), -np.inf),
         log_density=logsumexp(log_weights + plain, axis=0),
     )
 

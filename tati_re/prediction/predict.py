@@ -51,6 +51,8 @@ from tati_re.prediction.scores import (
 from tati_re.prediction.stacking import weigh
 from tati_re.runs import checkpoint, files
 from tati_re.runs.failed_checks import warn_of_failed_checks
+from tati_re.runs.fits import read_fits
+from tati_re.runs.manifest import Manifest
 from tati_re.runs.run import RunFiles, last_step, stored_every
 from tati_re.runs.selection import burnin_of
 
@@ -110,7 +112,8 @@ def predict(
             set.
         interval: Probability inside the central intervals, between 0 and 1. Default: 0.9.
         rung: The rung, on a ladder that stores all rungs. Default: 0, the target.
-        burnin: Steps to leave out. Default: None, the burn-in of the run.
+        burnin: Steps to leave out; a run for prediction then predicts with its chains. Default:
+            None, the burn-in of the run.
         thin: Use one in this many stored positions of a walker. Default: None, as many draws as
             20,000,000 predictions allow, at least 2,000.
         model: The Keras model, if the folders hold none. Default: None, the model in the folder.
@@ -118,7 +121,8 @@ def predict(
             as those from `tati_re.gaussian_approximation`. Default: None, the draws of the run.
         weights: Weights of the chains: `"equal"`, or `"stacking"`, from the leave-one-out
             predictive density of each chain (see `tati_re.prediction.chain_weights`). Default:
-            None, the run's option `weights`.
+            None, the run's option `weights`; a run for prediction whose fits predict better than
+            its chains uses the fits.
         calibrate: `"loo"` calibrates by one number, fitted to training rows left out one by one. It
             is a temperature of class probabilities, or a scale that stretches the distributions of
             values about their means. `"none"` does not calibrate. Default: None, the run's option
@@ -143,12 +147,15 @@ def predict(
     refuse_if(
         not 0 < interval < 1, "interval is out of range.", interval, "a number between 0 and 1"
     )
+    from_draws = parameters is not None or (rung, burnin, weights) != (0, None, None)
     for run in runs:
-        warn_of_failed_checks(run)
+        if from_draws or not run.manifest.prefers_fits:
+            warn_of_failed_checks(run)
     if inputs is None:
         refuse_if(labels is not None, "labels without inputs.", expected="predict(inputs, labels)")
         kept = len(runs) == 1 and parameters is None and runs[0].manifest.options.stream_predictions
         kept = kept and (rung, burnin, thin, weights) == (0, None, None, None)
+        kept = kept and not runs[0].manifest.prefers_fits
         kept = kept and chosen_calibration(runs[0].manifest, calibrate) == NONE
         in_python = {"data", "test_data"} & {*runs[0].manifest.objects}
         if kept and (in_python or not files.trajectory_in(runs[0].folder)):
@@ -165,9 +172,9 @@ def predict(
             what = "calibrate: several runs have no common calibration."
             refuse_if(len(runs) > 1, what, f"{len(runs)} runs", "one run, or calibrate none")
         found = as_calibrated(runs[0], found, sources, inputs, calibrate, model)
-        if any(not run.manifest.is_fit for run in runs):
+        if any(isinstance(draws, Draws) for _, draws in sources):
             warn_of_few_draws(found, runs[0], 6)
-        return with_training(found, runs[0])
+        return with_training(with_predictor(found, runs, sources), runs[0])
     if len(runs) > 1 or (rung, burnin, thin, weights) != (0, None, None, None):
         raise InputError(
             "parameters replaces the draws of a single run.",
@@ -203,7 +210,9 @@ def as_calibrated(
     """
     if run.manifest.is_fit or chosen_calibration(run.manifest, calibrate) == NONE:
         return found
-    factor = run.cached_result(("calibration", id(model)), lambda: calibration(run, model)).factor
+    of_fits = isinstance(sources[0][1], Members)
+    key = ("calibration", of_fits, id(model))
+    factor = run.cached_result(key, lambda: calibration(run, model, of_fits)).factor
     if isinstance(found, results.ClassPrediction):
         return with_temperature(found, factor)
     assert isinstance(found, results.RegressionPrediction)
@@ -212,6 +221,44 @@ def as_calibrated(
         return average(sources, inputs, targets, found.level)
 
     return with_scale(found, factor, again)
+
+
+def with_predictor(
+    found: results.Prediction,
+    runs: Sequence[RunFiles],
+    sources: Sequence[tuple[Network, Draws | Members]],
+) -> Any:
+    """The prediction with a note if it averages fits that predict better than the chains.
+
+    Args:
+        found: The prediction.
+        runs: Its runs.
+        sources: Their networks and parameters, in the same order.
+    """
+    notes = [
+        note
+        for run, (_, draws) in zip(runs, sources, strict=True)
+        if isinstance(draws, Members) and (note := predictor_note(run.manifest))
+    ]
+    return replace(found, notes=(*found.notes, *dict.fromkeys(notes)))
+
+
+def predictor_note(manifest: Manifest) -> str:
+    """What a run for prediction predicts with, and why, as a sentence; empty if nothing was
+    compared.
+
+    Args:
+        manifest: The manifest of the run.
+    """
+    chosen = manifest.predictor
+    if chosen is None:
+        return ""
+    if not chosen.rows:
+        return f"Predictions use the fits: each chain has only {chosen.draws} draws."
+    return (
+        f"Predictions use the {chosen.uses}. Held-out log density: fits {chosen.fits:.3f}, chains "
+        f"{chosen.chains:.3f} ({chosen.rows:,} rows, error {chosen.error:.3f})."
+    )
 
 
 def with_training(found: results.Prediction, run: RunFiles) -> Any:
@@ -334,7 +381,8 @@ def source_of(
 ) -> tuple[Network, Draws | Members]:
     """Returns the network of a run and the parameters for predictions.
 
-    The parameters are the draws of the run, or the end points of a fit.
+    The parameters are the draws of the run, the end points of a fit, or the fits of a run for
+    prediction that predict better than its draws.
 
     Args:
         run: The run.
@@ -348,10 +396,15 @@ def source_of(
 
     Returns:
         The network and the parameters.
+
+    Raises:
+        InputError: The run predicts with its fits, and its folder lacks them.
     """
     network = network_of(run, model)
     if run.manifest.is_fit:
         return network, run.cached_result("members", lambda: _end_of_fit(run, network))
+    if run.manifest.prefers_fits and (rung, burnin, weights) == (0, None, None):
+        return network, run.cached_result("fits", lambda: _fits_of(run, network))
     if thin is None:
         most = max(FEWEST_DRAWS, MOST_PREDICTIONS // max(1, len(network.packed(inputs))))
         stored = run.cached_result(("stored", burnin), lambda: _num_stored(run, burnin))
@@ -371,6 +424,17 @@ def _end_of_fit(run: RunFiles, network: Network) -> Members:
     arrays, _, _ = checkpoint.load(run.folder)
     positions = arrays.of_shape("state/position/0", (None, network.num_parameters))
     return Members(positions, np.arange(len(positions)))
+
+
+def _fits_of(run: RunFiles, network: Network) -> Members:
+    """The fits that predict better than the chains of a run."""
+    fits = read_fits(run.folder)
+    if fits is None or fits.positions.shape[1:] != (network.num_parameters,):
+        raise InputError(
+            f"{run.folder / files.MEMBERS} does not contain the fits of this run.",
+            expected="the unmodified file; weights='equal' predicts with the chains",
+        )
+    return Members(fits.positions, np.arange(len(fits.positions)))
 
 
 def _num_stored(run: RunFiles, burnin: int | None) -> int:

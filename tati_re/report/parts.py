@@ -22,7 +22,7 @@ from tati_re.plotting.comparison import plot_comparison
 from tati_re.plotting.figure import COLORS, GRAY, labeled, legend_above, new_figure
 from tati_re.plotting.prediction import plot_prediction
 from tati_re.prediction.held_out import SCORES, stored_comparison
-from tati_re.prediction.predict import predict
+from tati_re.prediction.predict import predict, predictor_note
 from tati_re.prediction.results import worth
 from tati_re.report import html
 from tati_re.runs import files
@@ -135,6 +135,8 @@ def comparison_section(run: RunFiles) -> html.Section | None:
     names = {name: words for name, words in SCORES.items() if name in frame.columns}
     numbers = html.html_table(frame.reset_index().rename(columns=names))
     section.parts += [html.paragraph(said), drawn, numbers]
+    if note := predictor_note(run.manifest):
+        section.parts.append(html.paragraph(note))
     return section
 
 

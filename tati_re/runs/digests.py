@@ -20,6 +20,7 @@ _CHANGES = (
     "centered",
     "burnin_cut",
     "last_positions",
+    "predictor",
 )
 _CHANGING_OPTIONS = (
     "num_steps",

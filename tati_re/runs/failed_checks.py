@@ -75,10 +75,13 @@ def warn_of_failed_checks(run: Any, ended: bool = False) -> None:
         return
     _warned.add(key)
     more = f"; and {len(failed) - _MOST} more" if len(failed) > _MOST else ""
+    doubtful = "averages and predictions"
+    if run.manifest.prefers_fits:
+        doubtful = "averages"
     checks = "checks" if len(failed) > 1 else "a check"
     warnings.warn(
         f"The run {run.folder} failed {checks} of its certificate: "
-        f"{'; '.join(failed[:_MOST])}{more}. Its averages and predictions may be wrong; "
+        f"{'; '.join(failed[:_MOST])}{more}. Its {doubtful} may be wrong; "
         "run.certificate shows the details.",
         CertificateWarning,
         stacklevel=_level_outside(),

@@ -16,6 +16,7 @@ from tati_re.runs.files import MEMBERS
 from tati_re.runs.storage import write_whole
 
 _AUXILIARY = "auxiliary/{}"
+_DENSITY = "density"
 
 
 def _no_rows() -> np.ndarray:
@@ -32,12 +33,15 @@ class Fits:
         held_out: Rows of the training part that no fit was trained on, from 0, shape (rows,).
             Default: none.
         steps: Steps after which each fit was kept, shape (fits,). Default: not known.
+        density: Log density of each held-out row under the ensemble of such fits that other rows
+            stopped, in the units of the data, shape (rows,). Default: not known.
     """
 
     positions: np.ndarray
     auxiliary: tuple[np.ndarray, ...] = ()
     held_out: np.ndarray = field(default_factory=_no_rows)
     steps: np.ndarray = field(default_factory=_no_rows)
+    density: np.ndarray = field(default_factory=lambda: np.empty(0))
 
 
 def write_fits(folder: AnyPath, fits: Fits) -> None:
@@ -47,6 +51,8 @@ def write_fits(folder: AnyPath, fits: Fits) -> None:
         "held_out": np.asarray(fits.held_out, np.int64),
         "steps": np.asarray(fits.steps, np.int64),
     }
+    if len(fits.density):
+        arrays[_DENSITY] = np.asarray(fits.density, np.float64)
     for number, values in enumerate(fits.auxiliary):
         arrays[_AUXILIARY.format(number)] = values
     content = io.BytesIO()
@@ -88,6 +94,10 @@ def _checked(path: Path, arrays: dict[str, np.ndarray]) -> Fits:
     held_out = arrays["held_out"]
     steps = arrays["steps"]
     others = [arrays[name] for name in sorted(arrays) if name.startswith("auxiliary/")]
+    density = arrays.get(_DENSITY, np.empty(0))
+    known = density.ndim == 1 and density.dtype.kind == "f"
+    known = known and len(density) in (0, len(held_out))
+    refuse_if(not known, f"{path} contains no fits: density is wrong.", sorted(arrays), expected)
     fit = len(steps) in (0, len(positions)) and all(
         value.ndim and len(value) == len(positions) and value.dtype.kind in "fiub"
         for value in others
@@ -98,4 +108,4 @@ def _checked(path: Path, arrays: dict[str, np.ndarray]) -> Fits:
     bad = not np.isfinite(positions).all() or (held_out.size and held_out.min() < 0)
     refuse_if(bad, f"{path} contains no fits: numbers are out of range.", None, expected)
     auxiliary = tuple(arrays[_AUXILIARY.format(number)] for number in range(len(others)))
-    return Fits(positions, auxiliary, held_out, steps)
+    return Fits(positions, auxiliary, held_out, steps, density)

@@ -43,6 +43,7 @@ from tati_re.runs.manifest_entries import (
     MethodEntry,
     OptionsEntry,
     ParametersEntry,
+    PredictorEntry,
     PriorEntry,
     UntilEntry,
     WorkersEntry,
@@ -111,6 +112,7 @@ class Manifest(Mapping[str, Any]):
     burnin_open: str | None = None
     burnin_cut: BurninCut | None = None
     last_positions: LastPositions | None = None
+    predictor: PredictorEntry | None = None
     until: UntilEntry = field(default_factory=UntilEntry)
     convergence: ConvergenceEntry | None = None
     centered: CenteredEntry | None = None
@@ -123,6 +125,11 @@ class Manifest(Mapping[str, Any]):
     def has_fits_alone(self) -> bool:
         """Whether the run predicts with its fits, as it had no time for draws."""
         return self.last_positions is not None and self.last_positions.of == "fits"
+
+    @property
+    def prefers_fits(self) -> bool:
+        """Whether the run predicts with its fits, as they predict better than its draws."""
+        return self.predictor is not None and self.predictor.uses == "fits"
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> "Manifest":

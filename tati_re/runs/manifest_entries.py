@@ -342,6 +342,28 @@ class LastPositions:
 
 
 @dataclass(frozen=True)
+class PredictorEntry:
+    """What a run for prediction predicts with, and the comparison that decided it.
+
+    Attributes:
+        uses: `"chains"`, or `"fits"`, from which the chains began.
+        rows: Held-out rows that were compared; 0 if the chains have too few draws.
+        fits: Mean log density of these rows under the ensemble of the fits, in nats.
+        chains: The same under the chains, with each row left out.
+        error: Standard error of the difference, in nats.
+        draws: Draws of each chain, at least.
+    """
+
+    uses: Literal["chains", "fits"] = "chains"
+    rows: Count = 0
+    fits: float = math.nan
+    chains: float = math.nan
+    error: float = math.nan
+    draws: Count = 0
+    table: Mapping[str, Any] = whole_table()
+
+
+@dataclass(frozen=True)
 class ChoiceEntry:
     """How the model of a run for prediction was chosen: by the mean held-out log density of a row
     for each candidate.

@@ -281,7 +281,7 @@ def _parts(
     auxiliary = network.auxiliary_of(members.vectors, members.walker)
     factor = None
     if not run.manifest.is_fit and chosen_calibration(run.manifest, None) != NONE:
-        factor = calibration(run, model).factor
+        factor = calibration(run, model, run.manifest.prefers_fits).factor
     return Parts(
         manifest=carried_manifest(run.manifest),
         members=members.vectors.astype(network.flat.dtype),

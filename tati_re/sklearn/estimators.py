@@ -248,7 +248,7 @@ class Posterior(BaseEstimator):
         """Warns, once for each fit, that its predictions are rough; a run whose certificate failed
         has already warned.
         """
-        if self.run_.manifest.get(FAILED):
+        if self.run_.manifest.get(FAILED) or self.run_.manifest.prefers_fits:
             return
         found = average([self.source_], x[:ROWS_OF_WARNING], None, 0.9)
         warn_of_few_draws(found, self.run_, 5)

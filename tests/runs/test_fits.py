@@ -44,6 +44,12 @@ def test_a_run_from_elsewhere_has_no_fits(tmp_path):
     assert read_fits(run.folder) is None
 
 
+def test_the_density_of_held_out_rows_comes_back(tmp_path):
+    density = np.array([-0.5, 0.25])
+    write_fits(tmp_path, Fits(np.ones((2, 3)), held_out=np.array([1, 4]), density=density))
+    np.testing.assert_array_equal(read_fits(tmp_path).density, density)
+
+
 def test_fits_come_back_as_they_were_written(tmp_path):
     fits = Fits(np.eye(3), (np.ones((3, 2)),), np.array([4, 1]), np.array([7, 8, 9]))
     write_fits(tmp_path, fits)
@@ -62,6 +68,8 @@ def test_fits_come_back_as_they_were_written(tmp_path):
         {"positions": np.array([["a"]])},
         {"held_out": np.array([-1])},
         {"held_out": np.array([0.5])},
+        {"density": np.array([0.5, 0.5])},
+        {"density": np.array([1])},
         {"steps": np.array([1, 2, 3])},
         {"auxiliary/0": np.ones((5, 1))},
     ],
