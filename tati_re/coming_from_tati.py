@@ -157,9 +157,15 @@ class ClassificationDatasets:
     def generate(
         self, dimension: int, noise: float = 0.0, data_type: int = SPIRAL
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Makes points: inputs `(dimension, 2)` and labels `(dimension, 1)`, shuffled, of both
-        classes together, displaced by `noise` in [0, 1]. `data_type` is one of the four attributes
-        of the class.
+        """Generates shuffled points of both classes.
+
+        Args:
+            dimension: Number of points in both classes together.
+            noise: Displacement, in [0, 1]. Default: 0.
+            data_type: One of the four attributes of the class.
+
+        Returns:
+            Inputs `(dimension, 2)` and labels `(dimension, 1)`.
         """
         if data_type not in range(len(self._NAMES)):
             kinds = ", ".join(f"{k} {name}" for k, name in enumerate(self._NAMES))

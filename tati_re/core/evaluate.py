@@ -13,7 +13,7 @@ from tati_re.core.ops import rows
 
 
 class Rung(NamedTuple):
-    """A row of the temperature ladder, gathered for each walker, `(walkers,)` and float64 each.
+    """The rung of each walker in the temperature ladder, `(walkers,)` and float64 each.
 
     Attributes:
         inverse_temperature: β of the target exp(-β U).
@@ -31,7 +31,7 @@ class Rung(NamedTuple):
         return 1.0 / self.inverse_temperature
 
     def part(self, first, count: int) -> Rung:
-        """The rungs of `count` walkers from `first` on."""
+        """Returns the rungs of `count` walkers from `first` on."""
         return Rung(*(rows(values, first, count) for values in self))
 
 
@@ -90,7 +90,7 @@ class Evaluate(Protocol):
 
     @property
     def auxiliary(self) -> tuple:
-        """Keras' non-trainable variables as the last forward pass left them, `(walkers, *shape)`
+        """Returns Keras' non-trainable variables after the last forward pass, `(walkers, *shape)`
         each.
         """
         return ()
@@ -101,7 +101,7 @@ class Evaluate(Protocol):
 
     @abstractmethod
     def full(self, position) -> Energy:
-        """U and its gradient on all data, summed in float64."""
+        """Returns U and its gradient on all data, summed in float64."""
 
     @abstractmethod
     def validation(self, position):
@@ -113,8 +113,11 @@ class Evaluate(Protocol):
 
     @abstractmethod
     def gradient_variance(self, position):
-        """Variance of each entry of this mini-batch's estimate of ∇U, `(walkers, parameters)`,
-        estimated from the gradients of its examples; zero for the full batch.
+        """Returns the variance of each entry of this mini-batch's estimate of ∇U, `(walkers,
+        parameters)`.
+
+        It is estimated from the gradients of the examples in the batch, and is zero for the full
+        batch.
         """
 
     def with_variance(self, position) -> tuple[Energy, Any]:
@@ -125,8 +128,9 @@ class Evaluate(Protocol):
 
     @abstractmethod
     def mean_loss(self, position):
-        """Mean loss over all data, `(walkers,)`, float64; without a gradient, at a third of the
-        cost of `full`.
+        """Returns the mean loss over all data, `(walkers,)`, float64.
+
+        It has no gradient and a third of the cost of `full`.
         """
 
     @abstractmethod
@@ -144,23 +148,25 @@ class Evaluate(Protocol):
 
     @abstractmethod
     def drawn_from_prior(self, normal):
-        """Positions drawn from the prior, from standard normal numbers `(walkers, parameters)`."""
+        """Maps standard normal numbers `(walkers, parameters)` to draws from the prior."""
 
     def at(self, rung: Rung) -> Self:
-        """The same potential on the same mini-batch, with the walkers on other rungs."""
+        """Returns the same potential on the same mini-batch with the walkers on other rungs."""
         other = copy.copy(self)
         other.rung = rung
         return other
 
     def part(self, first, count: int) -> Self:
-        """The same for `count` walkers from walker `first` on; `first` may be known only while the
-        step runs.
+        """Returns the same evaluation for `count` walkers from walker `first` on.
+
+        `first` may be a tensor that is known only during the step.
         """
         return self.at(self.rung.part(first, count))
 
     def confine(self, position, momentum):
-        """Reflects what left the support of the prior: returns position and momentum (`None` stays
-        `None`).
+        """Reflects positions outside the support of the prior; returns position and momentum.
+
+        A momentum of `None` stays `None`.
         """
         return position, momentum
 
@@ -169,9 +175,7 @@ class Evaluate(Protocol):
         return self.found[1] if self.found[0] is position else None
 
     def metric(self, position):
-        """Accuracy of each walker on this step's mini-batch, `(walkers,)`, float64; `None` where
-        there is none.
-        """
+        """Returns the accuracy on this mini-batch, `(walkers,)`, float64, or `None`."""
         return None
 
 
@@ -182,7 +186,7 @@ def _asked(name: str) -> Any:
 class Delegating(Evaluate):
     """An evaluation that delegates to another one; subclasses override what they change.
 
-    `with_variance` is made from its two parts, so that a change of one of them counts.
+    `with_variance` combines its two parts, so overriding one of them has an effect.
 
     Args:
         evaluate: The evaluation.
@@ -201,7 +205,7 @@ class Delegating(Evaluate):
         return self.evaluate.auxiliary
 
     def around(self, evaluate: Evaluate) -> Self:
-        """The same change of another evaluation."""
+        """Returns the same modification of another evaluation."""
         other = copy.copy(self)
         Delegating.__init__(other, evaluate)
         return other

@@ -198,11 +198,11 @@ def cond(condition, true, false):
 
 
 def replaced_if(condition, new, old: tuple) -> tuple:
-    """`new(*old)` if the condition, one bool for all walkers, holds, else `old`.
+    """Returns `new(*old)` if the condition, one bool for all walkers, holds, otherwise `old`.
 
-    For large arrays that seldom change: `cond` copies at every step what it leaves as it was, a
-    loop of no round does not. Inside of the round it is a branch again, or XLA would do its work
-    ahead of the loop, needed or not.
+    Use it for large arrays that seldom change. `cond` copies unchanged arrays at every step; a loop
+    without rounds does not. Inside the round there is a branch again, because XLA would otherwise
+    do the work ahead of the loop, even if it is not needed.
 
     Args:
         condition: One bool.
@@ -456,11 +456,10 @@ def _begin(values, first):
 
 
 def column(values, like):
-    """`(walkers,)` values as a `(walkers, 1)` column in the type of `like`, to multiply `(walkers,
-    parameters)`.
+    """Returns `(walkers,)` values as a `(walkers, 1)` column in the type of `like`.
 
     Args:
-        values: One number for each walker, `(walkers,)`.
+        values: One number per walker, `(walkers,)`.
         like: An array of the wanted type, such as the positions.
 
     Returns:

@@ -15,17 +15,18 @@ from tati_re.core.evaluate import Clock, Evaluate, Rung
 
 @runtime_checkable
 class Prior(Protocol):
-    """A prior of the parameters; positions have shape `(walkers, parameters)`. A class that derives
-    from it gives `proper`, `log_prob` and `gradient`, and has defaults for the rest: a prior
-    without walls, for any number of parameters, from which nothing can be drawn.
+    """A prior of the parameters; positions have shape `(walkers, parameters)`.
+
+    A subclass implements `proper`, `log_prob` and `gradient`. The defaults of the rest describe a
+    prior without walls, for any number of parameters, which cannot be sampled.
 
     Attributes:
-        proper: The prior can be normalized, so that it confines U in every direction.
-        walled: It has hard walls, at which `confine` reflects. Default: False.
-        num_parameters: How many parameters it is made for. Default: `None`, any number.
-        unconfined: Names of the tensors that it leaves free. Default: `None`, all of them or none,
-            as `proper` says.
-        hottest: The temperature T from which on exp(-V/T) cannot be normalized. Default: inf.
+        proper: Whether the prior can be normalized, so that it confines U in every direction.
+        walled: Whether it has hard walls, at which `confine` reflects. Default: False.
+        num_parameters: Number of parameters it supports. Default: `None`, any number.
+        unconfined: Names of the tensors that it leaves free. Default: `None`, all or none of them,
+            according to `proper`.
+        hottest: The lowest temperature T at which exp(-V/T) cannot be normalized. Default: inf.
     """
 
     proper: bool
@@ -36,12 +37,13 @@ class Prior(Protocol):
 
     @abstractmethod
     def log_prob(self, position) -> tf.Tensor:
-        """log prior density, `(walkers,)`, float64, normalization included."""
+        """Returns the log prior density, `(walkers,)`, float64, including its normalization."""
 
     @abstractmethod
     def gradient(self, position) -> tf.Tensor | None:
-        """∇V = -∇ log prior where it is finite, `(walkers, parameters)`; `None` where it vanishes
-        everywhere.
+        """Returns ∇V = -∇ log prior where it is finite, `(walkers, parameters)`.
+
+        `None` means that it vanishes everywhere.
         """
 
     def confine(self, position, momentum):
@@ -49,13 +51,13 @@ class Prior(Protocol):
         return position, momentum
 
     def sample(self, shape: tuple[int, int], seed: int) -> np.ndarray:
-        """Independent draws from the prior, numpy, `(walkers, parameters)`."""
+        """Draws independent samples from the prior, numpy, `(walkers, parameters)`."""
         return self.from_normal(
             tf.constant(np.random.default_rng([seed, 0x5052]).standard_normal(shape))
         ).numpy()
 
     def from_normal(self, normal) -> tf.Tensor:
-        """Draws from the prior, from standard normal numbers of the same shape."""
+        """Maps standard normal numbers to draws from the prior, in the same shape."""
         raise InputError(
             "prior: draws from this prior are not possible.",
             str(self),
@@ -63,7 +65,7 @@ class Prior(Protocol):
         )
 
     def get_config(self) -> dict:
-        """The prior's entry in the manifest."""
+        """Returns the prior's entry in the manifest."""
         return {"prior": type(self).__name__}
 
     def __str__(self) -> str:
@@ -112,8 +114,9 @@ class Batch(NamedTuple):
     """The examples of one step.
 
     Attributes:
-        indices: Their places, `(walkers, n)`, or `(1, n)` if all walkers share them, int32.
-        size: How many of the n count, int32: a short last batch is padded.
+        indices: Indices of the examples, `(walkers, n)`, or `(1, n)` if all walkers share them,
+            int32.
+        size: Number of the n examples that count, int32; a short last batch is padded.
     """
 
     indices: Any
@@ -122,19 +125,22 @@ class Batch(NamedTuple):
 
 @runtime_checkable
 class Potential(Protocol):
-    """The potential U = λ L + V of all walkers at once. Subclasses inherit the values given here.
+    """The potential U = λ L + V of all walkers at once. Subclasses inherit the default values.
 
     Attributes:
-        num_parameters, prior, dtype: P, V, and the type of the parameters.
-        num_examples, num_walkers: N, and W of walkers at all temperatures. Default: 1.
-        scale: L over the mean loss: N, or 1 under the mean-loss convention. Default: 1.
-        batches: Which examples a step sees. Default: all.
-        auxiliary: Start values of Keras' non-trainable variables, `(walkers, *shape)` each.
+        num_parameters: P.
+        prior: The prior, with -log density V.
+        dtype: Number type of the parameters.
+        num_examples: N. Default: 1.
+        num_walkers: W, the walkers at all temperatures. Default: 1.
+        scale: L divided by the mean loss: N, or 1 under the mean-loss convention. Default: 1.
+        batches: The choice of examples for each step. Default: all examples.
+        auxiliary: Initial values of Keras' non-trainable variables, `(walkers, *shape)` each.
             Default: none.
         metric_name: "accuracy" for classifiers. Default: `None`.
-        walker_evaluation: How all walkers are computed. Default: vectorized.
-        vanishing: λ may be 0, where L does not count even if it is infinite. Default: False.
-        columns: Columns of run.csv that belong to it: functions of positions `(walkers,
+        walker_evaluation: How all walkers are evaluated. Default: vectorized.
+        vanishing: Whether λ may be 0, which removes L even if it is infinite. Default: False.
+        columns: Columns of run.csv that belong to the potential: functions of positions `(walkers,
             parameters)`. Default: none.
     """
 
@@ -167,14 +173,14 @@ class Potential(Protocol):
         auxiliary: tuple = (),
         clock: Clock | None = None,
     ) -> Evaluate:
-        """The potential as a step sees it; without a batch, all data."""
+        """Returns the potential for one step; without a batch, on all data."""
 
     @abstractmethod
     def describe(self, batch: str | None = None) -> str:
         """Describes U at the start of a run; `batch`: the examples of a step, if they change."""
 
     def notices(self) -> list[str]:
-        """Sentences that a user should read before the run."""
+        """Returns sentences that a user should read before the run."""
         return []
 
 

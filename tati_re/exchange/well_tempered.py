@@ -112,31 +112,31 @@ def noise_factors(bias: Bias, inverse_temperature, energy_low, energy_high, low,
 
 
 class WellTempered:
-    """How the bias grows.
+    """The growth of the bias in a well-tempered ensemble.
 
     Rule of a deposit at U on rung r, for all cells E:
         A_r(E) += h T_r (1 + n/n₀)^-κ exp(-A_r(U)/((γ - 1) T_r)) exp(-(E - U)²/(2w²))
-    with n the number of energies seen; h is a height for each deposit, not a rate in time. The
-    exponential lets heights fall as 1/n by itself. The kernel's width w is a part of the energies'
-    running standard deviation, and no less than two cells. Call `deposit` during the burn-in only,
-    and use the bias frozen from there on.
+    with n the number of energies seen; h is a height per deposit, not a rate in time. The
+    exponential makes heights fall as 1/n automatically. The width w of the kernel is a fraction of
+    the energies' running standard deviation, and at least two cells. Call `deposit` during the
+    burn-in only, and keep the bias frozen afterwards.
 
-    The grid has a fixed number of cells. Where an energy comes near its end, it is shifted, or the
-    width of its cells is doubled, with A kept at the old cells; where cells have become coarse
-    against the spread of the energies, after a long way down, their width is halved about the mean.
-    An energy that is not finite is not counted. One that is `max_jump` standard deviations away is
-    not deposited, and enters the running mean and variance at this distance, so that what stays
-    there is accepted in the end.
+    The grid has a fixed number of cells. If an energy comes close to its end, the grid is shifted,
+    or the width of its cells is doubled, and A is kept at the old cells. If cells have become
+    coarse compared with the spread of the energies, after a long descent, their width is halved
+    about the mean. Energies that are not finite do not count. An energy `max_jump` standard
+    deviations away is not deposited. It enters the running mean and variance at this distance, so
+    persistent values are accepted in the end.
 
     Args:
-        bias_factor: γ, above 1: how many times larger the variance of the energies becomes.
+        bias_factor: γ, above 1, the factor by which the variance of the energies grows.
         height: h, in units of T. Default: 0.5.
         decay: κ, 0 to 1; 0 leaves h constant. Default: 0.
         decay_after: n₀, a number of energies, above 0. Default: 1000.
-        cells: Number of cells for each rung, at least 32. Default: 512.
-        kernel_width: In standard deviations of the energies. Default: 0.25.
-        max_jump: In standard deviations (no less than T) of the energies. Default: 10.
-        memory: Energies that running mean and variance remember. Default: 1000.
+        cells: Number of cells per rung, at least 32. Default: 512.
+        kernel_width: Width of the kernel in standard deviations of the energies. Default: 0.25.
+        max_jump: Largest jump in standard deviations of the energies (at least T). Default: 10.
+        memory: Number of energies in the running mean and variance. Default: 1000.
     """
 
     def __init__(
@@ -181,8 +181,11 @@ class WellTempered:
         }
 
     def init(self, energy, inverse_temperature) -> Bias:
-        """No bias yet, on grids of cells T/4 apart. `energy` is about where those of each rung will
-        be, finite, `inverse_temperature` β; float64 `(rungs,)`.
+        """Returns the initial bias of zero, on grids with cells T/4 apart.
+
+        Args:
+            energy: Approximate energies at each rung, finite, float64 `(rungs,)`.
+            inverse_temperature: β of each rung, float64 `(rungs,)`.
         """
         temperature = 1.0 / inverse_temperature
         zeros = 0.0 * energy
@@ -199,12 +202,19 @@ class WellTempered:
         )
 
     def deposit(self, bias: Bias, energy, rung, inverse_temperature, share: float = 1.0) -> Bias:
-        """The bias after all walkers' energies are counted, the grids are laid anew where they
-        must, and heights grow. `energy`, float64 `(walkers,)`, is U on all data, `rung`, int32,
-        where they are, `inverse_temperature` β of each rung; `share` is the part of h and of n that
-        a walker stands for. One over the walkers on each rung lets the bias grow with the number of
-        calls, however many they are: all deposit on the bias as it was before, and many full
-        heights at once go far beyond what is there to be filled.
+        """Returns the bias after counting the energies of all walkers, adapting the grids and
+        adding heights.
+
+        All walkers deposit on the bias as it was before the call. Many full heights at once would
+        overfill it. With a share of one over the number of walkers per rung, the bias grows with
+        the number of calls, for any number of walkers.
+
+        Args:
+            bias: The bias.
+            energy: U on all data, float64 `(walkers,)`.
+            rung: Rungs of the walkers, int32 `(walkers,)`.
+            inverse_temperature: β of each rung.
+            share: Fraction of h and of n that a walker contributes. Default: 1.
         """
         rungs = bias.heights.shape[0]
         temperature = 1.0 / inverse_temperature
