@@ -36,6 +36,7 @@ from tati_re.report.facts import facts_of
 from tati_re.report.verdicts import (
     FAILED,
     NOT_MEASURED,
+    PASSED,
     CheckResult,
     certificate_lines,
     certificate_text,
@@ -213,7 +214,11 @@ def comparison_pairs(run: RunFiles) -> list[tuple[str, str]]:
 
 
 def temperature_text(temperature: Temperature) -> str:
-    """Returns `1.003  target 1  band 0.998 to 1.002  failed`."""
+    """Returns `1.003  target 1  band 0.998 to 1.002  failed`.
+
+    A mean in its band is called consistent, not passed: the certificate also asks whether the band
+    is narrow enough to find a fault.
+    """
     half = temperature.upper - temperature.target
     if temperature.reason == TOO_SHORT:
         size = temperature.effective_sample_size
@@ -225,6 +230,8 @@ def temperature_text(temperature: Temperature) -> str:
     verdict = temperature.verdict
     if verdict == NOT_MEASURED:
         verdict += f": {temperature.reason}"
+    elif verdict == PASSED:
+        verdict = "consistent"
     band = (
         f"  band {temperature.lower:.{places}f} to {temperature.upper:.{places}f}"
         if math.isfinite(half)

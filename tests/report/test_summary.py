@@ -68,7 +68,7 @@ def test_a_good_run_has_no_warnings(tmp_path):
         "accuracy (mean)",
         "kinetic temperature",
         "target 1",
-        "passed",
+        "consistent",
         "manifest.toml, run.csv",
     ):
         assert words in text
