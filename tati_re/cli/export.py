@@ -5,9 +5,8 @@ from typing import Any
 
 from tati_re.cli.arguments import Parser, entry_point, flags_named, loading, number_typed
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.shipping.forms import ENDINGS, TATI
 
-FORMS = {"tati": ".tati", "keras": ".keras", "savedmodel": "", "npz": ".npz"}
-"""What a run may become, and how the path ends."""
 ALL = "all"
 
 
@@ -40,10 +39,10 @@ def _body(argv: list[str]) -> None:
     names = typed.get("runs", [])
     what = "tati-export writes one run at a time."
     refuse_if(len(names) != 1, what, ", ".join(names) or "none", "tati-export RUN")
-    form = typed.get("to", "tati")
-    refuse_if(form not in FORMS, "--to is not known.", form, ", ".join(FORMS))
+    form = typed.get("to", TATI)
+    refuse_if(form not in ENDINGS, "--to is not known.", form, ", ".join(ENDINGS))
     source = Path(names[0])
-    path = Path(typed.get("output") or source.absolute().stem + FORMS[form])
+    path = Path(typed.get("output") or source.absolute().stem + ENDINGS[form])
     there = path.exists() and not typed.get("overwrite")
     refuse_if(there, f"{path} is there already.", expected="--overwrite, or another --output")
     choices = _choices(typed)
@@ -74,7 +73,7 @@ def _predictor(source: Path, choices: dict[str, Any], data: str | None) -> Any:
     from tati_re.prediction.inputs import read_inputs
     from tati_re.shipping.predictor import Predictor
 
-    if source.suffix == FORMS["tati"]:
+    if source.suffix == ENDINGS[TATI]:
         if choices or data is not None:
             what = "The members of a .tati file are chosen already."
             raise InputError(

@@ -6,8 +6,9 @@ from typing import Any
 from tati_re.cli.arguments import Parser, entry_point, flags_named, loading, number_typed
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.options.trust import TRUST
+from tati_re.shipping.forms import ENDINGS, TATI
 
-SUFFIX = ".tati"
+SUFFIX = ENDINGS[TATI]
 """Ending of the files of predictors."""
 NUMBERS = {"interval": float, "rung": int, "burnin": int, "thin": int, "seed": int}
 

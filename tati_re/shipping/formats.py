@@ -12,10 +12,7 @@ import numpy as np
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.runs.storage import replacing, storing, write_whole
 from tati_re.shipping.exportable import Exportable
-
-TATI, KERAS, SAVED_MODEL, NPZ = "tati", "keras", "savedmodel", "npz"
-ENDINGS = {TATI: ".tati", KERAS: ".keras", SAVED_MODEL: "", NPZ: ".npz"}
-"""Endings of the paths of each form; that of a SavedModel is a folder."""
+from tati_re.shipping.forms import ENDINGS, KERAS, NPZ, TATI
 
 
 def export(

@@ -31,8 +31,9 @@ from tati_re.core.files.unpacking import DAMAGED, check_members, load_arrays
 from tati_re.runs.files import MODEL
 from tati_re.runs.manifest import Manifest, plain
 from tati_re.runs.storage import write_whole
+from tati_re.shipping.forms import ENDINGS, TATI
 
-SUFFIX = ".tati"
+SUFFIX = ENDINGS[TATI]
 FORMAT = 1
 """Version of the file; later versions of the package read it."""
 
