@@ -78,7 +78,8 @@ def better(fits: np.ndarray, chains: np.ndarray) -> dict[str, Any]:
 def _compared(run: RunFiles) -> dict[str, Any] | None:
     """The entry of a run with draws; None if no row was held out of its fits."""
     data, _ = likelihood_of(run, dataset_of(run))
-    rows = rows_apart(run, data, MOST_ROWS)
+    passes = _affordable_passes(run)
+    rows = rows_apart(run, data, min(MOST_ROWS, max(_FEWEST_ROWS, passes // MOST_DRAWS)))
     if not len(rows):
         return None
 
@@ -89,8 +90,6 @@ def _compared(run: RunFiles) -> dict[str, Any] | None:
     if draws < FEWEST_DRAWS or len(stored.step) < LEAST_DRAWS:
         return {"uses": FITS, "rows": 0, "draws": draws}
 
-    passes = _affordable_passes(run)
-    rows = rows_apart(run, data, min(MOST_ROWS, max(_FEWEST_ROWS, passes // MOST_DRAWS)))
     most_draws = max(LEAST_DRAWS, FEWEST_DRAWS * len(np.unique(stored.walker)))
     most_draws = min(MOST_DRAWS, max(most_draws, passes // len(rows)))
     chains = left_out(run, data, rows, most_draws, chosen_weights(run.manifest, None))

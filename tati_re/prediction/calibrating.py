@@ -22,7 +22,7 @@ from tati_re.prediction.results import ClassPrediction, RegressionPrediction
 from tati_re.prediction.stacking import chosen_weights
 from tati_re.runs import files
 from tati_re.runs.csv_table import frame_text
-from tati_re.runs.kept_tables import kept_table
+from tati_re.runs.kept_tables import has_numbers, kept_table
 from tati_re.runs.manifest import Manifest
 from tati_re.runs.run import RunFiles
 from tati_re.runs.storage import write_whole
@@ -147,9 +147,7 @@ def stored_calibration(run: RunFiles) -> LeftOutCalibration | None:
         return None
     path = run.folder / files.CALIBRATION
     expected = "the unmodified file of the run"
-    names = {"factor", "before", "after", "rows"}
-    numbers = names <= {*frame.columns} and len(frame) == 1
-    numbers = numbers and all(kind.kind in "if" for kind in frame.dtypes)
+    numbers = len(frame) == 1 and has_numbers(frame, ("factor", "before", "after", "rows"))
     factor = float(frame["factor"].iloc[0]) if numbers else 0.0
     refuse_if(not LEAST <= factor <= MOST, f"{path} has no calibration.", expected=expected)
     row = frame.iloc[0]

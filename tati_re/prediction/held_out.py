@@ -28,7 +28,7 @@ from tati_re.prediction.scores import brier_score
 from tati_re.prediction.stacking import EQUAL, chosen_weights, weigh
 from tati_re.runs import files
 from tati_re.runs.csv_table import frame_text
-from tati_re.runs.fits import Fits, read_fits
+from tati_re.runs.fits import Fits, held_out_of, read_fits
 from tati_re.runs.kept_tables import kept_table
 from tati_re.runs.run import AnyRun, RunFiles, last_step, stored_every
 from tati_re.runs.selection import as_run, burnin_of
@@ -271,7 +271,7 @@ class _Scored:
         data = dataset_of(self.run)
         if data.test_inputs is not None and data.test_targets is not None:
             return self._on_test_part(data)
-        rows = self._rows_put_aside(data.num_examples)
+        rows = held_out_of(self.fits, self.run.folder, data.num_examples)
         scored_on = VALIDATION if len(rows) else LEFT_OUT
         rows = rows if len(rows) else np.arange(data.num_examples)
         rows = rows[chosen_rows(len(rows), self._most_rows())]
@@ -341,17 +341,6 @@ class _Scored:
     def _used(self) -> str:
         """What the run predicts with."""
         return ENSEMBLE if self.run.manifest.prefers_fits else POSTERIOR
-
-    def _rows_put_aside(self, num_examples: int) -> np.ndarray:
-        """Training rows that no fit saw, shape (rows,)."""
-        rows = self.fits.held_out
-        if len(rows) and rows.max() >= num_examples:
-            raise InputError(
-                f"{self.run.folder / files.MEMBERS}: the fits are of other data.",
-                f"row {rows.max():,}",
-                f"rows below {num_examples:,}",
-            )
-        return rows
 
     def _posterior(
         self, inputs: np.ndarray, labels: np.ndarray, weights: str | None

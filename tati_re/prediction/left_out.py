@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +21,7 @@ from tati_re.prediction.leave_one_out import (
 )
 from tati_re.prediction.network import Network, likelihood_blocks, likelihood_of
 from tati_re.prediction.stacking import EQUAL, chain_weights
-from tati_re.runs import files
-from tati_re.runs.fits import read_fits
+from tati_re.runs.fits import held_out_of, read_fits
 from tati_re.runs.positions import Block, Positions
 from tati_re.runs.run import RunFiles
 
@@ -83,11 +83,7 @@ def left_out(
     what = "There are too few draws for leave-one-out scores."
     refuse_if(len(order) < LEAST_DRAWS, what, len(order), f"at least {LEAST_DRAWS}")
     draws = order[:: math.ceil(len(order) / most_draws)]
-    blocks = [*likelihood_blocks(network, data, stored, draws, rows)]
-    logs = np.concatenate([part for part, _, _ in blocks])
-    extra = None
-    if blocks[0][2] is not None:
-        extra = np.concatenate([np.asarray(part) for _, _, part in blocks])
+    logs, outputs, extra = _joined(likelihood_blocks(network, data, stored, draws, rows))
     if weights == EQUAL:
         efficiency = relative_efficiency(logs, stored.step[draws], stored.walker[draws])
         log_weights, pareto_k = left_out_weights(logs, efficiency)
@@ -97,7 +93,7 @@ def left_out(
     plain = logs if data.weights is None else logs / data.weights[rows]
     return LeftOut(
         network=network,
-        outputs=np.concatenate([part for _, part, _ in blocks]),
+        outputs=outputs,
         extra=extra,
         log_weights=log_weights,
         pareto_k=pareto_k,
@@ -119,16 +115,7 @@ def rows_apart(run: RunFiles, data: Any, most: int) -> np.ndarray:
     Raises:
         InputError: The fits are of other data.
     """
-    fits = read_fits(run.folder)
-    if fits is None or not len(fits.held_out):
-        return np.empty(0, np.int64)
-    refuse_if(
-        fits.held_out.max() >= data.num_examples,
-        f"{run.folder / files.MEMBERS}: the fits are of other data.",
-        f"row {fits.held_out.max():,}",
-        f"rows below {data.num_examples:,}",
-    )
-    rows = fits.held_out
+    rows = held_out_of(read_fits(run.folder), run.folder, data.num_examples)
     if data.weights is not None:
         rows = rows[data.weights[rows] > 0]
     return rows[chosen_rows(len(rows), most)]
@@ -159,21 +146,26 @@ def of_rows_apart(run: RunFiles, data: Any, rows: np.ndarray, model: Any = None)
     numbers = np.arange(count)
     zeros = np.zeros(count)
     members = Block(numbers, numbers, zeros, zeros, fits.positions.astype(np.float64), None)
-    blocks = [*likelihood_blocks(network, data, members, numbers, rows)]
-    logs = np.concatenate([part for part, _, _ in blocks])
+    logs, outputs, extra = _joined(likelihood_blocks(network, data, members, numbers, rows))
     plain = logs if data.weights is None else logs / data.weights[rows]
-    extra = None
-    if blocks[0][2] is not None:
-        extra = np.concatenate([np.asarray(part) for _, _, part in blocks])
     log_weights = np.full(plain.shape, -math.log(count))
     return LeftOut(
         network=network,
-        outputs=np.concatenate([part for _, part, _ in blocks]),
+        outputs=outputs,
         extra=extra,
         log_weights=log_weights,
         pareto_k=np.full(len(rows), -np.inf),
         log_density=logsumexp(log_weights + plain, axis=0),
     )
+
+
+def _joined(blocks: Iterable[tuple]) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Log likelihoods, outputs and, where the likelihood has them, sampled numbers of all draws."""
+    logs, outputs, extras = zip(*blocks, strict=True)
+    extra = None
+    if extras[0] is not None:
+        extra = np.concatenate([np.asarray(part) for part in extras])
+    return np.concatenate(logs), np.concatenate(outputs), extra
 
 
 def _weights_by_chain(

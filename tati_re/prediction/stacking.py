@@ -29,7 +29,7 @@ from tati_re.prediction.leave_one_out import (
 from tati_re.prediction.network import likelihood_blocks, likelihood_of
 from tati_re.runs import files
 from tati_re.runs.csv_table import frame_text
-from tati_re.runs.kept_tables import kept_table
+from tati_re.runs.kept_tables import has_numbers, kept_table
 from tati_re.runs.manifest import Manifest, check_data
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import AnyRun, RunFiles
@@ -311,8 +311,7 @@ def stored_stacking(run: RunFiles) -> Stacking | None:
         return None
     path = run.folder / files.STACKING
     expected = "the unmodified file of the run"
-    numbers = {*_COLUMNS, "equal", "stacked", "rows"} <= {*frame.columns}
-    numbers = numbers and all(kind.kind in "if" for kind in frame.dtypes)
+    numbers = has_numbers(frame, (*_COLUMNS, "equal", "stacked", "rows"))
     weight = frame["weight"].to_numpy(np.float64) if numbers and len(frame) else np.zeros(1)
     whole = np.isfinite(weight).all() and (weight >= 0).all() and abs(weight.sum() - 1) < 1e-3
     refuse_if(not (numbers and whole), f"{path} has no weights of chains.", expected=expected)

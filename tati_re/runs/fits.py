@@ -79,6 +79,32 @@ def read_fits(folder: AnyPath) -> Fits | None:
     return _checked(path, arrays)
 
 
+def held_out_of(fits: Fits | None, folder: AnyPath, num_examples: int) -> np.ndarray:
+    """Rows of the training part that no fit of a run was trained on.
+
+    Args:
+        fits: The fits of the run, None if it has none.
+        folder: Folder of the run, for the error.
+        num_examples: Training rows of its data.
+
+    Returns:
+        Numbers of rows, shape (rows,); none if there are none.
+
+    Raises:
+        InputError: The fits are of other data.
+    """
+    if fits is None or not len(fits.held_out):
+        return _no_rows()
+    last = fits.held_out.max()
+    refuse_if(
+        last >= num_examples,
+        f"{Path(folder) / MEMBERS}: the fits are of other data.",
+        f"row {last:,}",
+        f"rows below {num_examples:,}",
+    )
+    return fits.held_out
+
+
 def _checked(path: Path, arrays: dict[str, np.ndarray]) -> Fits:
     """The fits of arrays of a file, whose shapes and types fit each other."""
     expected = "positions (fits, parameters), held_out (rows,), steps (fits,)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,16 @@ def kept_since_draws(run: RunFiles, name: str) -> Path | None:
     if not path.exists() or draws is None:
         return None
     return path if path.stat().st_mtime_ns >= draws.stat().st_mtime_ns else None
+
+
+def has_numbers(frame: pandas.DataFrame, names: Iterable[str]) -> bool:
+    """Whether a table has these columns, and numbers in all columns.
+
+    Args:
+        frame: A kept table.
+        names: Columns that it needs.
+    """
+    return {*names} <= {*frame.columns} and all(kind.kind in "if" for kind in frame.dtypes)
 
 
 def kept_table(
