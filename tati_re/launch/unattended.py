@@ -214,11 +214,11 @@ class _Choice:
         """The options of a run for prediction, after its members are fitted."""
         sim = self.sim
         sim.system.check(self.options, self.objects)
+        choices: list[str] = []
         if not (sim.walkers.placed or "starts" in self.objects):
             self._check_values()
             preparation = PredictionSetup(sim, self.options, self.objects, self.plan)
-            self.options, sentences = preparation.made()
-            self._report(sentences)
+            self.options, choices = preparation.made()
             if self.options.walker_start == "fit" and not sim.walkers.placed:
                 self._fit()
         if self.options.execution == AUTO and not self.plan.has_xla():
@@ -230,14 +230,11 @@ class _Choice:
         if sim.walkers.fits_alone:
             seconds = f"{self.options.max_time:g} seconds"
             what = f"no chains: {seconds} are too short for draws that predict better than the fits"
-            self._report([f"{what} (max_time)"])
-            return self.options
-        self._report(
-            [
-                f"{sampler}, a chain from each member on all training rows",
-                f"stops at {self._said_of_goal()} (until, max_time)",
-            ]
-        )
+            choices.append(f"{what} (max_time)")
+        else:
+            choices.append(f"{sampler}, a chain from each member on all training rows")
+            choices.append(f"stops at {self._said_of_goal()} (until, max_time)")
+        self._report(choices)
         return self.options
 
     def _said_of_goal(self) -> str:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from tati_re.core.errors import AnyPath
 from tati_re.plotting.figure import COLORS, DARK, GRAY, new_figure, plain, save
-from tati_re.prediction.held_out import SCORES
+from tati_re.prediction.held_out_table import SCORES
 
 _SHOWN = ("negative_log_likelihood", "rmse", "accuracy", "crps", "calibration_error", "coverage_90")
 _WIDTH = 2.1

@@ -19,6 +19,17 @@ from tati_re.likelihoods.mixture import empirical_crps
 from tati_re.posterior.predictive import CLASSES, LABELS
 from tati_re.prediction import metrics
 from tati_re.prediction.draws import Draws, Members
+from tati_re.prediction.held_out_table import (
+    LEFT_OUT,
+    LEVELS,
+    ROUGH,
+    SCORES,
+    TEST_PART,
+    USED,
+    VALIDATION,
+    HeldOutComparison,
+    table_lines,
+)
 from tati_re.prediction.leave_one_out import chosen_rows
 from tati_re.prediction.left_out import left_out
 from tati_re.prediction.network import Network, dataset_of
@@ -41,25 +52,6 @@ EQUAL_CHAINS = "equal weights"
 """The posterior with equal weights of its chains, where the run has other ones."""
 PREDICTORS = (POSTERIOR, ENSEMBLE, ONE_FIT)
 
-TEST_PART = "test set"
-LEFT_OUT = "leave-one-out"
-VALIDATION = "validation rows"
-
-LEVELS = (50, 90, 95)
-"""Probabilities of the central intervals whose coverage is counted, in percent."""
-
-SCORES = {
-    "negative_log_likelihood": "NLL",
-    "mean_loss": "mean loss",
-    "rmse": "RMSE",
-    "crps": "CRPS",
-    "accuracy": "accuracy",
-    "brier_score": "Brier score",
-    "calibration_error": "calibration error",
-    **{f"coverage_{level}": f"{level} % intervals cover" for level in LEVELS},
-}
-"""Columns of scores with their names in tables."""
-
 _SHORT = ("negative_log_likelihood", "mean_loss", "rmse", "accuracy", "coverage_90")
 """Scores on the screen."""
 
@@ -75,17 +67,12 @@ _PASSES = 3
 """Predictions of an example that cost as much as its gradient."""
 _POINTS = 2_000
 _LEAST_LEVELS = 4
-_ROUGH = "rough_rows"
-_USED = "used"
 _LARGEST_K = 0.7
 """Rows whose Pareto k is above have rough scores by leave-one-out (Vehtari et al., 2024)."""
-LABEL_WIDTH = 24
-"""Characters of a line before its first value."""
-_GAP = 3
 
 
 @front_door
-def held_out_comparison(run: AnyRun) -> pd.DataFrame:
+def held_out_comparison(run: AnyRun) -> HeldOutComparison:
     """Compares the posterior average with the fits that its walkers started from.
 
     The fits are a deep ensemble at no extra cost, because the walkers of a run on data start from
@@ -102,7 +89,8 @@ def held_out_comparison(run: AnyRun) -> pd.DataFrame:
         run: The run, or its folder.
 
     Returns:
-        One row per predictor: `posterior`, `ensemble of the fits` (the average of their predictive
+        A frame that prints as on the screen, one line per score. A selection from it is a plain
+        frame. It has one row per predictor: `posterior`, `ensemble of the fits` (the average of their predictive
         distributions), and `one fit` (the mean score of the single fits). With
         `weights="stacking"`, the row `equal weights` is the posterior without these weights. A run
         that ended before its first draw has no row `posterior`.
@@ -117,11 +105,11 @@ def held_out_comparison(run: AnyRun) -> pd.DataFrame:
         InputError: The run did not start from fits, has no draws, or has no rows to score.
     """
     run = as_run(run)
-    if (stored := stored_comparison(run)) is not None:
-        return stored
-    frame = _Scored.of(run).frame()
-    write_whole(run.folder / files.COMPARISON, frame_text(frame.reset_index()))
-    return frame
+    frame = stored_comparison(run)
+    if frame is None:
+        frame = _Scored.of(run).frame()
+        write_whole(run.folder / files.COMPARISON, frame_text(frame.reset_index()))
+    return HeldOutComparison.of(frame, comparison_notes(run))
 
 
 def compare_at_end(run: RunFiles) -> None:
@@ -190,19 +178,7 @@ def comparison_lines(run: RunFiles, names_of_scores: Sequence[str] = tuple(SCORE
     frame = stored_comparison(run)
     if frame is None:
         return []
-    shown = frame[[name for name in names_of_scores if name in frame.columns]]
-    known = shown.notna().all(axis=1)
-    names = [str(name) for name in frame.index if known[name]]
-    rows = int(frame["rows"].iloc[0])
-    where = frame["scored_on"].iloc[0]
-    heads = {TEST_PART: "Held-out rows", VALIDATION: "Validation rows", LEFT_OUT: "Leave-one-out"}
-    head = f"{heads.get(where, 'Rows')} ({rows:,})"
-    lines = [_line(head, names, names, 0)]
-    for column in shown.columns:
-        numbers = dict(zip(frame.index, shown[column].to_numpy(np.float64), strict=True))
-        values = [_digits(column, float(numbers[name])) for name in names]
-        lines.append(_line(SCORES[column], values, names, 2))
-    return lines + [f"  {note}" for note in comparison_notes(run)]
+    return table_lines(frame, names_of_scores, comparison_notes(run))
 
 
 def comparison_notes(run: RunFiles) -> list[str]:
@@ -218,7 +194,7 @@ def comparison_notes(run: RunFiles) -> list[str]:
     if frame is None:
         return []
     notes = [note for note in [predictor_note(run.manifest)] if note]
-    rough = int(frame[_ROUGH].iloc[0]) if _ROUGH in frame.columns else 0
+    rough = int(frame[ROUGH].iloc[0]) if ROUGH in frame.columns else 0
     if rough:
         notes.append(f"Pareto k is above {_LARGEST_K:g} in {rough:,} rows: their scores are rough.")
     scores = frame[[name for name in SCORES if name in frame.columns]]
@@ -227,19 +203,6 @@ def comparison_notes(run: RunFiles) -> list[str]:
             "The fits were trained on these rows: no scores. test_fraction=0.2 compares all three."
         )
     return notes
-
-
-def _line(label: str, values: Sequence[str], heads: Sequence[str], indent: int) -> str:
-    text = (" " * indent + label).ljust(LABEL_WIDTH)
-    for name, value in zip(heads, values, strict=True):
-        text += value.ljust(len(name) + _GAP)
-    return text.rstrip()
-
-
-def _digits(column: str, value: float) -> str:
-    if column in ("accuracy", "calibration_error") or column.startswith("coverage"):
-        return f"{value:.3f}"
-    return f"{value:.4g}"
 
 
 @dataclass
@@ -331,9 +294,9 @@ class _Scored:
             line["rows"] = rows
             line["scored_on"] = scored_on if own else ""
             if self.run.manifest.predictor is not None:
-                line[_USED] = int(name == self._used())
-            if _ROUGH in known:
-                line[_ROUGH] = int(own.get(_ROUGH, 0))
+                line[USED] = int(name == self._used())
+            if ROUGH in known:
+                line[ROUGH] = int(own.get(ROUGH, 0))
             line |= {column: own.get(column, np.nan) for column in SCORES if column in known}
             lines.append(line)
         return pd.DataFrame(lines).set_index("predictor")
@@ -428,7 +391,7 @@ def left_out_scores(
     """
     found = left_out(run, data, rows, most_draws, weights)
     scores: dict[str, float] = {"members": len(found.outputs)}
-    scores[_ROUGH] = int((found.pareto_k > _LARGEST_K).sum())
+    scores[ROUGH] = int((found.pareto_k > _LARGEST_K).sum())
     scores["negative_log_likelihood"] = float(-found.log_density.mean())
     shares = np.exp(found.log_weights)
     if found.network.predictive.kind in (CLASSES, LABELS):

@@ -21,7 +21,8 @@ from tati_re.core.files.structured import read_toml_file
 from tati_re.plotting.comparison import plot_comparison
 from tati_re.plotting.figure import COLORS, GRAY, labeled, legend_above, new_figure
 from tati_re.plotting.prediction import plot_prediction
-from tati_re.prediction.held_out import SCORES, stored_comparison
+from tati_re.prediction.held_out import stored_comparison
+from tati_re.prediction.held_out_table import SCORES
 from tati_re.prediction.predict import predict, predictor_note
 from tati_re.prediction.results import worth
 from tati_re.report import html

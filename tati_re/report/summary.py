@@ -25,7 +25,8 @@ from tati_re.exchange.gaussianity import gaussianity_report
 from tati_re.exchange.ladder import explicit
 from tati_re.launch.run import Run
 from tati_re.prediction.calibrating import stored_calibration
-from tati_re.prediction.held_out import LABEL_WIDTH, comparison_lines, comparison_notes
+from tati_re.prediction.held_out import comparison_notes, stored_comparison
+from tati_re.prediction.held_out_table import LABEL_WIDTH, SCORES, table_lines
 from tati_re.prediction.leave_one_out import stored_leave_one_out
 from tati_re.prediction.named import has_named_parameters
 from tati_re.prediction.predict import streamed_lines
@@ -206,11 +207,12 @@ def _notes_and_lines(
 
 def comparison_pairs(run: RunFiles) -> list[tuple[str, str]]:
     """The scores of the posterior and of the fits it began with, as label and value of each line."""
-    notes = comparison_notes(run)
-    lines = comparison_lines(run)
-    rows = lines[: len(lines) - len(notes)]
+    frame = stored_comparison(run)
+    if frame is None:
+        return []
+    rows = table_lines(frame, tuple(SCORES), ())
     pairs = [(line[:LABEL_WIDTH].rstrip(), line[LABEL_WIDTH:]) for line in rows]
-    return pairs + [("  note", note) for note in notes]
+    return pairs + [("  note", note) for note in comparison_notes(run)]
 
 
 def temperature_text(temperature: Temperature) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,14 +18,19 @@ from tati_re.prediction import average, held_out_comparison, source_of
 from tati_re.prediction.draws import Members
 from tati_re.prediction.held_out import (
     ENSEMBLE,
-    LEFT_OUT,
+    EQUAL_CHAINS,
     ONE_FIT,
     POSTERIOR,
     PREDICTORS,
-    TEST_PART,
-    VALIDATION,
     comparison_lines,
     scores_of,
+)
+from tati_re.prediction.held_out_table import (
+    LEFT_OUT,
+    SCORES,
+    TEST_PART,
+    VALIDATION,
+    HeldOutComparison,
 )
 from tati_re.prediction.leave_one_out import chosen_rows, left_out_weights
 from tati_re.runs import files
@@ -105,13 +112,43 @@ def test_the_run_keeps_the_table_and_shows_it(with_test_part, tmp_path):
     run = with_test_part
     frame = run.comparison
     kept = pd.read_csv(run.folder / files.COMPARISON, index_col="predictor")
-    pd.testing.assert_frame_equal(kept, frame)
+    pd.testing.assert_frame_equal(kept, pd.DataFrame(frame))
     lines = comparison_lines(run)
     assert lines[0].split() == ["Held-out", "rows", "(15)", *" ".join(PREDICTORS).split()]
     assert len(lines) == 7 and max(map(len, lines)) <= 100
     assert "ensemble of the fits" in run.summary() and "90 % intervals cover" in run.summary()
     page = tati_re.write_report(run, tmp_path / "report.html").read_text()
     assert "What sampling bought" in page
+
+
+def test_the_comparison_prints_whole(with_test_part, without_test_part):
+    """pandas cuts the columns of a frame that is wider than the terminal."""
+    for run in (with_test_part, without_test_part):
+        frame = run.comparison
+        with pd.option_context("display.width", 80, "display.max_columns", 0):
+            text = str(frame)
+        lines = text.splitlines()
+        assert "..." not in text and max(map(len, lines)) <= 100
+        for name, words in SCORES.items():
+            assert (name in frame.columns) == any(line.strip().startswith(words) for line in lines)
+        draws = next(line for line in lines if "draws or fits" in line)
+        known = frame["scored_on"] != ""
+        assert draws.split()[3:] == [f"{number:,}" for number in frame["members"][known]]
+    assert "test_fraction=0.2" in str(without_test_part.comparison)
+    selected = with_test_part.comparison[["rmse"]]
+    assert type(selected) is pd.DataFrame and "rmse" in str(selected)
+    again = pickle.loads(pickle.dumps(without_test_part.comparison))
+    assert str(again) == str(without_test_part.comparison)
+
+
+def test_the_widest_table_fits_the_screen():
+    """The widest table: stacking weights, a choice of predictor, and a long note."""
+    names = [POSTERIOR, EQUAL_CHAINS, ENSEMBLE, ONE_FIT]
+    columns = {"members": 12_345, "rows": 1_000, "scored_on": TEST_PART, "used": 1}
+    frame = pd.DataFrame([{**columns, **dict.fromkeys(SCORES, -1234.5678)}] * 4, index=names)
+    text = str(HeldOutComparison.of(frame, ["word " * 60]))
+    assert max(map(len, text.splitlines())) <= 100
+    assert text.split("one fit")[0].count("equal weights") == 1 and "yes" in text
 
 
 def test_without_a_test_part_only_the_posterior_has_scores(without_test_part):
