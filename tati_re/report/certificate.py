@@ -35,6 +35,7 @@ from tati_re.report.verdicts import (
     BAND,
     COUNT,
     FAILED,
+    NOT_MEASURED,
     PASSED,
     SHARE,
     STEPS,
@@ -440,6 +441,9 @@ def _temperatures(facts: RunFacts) -> list[CheckResult]:
             one = about_mean
             about = f"from {centered.num_draws} draws, about their mean"
         results.append(_temperature(facts, one, about))
+    if facts.predicts:
+        # Predictions rest on the other checks: noise that hides a temperature says nothing of them.
+        return [one for one in results if one.verdict != NOT_MEASURED]
     return results
 
 
@@ -607,14 +611,17 @@ def _worst_r_hat(facts: RunFacts) -> list[CheckResult]:
             passed,
             remark=remark,
             details=facts.not_mixed,
-            advice=_more_steps(
-                facts,
-                "rhat",
-                "the chains have not mixed: run longer, or add temperatures (num_replicas)",
-            ),
+            advice=_more_steps(facts, "rhat", _advice_on_mixing(facts)),
             given=facts.limit_is_given("rhat"),
         )
     ]
+
+
+def _advice_on_mixing(facts: RunFacts) -> str:
+    """What to do about a high R-hat whose end is not in sight."""
+    if facts.predicts:
+        return "chains have not settled yet: a larger max_time may improve predictions"
+    return "the chains have not mixed: run longer, or add temperatures (num_replicas)"
 
 
 def _r_hat_of_weights(facts: RunFacts) -> list[CheckResult]:
@@ -668,6 +675,9 @@ def _walkers_apart(facts: RunFacts) -> list[CheckResult]:
     elif outliers:
         passed = None if passed is None else False
         remark = f"{walker_names(outliers)}: R-hat is {facts.numbers.rhat_without:.3f} without"
+    elif facts.predicts and not passed:
+        # Each chain is compared with itself, and no single one is the reason.
+        return []
     elif len(there) < 2:
         passed = None
         remark = "a single chain"

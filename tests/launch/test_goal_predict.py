@@ -2,6 +2,8 @@
 start from them, and the run ends when predictions no longer improve.
 """
 
+import contextlib
+import io
 import math
 import time
 import warnings
@@ -44,11 +46,30 @@ def processor_time():
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
+def run_and_screen(tmp_path_factory):
+    """A run, and what it printed."""
     x, y = table()
     test = table(seed=1)
-    sim = tati_re.Simulation(data=((x, y), test), goal="predict", max_time=34.0, verbose=0, seed=2)
-    return sim.sample(output=str(tmp_path_factory.mktemp("runs") / "a"))
+    screen = io.StringIO()
+    with contextlib.redirect_stdout(screen):
+        sim = tati_re.Simulation(data=((x, y), test), goal="predict", max_time=34.0, seed=2)
+        run = sim.sample(output=str(tmp_path_factory.mktemp("runs") / "a"))
+    return run, screen.getvalue()
+
+
+@pytest.fixture(scope="module")
+def run(run_and_screen):
+    return run_and_screen[0]
+
+
+def test_all_choices_stand_in_one_block(run_and_screen):
+    run, screen = run_and_screen
+    _, _, block = screen.partition("\nchoices  ")
+    assert "\nchoices" not in block
+    block = " ".join(block.split())
+    for words in ("hidden layers 16-16", "Members: 8 fits", "a chain from each member", "stops at"):
+        assert words in block
+    assert run.manifest["choice"]["chosen"].startswith(block.split(",")[0])
 
 
 def test_a_run_chooses_fits_and_samples(run):
@@ -278,6 +299,7 @@ def test_nothing_named_chooses_a_model_and_says_so(capsys):
     run = sim.sample()
     said = capsys.readouterr().out
     assert "chosen by the run, for predictions" in said and "hidden layers 16-16" in said
+    assert said.count("\nchoices  ") == 1 and "no chains: 1 seconds are too short" in said
     assert run.manifest["options"]["goal"] == "predict" and sim.options.hidden == [16, 16]
 
 

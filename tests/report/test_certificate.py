@@ -279,6 +279,35 @@ def test_a_potential_that_falls_in_all_walkers_is_outside(tmp_path):
     assert np.sqrt(1 + between) < 1.01
 
 
+def test_a_run_for_prediction_has_the_checks_of_predictions_alone(tmp_path):
+    """Chains apart are a fact, and what chance hides is not asked for; what fails still does."""
+    options = {"num_steps": 6000, "num_burnin_steps": 0, "num_walkers": 4, "record_every": 10}
+    options |= {"sampler": "BAOAB"}
+    predicts = {"extra": {"options": {**options, "goal": "predict"}}}
+    apart = columns(**METERED)
+    apart["potential"] = apart["potential"] + 20 * np.arange(4)[:, None]
+    # The virial is too noisy to tell its mean.
+    apart["virial"] = apart["virial"] + 500 * np.random.default_rng(4).standard_normal((4, 600))
+    run = made(tmp_path / "a", apart, positions(), **predicts)
+    found = rows_of(run)
+    assert found.loc["R-hat", "verdict"] == "passed" and run.certificate.outcome == "passed"
+    assert "configurational temperature" not in found.index
+    assert "kinetic temperature" in found.index
+
+    posterior = rows_of(made(tmp_path / "b", apart, positions()))
+    assert posterior.loc["R-hat", "verdict"] == "failed"
+    assert posterior.loc["configurational temperature", "verdict"] == "not measured"
+
+    drifting = columns(**METERED)
+    drifting["potential"] = drifting["potential"] - np.linspace(0, 20, 600)
+    drifting["kinetic_energy"] = 1.5 * drifting["kinetic_energy"]
+    found = rows_of(made(tmp_path / "c", drifting, positions(), **predicts))
+    assert found.loc["R-hat", "verdict"] == "failed" and "outlying chains" not in found.index
+    assert found.loc["kinetic temperature", "verdict"] == "failed"
+    assert "max_time" in found.loc["R-hat", "advice"]
+    assert "num_replicas" not in " ".join(found["advice"])
+
+
 def test_a_walker_apart_is_named(tmp_path):
     given = columns(**METERED)
     given["potential"][2] += 8
