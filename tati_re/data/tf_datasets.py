@@ -2,7 +2,6 @@
 
 import math
 import sys
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.given import said
 from tati_re.core.process.memory import free_bytes
+from tati_re.core.user_warnings import warn_user
 from tati_re.data.archives import images
 from tati_re.data.contents import Contents
 from tati_re.data.on_disk import Store
@@ -83,7 +83,7 @@ def read_tf_dataset(source: Any, limit: float | None = None) -> Contents:
                     f"{what}, and fill the memory.",
                     expected="a data set without repeat(), or with take(n)",
                 )
-                warnings.warn(f"{what} so far; take(n) would limit it.", stacklevel=2)
+                warn_user(f"{what} so far; take(n) would limit it.")
     except InputError:
         raise
     except ValueError:

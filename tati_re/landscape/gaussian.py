@@ -2,7 +2,6 @@
 iterates of a fit.
 """
 
-import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.front_door import front_door, front_doors
+from tati_re.core.user_warnings import warn_user
 from tati_re.core.views import shown
 from tati_re.landscape.hessian import MOST_PARAMETERS, hessian_matrix, hessian_rows
 from tati_re.landscape.surface import Surface
@@ -227,11 +227,10 @@ def _laplace(sim: Any, full: bool) -> GaussianApproximation:
         np.array(part) for part in zip(*found, strict=True)
     )
     if above.max() > 1:
-        warnings.warn(
+        warn_user(
             f"A walker is {above.max():.3g} T above the minimum of its parabola, so a "
             "Gaussian around it does not describe a minimum. Descend on all data first: "
-            "sim.fit(optimizer='fire', batch_size=None).",
-            stacklevel=3,
+            "sim.fit(optimizer='fire', batch_size=None)."
         )
     kind = "laplace" if full else "laplace_diagonal"
     return GaussianApproximation(

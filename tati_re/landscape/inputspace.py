@@ -2,7 +2,6 @@
 
 import os
 import re
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from matplotlib.figure import Figure
 from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
 from tati_re.core.files.regular import check_regular
 from tati_re.core.files.text_lines import is_header
+from tati_re.core.user_warnings import warn_user
 from tati_re.core.views import drawn, shown
 from tati_re.data.columns import numbered
 from tati_re.landscape.grid import MOST_POINTS, Axis, axes_of
@@ -134,10 +134,7 @@ def input_space(
         held, others = _held(run, examples, names, varied)
         inputs = _grid(axes, varied, held)
         if len(inputs) > MANY_POINTS:
-            warnings.warn(
-                f"The grid has {len(inputs):,} inputs, each predicted with every draw.",
-                stacklevel=2,
-            )
+            warn_user(f"The grid has {len(inputs):,} inputs, each predicted with every draw.")
     elif ranges is not None or along is not None:
         option = "range" if ranges is not None else "along"
         raise InputError(f"{option}: inputs were already given.", expected="one of the two")

@@ -14,6 +14,7 @@ import pandas as pd
 
 from tati_re.core.errors import InputError
 from tati_re.core.front_door import front_door
+from tati_re.core.user_warnings import warn_user
 from tati_re.likelihoods.laws import Law
 from tati_re.likelihoods.mixture import empirical_crps
 from tati_re.posterior.predictive import CLASSES, LABELS
@@ -127,7 +128,7 @@ def compare_at_end(run: RunFiles) -> None:
         except Exception as error:  # a model of users may fail on other rows: the run is whole
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
     if reason:
-        warnings.warn(f"Posterior and fits cannot be compared: {reason}", stacklevel=2)
+        warn_user(f"Posterior and fits cannot be compared: {reason}")
 
 
 def stored_comparison(run: RunFiles) -> pd.DataFrame | None:

@@ -4,7 +4,6 @@ likelihoods under it.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -14,6 +13,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.process import forks
+from tati_re.core.user_warnings import warn_user
 from tati_re.data import dataset_from_options
 from tati_re.data.dataset import said_of_class_weights
 from tati_re.data.packing import as_packed, order_of
@@ -254,9 +254,7 @@ class Network:
                 self.flat, dataset_of(run).inputs, options.batch_size, self.prepared
             )
         what = "All draws use the batch normalization statistics from the end of the run"
-        warnings.warn(
-            f"{what}: pass its training data, data=..., to give each draw its own.", stacklevel=2
-        )
+        warn_user(f"{what}: pass its training data, data=..., to give each draw its own.")
         return None
 
     def packed(self, inputs: Any) -> np.ndarray:

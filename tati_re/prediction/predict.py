@@ -2,7 +2,6 @@
 sampling.
 """
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,6 +12,7 @@ from scipy.special import ndtr, ndtri
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.front_door import front_door
+from tati_re.core.user_warnings import warn_user
 from tati_re.data.dataset import said_of_class_weights
 from tati_re.data.frames import check_order, in_order, is_frame, labels_of, rows_by_name
 from tati_re.data.labels import are_names, numbers_of_names
@@ -163,7 +163,7 @@ def predict(
         inputs, labels = test_part(runs[0])
         inputs = with_names(runs[0], inputs) if len(runs) > 1 else inputs
     else:
-        inputs = checked_rows(runs[0], inputs, 4)
+        inputs = checked_rows(runs[0], inputs)
     labels = labels_by_name(runs, inputs, labels)
     if parameters is None:
         sources = [source_of(run, rung, burnin, thin, model, inputs, weights) for run in runs]
@@ -173,7 +173,7 @@ def predict(
             refuse_if(len(runs) > 1, what, f"{len(runs)} runs", "one run, or calibrate none")
         found = as_calibrated(runs[0], found, sources, inputs, calibrate, model)
         if any(isinstance(draws, Draws) for _, draws in sources):
-            warn_of_few_draws(found, runs[0], 6)
+            warn_of_few_draws(found, runs[0])
         return with_training(with_predictor(found, runs, sources), runs[0])
     if len(runs) > 1 or (rung, burnin, thin, weights) != (0, None, None, None):
         raise InputError(
@@ -302,13 +302,12 @@ def _some_training(run: RunFiles) -> tuple[np.ndarray, np.ndarray] | None:
     return inputs, targets
 
 
-def checked_rows(run: RunFiles, inputs: Any, stacklevel: int) -> Any:
+def checked_rows(run: RunFiles, inputs: Any) -> Any:
     """Inputs with rows given by names as a data frame; warns of rows outside the training range.
 
     Args:
         run: The run, whose manifest has names and ranges of the inputs.
         inputs: Inputs as `predict` takes them.
-        stacklevel: Of the warning, for the caller.
     """
     data = run.manifest.dataset
     names = data.feature_names
@@ -316,7 +315,7 @@ def checked_rows(run: RunFiles, inputs: Any, stacklevel: int) -> Any:
         return inputs
     inputs = rows_by_name(inputs, names, "inputs")
     if data.input_ranges is not None:
-        warn_of_ranges(data, as_packed(inputs, (), names), stacklevel + 1)
+        warn_of_ranges(data, as_packed(inputs, (), names))
     return inputs
 
 
@@ -340,33 +339,30 @@ def labels_by_name(runs: Sequence[RunFiles], inputs: Any, labels: Any) -> Any:
         if missing := int(own.isna().any(axis=1).sum()):
             if missing < len(own):
                 what = f"The labels of {missing:,} of {len(own):,} rows are missing"
-                warnings.warn(f"{what}: predictions have no labels and no scores.", stacklevel=6)
+                warn_user(f"{what}: predictions have no labels and no scores.")
             return None
         return own if len(names) > 1 else own[names[0]]
     check_order(inputs, labels, "labels")
     return in_order(labels, names, "labels")
 
 
-def warn_of_few_draws(found: results.Prediction, run: RunFiles, stacklevel: int) -> None:
+def warn_of_few_draws(found: results.Prediction, run: RunFiles) -> None:
     """Warns that a prediction averages few draws, or fits in place of draws.
 
     Args:
         found: The prediction.
         run: Its run, or the first one of several.
-        stacklevel: Level of the caller to whom the warning points.
     """
     if run.manifest.has_fits_alone:
-        warnings.warn(
+        warn_user(
             f"Predictions average {found.num_draws:,} fits, not draws: max_time was over before "
-            "the first draw.",
-            stacklevel=stacklevel,
+            "the first draw."
         )
     elif not found.independent_draws >= FEW_DRAWS:
-        warnings.warn(
+        warn_user(
             f"Predictions average {found.num_draws:,} draws, "
             f"{results.worth(found.independent_draws)}. Below {FEW_DRAWS} they and their "
-            "scores are rough: take more steps, or store more positions.",
-            stacklevel=stacklevel,
+            "scores are rough: take more steps, or store more positions."
         )
 
 

@@ -1,9 +1,8 @@
 """Inputs outside the ranges that a run was trained on."""
 
-import warnings
-
 import numpy as np
 
+from tati_re.core.user_warnings import warn_user
 from tati_re.data.columns import numbered
 from tati_re.runs.manifest_entries import DataEntry
 
@@ -44,10 +43,10 @@ def outside_ranges(dataset: DataEntry, inputs: np.ndarray) -> str:
     return f"{which} outside the training range in {counted}: {', '.join(listed)}{more}."
 
 
-def warn_of_ranges(dataset: DataEntry, inputs: np.ndarray, stacklevel: int) -> None:
+def warn_of_ranges(dataset: DataEntry, inputs: np.ndarray) -> None:
     """Warns in that sentence, if there is one."""
     if sentence := outside_ranges(dataset, inputs):
-        warnings.warn(sentence, stacklevel=stacklevel)
+        warn_user(sentence)
 
 
 def _farthest(column: np.ndarray, low: float, high: float) -> float:

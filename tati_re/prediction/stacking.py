@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +13,7 @@ from scipy.special import logsumexp
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.front_door import front_door
+from tati_re.core.user_warnings import warn_user
 from tati_re.core.views import shown
 from tati_re.prediction.draws import Draws
 from tati_re.prediction.leave_one_out import (
@@ -345,7 +345,7 @@ def weigh_at_end(run: RunFiles) -> None:
     try:
         chain_weights(run)
     except InputError as error:
-        warnings.warn(f"{error} Until then use weights='equal' for predictions.", stacklevel=2)
+        warn_user(f"{error} Until then use weights='equal' for predictions.")
 
 
 def chosen_weights(manifest: Manifest, given: str | None) -> str:

@@ -6,7 +6,6 @@ import csv
 import io
 import re
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
@@ -19,6 +18,7 @@ from tati_re.core.errors import InputError
 from tati_re.core.files.cells import from_cell
 from tati_re.core.files.regular import open_regular, regular_bytes
 from tati_re.core.files.unpacking import load_arrays
+from tati_re.core.user_warnings import warn_user
 from tati_re.runs.digests import Digest, Known, of_whole
 from tati_re.runs.files import GROWING, INDEX, NEEDED_COLUMNS, PARTIAL
 from tati_re.runs.foreign_table import exact_numbers, has_long_first_row
@@ -296,7 +296,7 @@ class ShorterTable(UserWarning):
 
 def _warn_of_loss(path: Path, size: int, known: Known, unit: str) -> None:
     text = f"{path} is shorter than its checkpoint of step {known.step:,}: {size:,} {unit} of {known.size:,}."
-    warnings.warn(f"{text} The rest is read; resume refuses it.", ShorterTable, stacklevel=3)
+    warn_user(f"{text} The rest is read; resume refuses it.", ShorterTable)
 
 
 def csv_digest(path: Path, known: Known) -> Digest:

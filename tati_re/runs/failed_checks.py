@@ -1,11 +1,10 @@
 """What a run failed of its certificate: noted at its end, and a warning once in a process."""
 
-import sys
-import warnings
 from typing import Any
 
 from tati_re.core.errors import CertificateWarning, InputError
 from tati_re.core.process.exit_status import CERTIFICATE_FAILED, CERTIFICATE_NOT_MEASURED, FINISHED
+from tati_re.core.user_warnings import warn_user
 from tati_re.core.views import told
 from tati_re.runs import manifest
 from tati_re.runs.run import RunFiles
@@ -13,6 +12,8 @@ from tati_re.runs.run import RunFiles
 FAILED = "failed_checks"
 """The entry of the manifest: the failed checks in words; none where all passed."""
 _MOST = 4
+_OF_LENGTH = ("R-hat", "ESS", "burn-in", "outlying chains")
+"""First words of the checks that fail in a run that was too short."""
 _warned: set[tuple[str, tuple[str, ...]]] = set()
 
 
@@ -51,16 +52,6 @@ def certificate_status(run: RunFiles) -> int:
     return FINISHED if verdicts == {"passed"} else CERTIFICATE_NOT_MEASURED
 
 
-def _level_outside() -> int:
-    """The stack level of the first caller outside of the package, for a warning of the caller."""
-    level = 2
-    frame = sys._getframe(level)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("tati_re."):
-        frame = frame.f_back
-        level += 1
-    return level
-
-
 def warn_of_failed_checks(run: Any, ended: bool = False) -> None:
     """Warns that a run failed checks of its certificate, unless this process has done so.
 
@@ -74,15 +65,25 @@ def warn_of_failed_checks(run: Any, ended: bool = False) -> None:
     if not failed or (key in _warned and not ended):
         return
     _warned.add(key)
+    failures = "; ".join(failed[:_MOST])
     more = f"; and {len(failed) - _MOST} more" if len(failed) > _MOST else ""
-    doubtful = "averages and predictions"
-    if run.manifest.prefers_fits:
-        doubtful = "averages"
     checks = "checks" if len(failed) > 1 else "a check"
-    warnings.warn(
+    warn_user(
         f"The run {run.folder} failed {checks} of its certificate: "
-        f"{'; '.join(failed[:_MOST])}{more}. Its {doubtful} may be wrong; "
-        "run.certificate shows the details.",
+        f"{failures}{more}. {_consequence(run)}; run.certificate shows the details.",
         CertificateWarning,
-        stacklevel=_level_outside(),
     )
+
+
+def _consequence(run: Any) -> str:
+    """What failed checks mean for the results of a run."""
+    entries = run.manifest
+    if entries.prefers_fits:
+        return "Its averages may be wrong"
+    is_early = all(text.startswith(_OF_LENGTH) for text in entries.failed_checks)
+    if entries.options.goal == "predict" and is_early:
+        return (
+            "Its chains have not settled, so more time (max_time) may change its predictions. "
+            "run.comparison scores them as they are"
+        )
+    return "Its averages and predictions may be wrong"

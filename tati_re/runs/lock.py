@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import platform
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -14,6 +13,7 @@ from typing import Any, BinaryIO, ParamSpec, TypeVar
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.files.regular import check_regular, open_regular
 from tati_re.core.files.structured import json_of
+from tati_re.core.user_warnings import warn_user
 from tati_re.runs.files import LOCK
 from tati_re.runs.storage import storing
 
@@ -153,7 +153,7 @@ def _lock(file: BinaryIO, folder: Path) -> None:
         text = (
             f"The folder {folder} cannot be locked ({why}): a second process could write there too."
         )
-        warnings.warn(text, stacklevel=6)
+        warn_user(text)
 
 
 def _is_there(file: BinaryIO, path: Path) -> bool:

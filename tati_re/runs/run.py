@@ -2,7 +2,6 @@
 
 import operator
 import os
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from tati_re.core.errors import AnyPath, InputError, check_utf8, nearest, refuse
 from tati_re.core.front_door import front_doors
 from tati_re.core.given import said
 from tati_re.core.printable import printable
+from tati_re.core.user_warnings import warn_user
 from tati_re.core.views import drawn
 from tati_re.runs import checkpoint, files, manifest, reading
 from tati_re.runs.checked import read_table, read_whole, whole_array
@@ -370,7 +370,7 @@ class RunFiles:
     def _read_moments(self, path: Path | None = None) -> Moments:
         arrays, _, note = checkpoint.load(self.folder)
         if note:
-            warnings.warn(note, stacklevel=4)
+            warn_user(note)
         averaged = "moments/mean" in arrays and np.max(arrays["moments/count"], initial=0) > 0
         refuse_if(
             not averaged,

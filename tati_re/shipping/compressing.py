@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from scipy.special import logsumexp
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.front_door import front_door
+from tati_re.core.user_warnings import warn_user
 from tati_re.prediction.calibrating import NONE, calibration, chosen_calibration
 from tati_re.prediction.draws import Draws, Members
 from tati_re.prediction.network import Network, dataset_of, has_its_data
@@ -267,10 +267,9 @@ def _warn_of_loss(losses: dict[str, float], members: int, tolerance: float) -> N
         return
     kind = "inputs of the training data" if where == INSIDE else "inputs outside the data"
     who = "One member loses" if members == 1 else f"{members} members lose"
-    warnings.warn(
+    warn_user(
         f"{who} {worst:.3f} nats a row on {kind} (tolerance {tolerance:g}). "
-        f"Keep more of them, such as members={2 * members}.",
-        stacklevel=5,
+        f"Keep more of them, such as members={2 * members}."
     )
 
 

@@ -187,7 +187,7 @@ class Predictor:
         """
         what = "interval is out of range."
         refuse_if(not 0 < interval < 1, what, interval, "a number between 0 and 1")
-        inputs = checked_rows(self._run, inputs, 4)
+        inputs = checked_rows(self._run, inputs)
         labels = labels_by_name([self._run], inputs, labels)
         return self.averaged(inputs, labels, interval)
 
@@ -371,7 +371,7 @@ class Predictor:
 
     def _outputs(self, inputs: Any) -> tuple[np.ndarray, np.ndarray | None]:
         """Outputs of the members, `(members, n, outputs)`, and their extra parameters."""
-        rows = checked_rows(self._run, inputs, 5)
+        rows = checked_rows(self._run, inputs)
         return outputs_of_draws(self.network, self.members, self.network.prepared(rows))
 
     def _law(self, inputs: Any, asked: str) -> tuple[Any, np.ndarray]:

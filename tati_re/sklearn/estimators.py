@@ -5,7 +5,6 @@ Keras saves it.
 
 import io
 import tempfile
-import warnings
 import zipfile
 from dataclasses import replace
 from inspect import Parameter, Signature, signature
@@ -20,6 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.process import forks
+from tati_re.core.user_warnings import warn_user
 from tati_re.data.dataset import Dataset
 from tati_re.data.labels import called
 from tati_re.launch.run import Run
@@ -251,7 +251,7 @@ class Posterior(BaseEstimator):
         if self.run_.manifest.get(FAILED) or self.run_.manifest.prefers_fits:
             return
         found = average([self.source_], x[:ROWS_OF_WARNING], None, 0.9)
-        warn_of_few_draws(found, self.run_, 5)
+        warn_of_few_draws(found, self.run_)
 
     @property
     def _predicts(self) -> bool:
@@ -453,7 +453,7 @@ class BayesianRegressor(RegressorMixin, Posterior):
     def _warn_of_the_mean(self, what: str) -> None:
         loss = self.source_[0].predictive.name
         said = f"{what} is for the mean, not for a new observation"
-        warnings.warn(f"{said}: the loss {loss} says nothing of the noise.", stacklevel=3)
+        warn_user(f"{said}: the loss {loss} says nothing of the noise.")
 
     def sample_posterior(self, X: Any, noise: bool = False) -> np.ndarray:
         """Returns the predictions of the network for each stored draw of its parameters.
