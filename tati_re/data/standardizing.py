@@ -97,6 +97,7 @@ def automatic(
     kept: str,
     memory_limit: float | None = None,
     in_units: Callable[[], bool] = lambda: True,
+    scales_pixels: bool = False,
 ) -> tuple[str, str | None]:
     """What standardize "auto" means for a data set.
 
@@ -106,6 +107,7 @@ def automatic(
         kept: Why targets stay in their units, or empty.
         memory_limit: Bytes for the data. Default: no limit.
         in_units: Whether a given network predicts in the units of the targets.
+        scales_pixels: Whether a given network has a layer that scales pixels. Default: no.
 
     Returns:
         One of `STANDARDIZE`, and a sentence for the start of a run, or None.
@@ -131,6 +133,8 @@ def automatic(
     free = given and not (why or kept) and "targets" in far
     if free and not in_units():
         return "targets", _of_given_model(far)
+    if given and pixels and far == ["inputs"]:
+        return "none", None if scales_pixels else _of_unscaled_pixels(largest)
     if why or given:
         return "none", _left_alone(dataset, far, why, given, pixels)
     return _standardized(far, kept, pixels, largest)
@@ -181,6 +185,15 @@ def _far_parts(
     if dataset.task == "regression" and not of_order_one(dataset.targets):
         far.append("targets")
     return far
+
+
+def _of_unscaled_pixels(largest: float) -> str:
+    """What to do about pixels for a given network that has no layer that scales them."""
+    return (
+        f"The inputs are pixels from 0 to {largest:g}, and the given model has no Rescaling layer. "
+        f'Set standardize="pixels" to divide them by {largest:g}, as bytes of a file are, unless the '
+        "model expects them as they are."
+    )
 
 
 def _left_alone(dataset: Dataset, far: list[str], why: str, given: bool, pixels: bool) -> str:

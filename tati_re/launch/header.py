@@ -34,7 +34,7 @@ def block(label: str, sentences: Iterable[str]) -> list[str]:
 
 
 def header(system: System, options: Options, objects: Mapping[str, Any]) -> list[str]:
-    """The lines on version, data and model.
+    """The lines on version, data and model, and the notes on them, before any fit.
 
     Args:
         system: The system.
@@ -51,7 +51,7 @@ def header(system: System, options: Options, objects: Mapping[str, Any]) -> list
     model = _model(system, options, objects)
     if options.goal == PREDICT and not names_model(options, objects):
         model = 'chosen by the run, for predictions (goal="posterior" samples one model)'
-    return about + block("model", [model])
+    return about + block("model", [model]) + block("notes", system.notes)
 
 
 def _count(number: int, noun: str) -> str:

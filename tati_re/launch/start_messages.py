@@ -117,11 +117,6 @@ def of_potential(facts: StartFacts) -> Iterator[str]:
         yield f"{facts.run.workers}."
 
 
-def notes_on_system(facts: StartFacts) -> Iterator[str]:
-    """What was noted when the system was put together."""
-    yield from facts.system.notes
-
-
 def of_test_part(facts: StartFacts) -> Iterator[str]:
     """A test part of another size than asked for, or none at all."""
     if not facts.system.has_data:
@@ -431,7 +426,6 @@ def of_batch_norm(facts: StartFacts) -> Iterator[str]:
 RULES: tuple[Rule, ...] = (
     of_method,
     of_potential,
-    notes_on_system,
     of_test_part,
     cautions_on_data,
     of_compiled_loss,

@@ -112,6 +112,7 @@ def as_trained(
         "" if free else [*units, "the loss"][0],
         1e6 * options.memory_limit,
         lambda: predicts_in_units(model, read),
+        isinstance(model, keras.Model) and _scales_bytes(model) is not None,
     )
     return standardized(read, mode), (said,) if said else ()
 

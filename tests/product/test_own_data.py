@@ -552,14 +552,21 @@ def sequential(*layers, shape=(8, 8, 1)) -> keras.Model:
 
 
 def test_pixels_as_bytes_under_a_model_that_does_not_scale_them_are_told(capsys):
+    """Before the fits, which diverge or stick with them."""
     pixels, classes = RANDOM.integers(0, 256, (12, 8, 8, 1)).astype("uint8"), np.arange(12) % 2
+    pixels[0, 0, 0, 0] = 255
+    sentence = 'Set standardize="pixels" to divide them by 255'
+    given = {"batch_size": 4, "num_walkers": 2, "walker_start": "fit", "fit_steps": 1}
     for images in (pixels, pixels.astype("float32")):
         model = sequential(keras.layers.Flatten(), keras.layers.Dense(2))
-        said = said_at_the_start(capsys, model, (images, classes), batch_size=4)
-        assert (
-            "the inputs are far from order 1; if it does neither, standardize pixels, inputs, or"
-            in said
-        )
+        said = said_at_the_start(capsys, model, (images, classes), **given)
+        assert said.count(sentence) == 1
+        assert "notes The inputs are pixels from 0 to 255" in said
+        assert said.index(sentence) < said.index("fitting")
+    rescaling = sequential(keras.layers.Rescaling(1 / 255), *model.layers)
+    for one, mode in ((rescaling, "auto"), (model, "pixels")):
+        said = said_at_the_start(capsys, one, (pixels, classes), standardize=mode, **given)
+        assert "pixels from 0 to 255" not in said
     words = sequential(
         keras.layers.Embedding(256, 1), keras.layers.Flatten(), keras.layers.Dense(2), shape=(4,)
     )
