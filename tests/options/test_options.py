@@ -283,3 +283,22 @@ def test_one_file_or_several():
     assert (
         said == "data has the wrong type. Received: 3. Expected: text or a list of texts or none."
     )
+
+
+def test_commands_share_a_file_of_options(tmp_path, capsys):
+    """Options of other commands are of no matter to a command; misspelt ones are refused by all."""
+    from tati_re.cli import optimize, sample
+
+    path = tmp_path / "shared.toml"
+    path.write_text('data = "digits"\nhidden = [3]\nsampler = "BAOAB"\noptimizer = "sgd"\n')
+    own = {sample: 'sampler = "BAOAB"', optimize: 'optimizer = "sgd"'}
+    for command, line in own.items():
+        assert command.main(["--config", str(path), "--print-config", "--changed"]) == 0
+        printed = capsys.readouterr().out
+        (other,) = {*own.values()} - {line}
+        assert line in printed and other not in printed and "hidden = [3]" in printed
+
+    path.write_text('data = "digits"\noptimiser = "sgd"\n')
+    for command in own:
+        assert command.main(["--config", str(path), "--print-config"]) == 2
+        assert "Did you mean 'optimizer'?" in capsys.readouterr().err
