@@ -116,7 +116,6 @@ class MemberFits:
         ones = tf.ones((potential.num_walkers,), tf.float64)
         self._rung = Rung(ones, ones, ones)
         self._steps = Compiled(self._several, jit_compile=xla)
-        self._mean_loss = Compiled(lambda position: potential.validation(position, ()))
         self._each = Compiled(self._losses)
 
     @property
@@ -142,9 +141,10 @@ class MemberFits:
         pace = self._pace(state, max(1, num_steps // LOOKS), deadline)
         affordable = (deadline - time.monotonic()) / max(pace, 1e-9)
         each = max(1, int(min(num_steps, affordable)) // LOOKS)
-        best = self._mean_loss(start).numpy()
         seen = [self.densities(start)]
+        best = seen[0].mean(axis=1)
         kept = np.array(start)
+        kept_densities = np.array(seen[0])
         steps = np.zeros(len(start), np.int64)
         looks = LOOKS
         look = since = 0
@@ -154,13 +154,15 @@ class MemberFits:
             if began + paced > deadline:
                 break
             state = self._chunk(state, look * each, each, looks * each)
-            loss = self._mean_loss(state[0]).numpy()
             look += 1
-            better = loss < best
             position = state[0].numpy()
-            seen.append(self.densities(position))
+            found = self.densities(position)
+            density = found.mean(axis=1)
+            better = density > best
+            seen.append(found)
             kept[better] = position[better]
-            best[better] = loss[better]
+            kept_densities[better] = found[better]
+            best[better] = density[better]
             steps[better] = look * each
             since = 0 if better.any() else since + 1
             took = time.monotonic() - began
@@ -169,11 +171,10 @@ class MemberFits:
                 looks = min(LOOKS, max(look + 1, look + left))
             paced = took if look > 1 else 0.0
         last = state[0].numpy()
-        densities = self.densities(kept)
         return FittedMembers(
             positions=kept,
             last=last,
-            densities=densities,
+            densities=kept_densities,
             steps=steps,
             num_steps=look * each,
             step_seconds=paced / each,
