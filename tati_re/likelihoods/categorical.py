@@ -71,12 +71,10 @@ class Categorical(StandardizedLikelihood):
         )
 
     def log_probabilities(self, outputs: np.ndarray) -> np.ndarray:
-        from scipy.special import log_softmax
-
         values = np.asarray(outputs, np.float64)
         each = values.reshape(*values.shape[:-1], self.places, -1)
         if self.from_logits:
-            return log_softmax(each, -1).reshape(values.shape)
+            return _log_softmax(each).reshape(values.shape)
         with np.errstate(divide="ignore"):
             logs = np.log(each) - np.log(each.sum(-1, keepdims=True))
         return logs.reshape(values.shape)
@@ -198,3 +196,27 @@ def refuse_labels(name: str, values: np.ndarray, off: np.ndarray, expected: str)
     what = f"loss: {name} does not accept these labels."
     otherwise = f"{expected}, or gaussian or another regression loss"
     refuse_if(not by_row[worst] < 1e-3, what, f"{first} in row {worst}", otherwise)
+
+
+def _log_softmax(values: np.ndarray) -> np.ndarray:
+    """Logarithm of the softmax over the last axis, float64.
+
+    SciPy's reduces short rows one by one, which takes most of the time for a few classes.
+    """
+    from scipy.special import log_softmax
+
+    classes = values.shape[-1]
+    if classes > _FEW_CLASSES:
+        return log_softmax(values, axis=-1)
+    largest = values[..., 0].copy()
+    for number in range(1, classes):
+        np.maximum(largest, values[..., number], out=largest)
+    if not np.isfinite(largest).all():
+        return log_softmax(values, axis=-1)
+    found = values - largest[..., None]
+    total = np.exp(found) @ np.ones(classes)
+    found -= np.log(total)[..., None]
+    return found
+
+
+_FEW_CLASSES = 32

@@ -114,14 +114,18 @@ class PredictedGaussian(StandardizedLikelihood):
         return normal_losses(flat(targets) - law.center, law.width)
 
     def predicted(self, outputs: np.ndarray) -> np.ndarray:
-        return self.law(outputs).center
+        return self._halves(outputs)[0]
 
     def law(self, outputs: np.ndarray, extra: Any = None) -> NormalLaw:
+        mean, log_std = self._halves(outputs)
+        return NormalLaw(mean, np.exp(np.maximum(log_std, LEAST_LOG_STD)))
+
+    def _halves(self, outputs: np.ndarray) -> list[np.ndarray]:
+        """Means and log deviations, shape (..., n, targets) each."""
         values = np.asarray(outputs, np.float64)
         by_place = values.reshape(*values.shape[:-1], self.places, -1)
         parts = np.split(by_place, 2, axis=-1)
-        mean, log_std = (part.reshape(*values.shape[:-1], -1) for part in parts)
-        return NormalLaw(mean, np.exp(np.maximum(log_std, LEAST_LOG_STD)))
+        return [part.reshape(*values.shape[:-1], -1) for part in parts]
 
     def check_fit(self, outputs: tuple, targets: tuple, num_classes: int | None) -> None:
         if num_classes is None and tuple(outputs) == (*targets[:-1], 2 * targets[-1]):

@@ -39,7 +39,8 @@ class Outputs:
         `(draws, P)`, their non-trainable variables `(draws, *shape)` each; inputs, `(n, ...)`, are
         not prepared yet.
         """
-        parameters = np.asarray(parameters, self.flat.dtype)
+        if not self.is_converted(parameters):
+            parameters = np.asarray(parameters, self.flat.dtype)
         if not self._together:
             return np.stack(
                 [
@@ -48,11 +49,28 @@ class Outputs:
                 ]
             )
         most = max(1, _BLOCK_VALUES // (max(1, min(len(inputs), _ROWS)) * self._width))
-        blocks = [parameters[first : first + most] for first in range(0, len(parameters), most)]
+        if len(parameters) <= most:
+            blocks = [parameters]
+        else:
+            blocks = [parameters[first : first + most] for first in range(0, len(parameters), most)]
         found = [self._several.over_pieces(_ROWS, [inputs], vectors) for vectors in blocks]
-        return np.concatenate(
-            [np.concatenate([piece.numpy() for piece in pieces], axis=1) for pieces in found]
-        )
+        return _joined([_joined([piece.numpy() for piece in pieces], 1) for pieces in found], 0)
+
+    def converted(self, parameters: np.ndarray) -> Any:
+        """Parameters as a tensor for many calls, which then spend no time on its conversion; an
+        array if draws are computed one by one.
+
+        Args:
+            parameters: Parameters of the draws, shape (draws, P).
+        """
+        from tati_re.core.backend import tf
+
+        values = np.asarray(parameters, self.flat.dtype)
+        return tf.constant(values) if self._together else values
+
+    def is_converted(self, parameters: Any) -> bool:
+        """Whether parameters are a tensor, or an array of the model's number type."""
+        return not isinstance(parameters, np.ndarray) and hasattr(parameters, "numpy")
 
     def of_one(
         self, vector: np.ndarray, auxiliary: Sequence[np.ndarray], inputs: np.ndarray
@@ -70,3 +88,8 @@ class Outputs:
 
         x = self._prepared(x)
         return map_walkers("vectorized", one, self.flat.split(vectors), (), x, x, True)
+
+
+def _joined(pieces: list[np.ndarray], axis: int) -> np.ndarray:
+    """The pieces along an axis; a single one is not copied."""
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=axis)

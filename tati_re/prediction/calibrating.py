@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from scipy.special import log_softmax, logsumexp
 from tati_re.core.errors import refuse_if
 from tati_re.likelihoods.laws import Law
 from tati_re.posterior.predictive import CLASSES, VALUES
+from tati_re.prediction.deferred import Deferred, changed
 from tati_re.prediction.leave_one_out import chosen_rows
 from tati_re.prediction.left_out import left_out, of_rows_apart, rows_apart
 from tati_re.prediction.metrics import class_labels
@@ -183,7 +184,7 @@ def with_temperature(found: ClassPrediction, temperature: float) -> ClassPredict
         f"Probabilities are calibrated by a temperature of {temperature:.3f}; std, lower "
         "and upper describe the uncalibrated draws."
     )
-    return replace(
+    return changed(
         found, probabilities=np.exp(tempered(logs, temperature)), notes=(*found.notes, note)
     )
 
@@ -202,28 +203,34 @@ def with_scale(
     """
     mean = found.mean
     targets = found.targets
-    moved = None if targets is None else mean + (targets - mean) / scale
-    other = again(moved)
+    other = found if targets is None else again(mean + (targets - mean) / scale)
 
-    def stretched(values: np.ndarray) -> np.ndarray:
-        return mean + scale * (values - mean)
+    def stretched(name: str) -> Deferred:
+        def compute() -> np.ndarray | None:
+            values = getattr(other, name)
+            return None if values is None else mean + scale * (values - mean)
+
+        return Deferred(compute)
+
+    def scaled_crps() -> np.ndarray | None:
+        return None if other.crps is None else scale * other.crps
 
     density = None
     if other.log_density is not None:
         density = other.log_density - mean.shape[1] * np.log(scale)
     note = f"Distributions are calibrated: stretched about their means by a factor of {scale:.3f}."
-    return replace(
+    return changed(
         other,
         targets=targets,
         draw_losses=found.draw_losses,
         parameter_std=scale * other.parameter_std,
         noise_std=None if other.noise_std is None else scale * other.noise_std,
-        mean_lower=stretched(other.mean_lower),
-        mean_upper=stretched(other.mean_upper),
-        lower=None if other.lower is None else stretched(other.lower),
-        upper=None if other.upper is None else stretched(other.upper),
+        mean_lower=stretched("mean_lower"),
+        mean_upper=stretched("mean_upper"),
+        lower=stretched("lower"),
+        upper=stretched("upper"),
         log_density=density,
-        crps=None if other.crps is None else scale * other.crps,
+        crps=Deferred(scaled_crps),
         notes=(*found.notes, note),
     )
 

@@ -68,6 +68,11 @@ class Draws:
     def __len__(self) -> int:
         return len(self.step)
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether predictions read no file."""
+        return self._cached is not None
+
     def cache(self) -> None:
         """Keeps the parameters in memory if they fit into `CACHED_BYTES`, so that no file is read."""
         size = 8 * len(self) * self._positions.num_parameters
@@ -168,6 +173,11 @@ class Members:
 
     def __len__(self) -> int:
         return len(self.vectors)
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether predictions read no file."""
+        return True
 
     def blocks(self, most: int) -> Iterator[tuple[int, np.ndarray]]:
         yield from _pieces(self.vectors, most)

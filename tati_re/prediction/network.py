@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -182,6 +183,7 @@ class Network:
                 "The model differs from the run's.", f"{self.num_parameters} parameters", expected
             )
         self._outputs = Outputs(self.flat)
+        self._converted: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         self._scale = float(data.input_scale)
         self._scales = data.layout_scales or (self._scale,)
         stored = data.preparation
@@ -317,6 +319,18 @@ class Network:
         extra = self.auxiliary_of(parameters, walkers)
         found = self._outputs(parameters, extra, inputs)
         return found.reshape(len(found), len(inputs) * self.predictive.rows, -1)
+
+    def outputs_of_all(self, draws: Any, inputs: np.ndarray) -> np.ndarray:
+        """Outputs of draws that are in memory, as of `outputs`, whose parameters are converted once.
+
+        Args:
+            draws: `Draws` or `Members` of few enough parameters.
+            inputs: Inputs as `prepared` gives them, shape (n, ...).
+        """
+        if draws not in self._converted:
+            vectors = next(draws.blocks(len(draws)))[1]
+            self._converted[draws] = self._outputs.converted(vectors)
+        return self.outputs(self._converted[draws], draws.walker, inputs)
 
     def auxiliary_of(self, parameters: np.ndarray, walkers: np.ndarray) -> list[np.ndarray]:
         """The variables that are not trained, `(draws, *shape)` each, for parameters `(draws, P)`

@@ -2,8 +2,9 @@
 sampling.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,6 @@ from tati_re.posterior.predictive import (
     LABELS,
     VALUES,
     Predictive,
-    entropy_of,
     log_mean_exp,
     without_noise,
 )
@@ -37,6 +37,7 @@ from tati_re.prediction.calibrating import (
     with_scale,
     with_temperature,
 )
+from tati_re.prediction.deferred import Deferred, changed
 from tati_re.prediction.draws import Draws, Members, independent_draws
 from tati_re.prediction.metrics import class_labels
 from tati_re.prediction.network import Network, dataset_of, has_its_data, network_of
@@ -77,7 +78,7 @@ FEW_DRAWS = 100
 """Independent draws below which predictions are said to be rough."""
 _PIT_SEED = 0x717
 """Of the places between two probabilities of a count."""
-_AVERAGED = ("probabilities", "std", "lower", "upper", "expected_entropy")
+_AVERAGED = ("probabilities", "std", "expected_entropy")
 
 
 @front_door
@@ -144,50 +145,62 @@ def predict(
     """
     runs = list(runs) if isinstance(runs, Sequence) else [runs]
     refuse_if(not runs, "There are no runs for the prediction.")
-    refuse_if(
-        not 0 < interval < 1, "interval is out of range.", interval, "a number between 0 and 1"
-    )
-    from_draws = parameters is not None or (rung, burnin, weights) != (0, None, None)
-    for run in runs:
-        if from_draws or not run.manifest.prefers_fits:
-            warn_of_failed_checks(run)
-    if inputs is None:
-        refuse_if(labels is not None, "labels without inputs.", expected="predict(inputs, labels)")
-        kept = len(runs) == 1 and parameters is None and runs[0].manifest.options.stream_predictions
-        kept = kept and (rung, burnin, thin, weights) == (0, None, None, None)
-        kept = kept and not runs[0].manifest.prefers_fits
-        kept = kept and chosen_calibration(runs[0].manifest, calibrate) == NONE
-        in_python = {"data", "test_data"} & {*runs[0].manifest.objects}
-        if kept and (in_python or not files.trajectory_in(runs[0].folder)):
-            return streamed_prediction(runs[0], interval)
-        inputs, labels = test_part(runs[0])
-        inputs = with_names(runs[0], inputs) if len(runs) > 1 else inputs
-    else:
-        inputs = checked_rows(runs[0], inputs)
-    labels = labels_by_name(runs, inputs, labels)
-    if parameters is None:
-        sources = [source_of(run, rung, burnin, thin, model, inputs, weights) for run in runs]
-        found = average(sources, inputs, labels, interval)
-        if chosen_calibration(runs[0].manifest, calibrate) != NONE:
-            what = "calibrate: several runs have no common calibration."
-            refuse_if(len(runs) > 1, what, f"{len(runs)} runs", "one run, or calibrate none")
-        found = as_calibrated(runs[0], found, sources, inputs, calibrate, model)
-        if any(isinstance(draws, Draws) for _, draws in sources):
-            warn_of_few_draws(found, runs[0])
-        return with_training(with_predictor(found, runs, sources), runs[0])
-    if len(runs) > 1 or (rung, burnin, thin, weights) != (0, None, None, None):
-        raise InputError(
-            "parameters replaces the draws of a single run.",
-            expected="no rung, burnin, thin or weights",
+    with ExitStack() as files_as_they_are:
+        for run in runs:
+            files_as_they_are.enter_context(run.unchanged())
+        refuse_if(
+            not 0 < interval < 1, "interval is out of range.", interval, "a number between 0 and 1"
         )
-    network = Network(runs[0], model)
-    vectors = np.atleast_2d(parameters)
-    if vectors.shape[1:] != (network.num_parameters,):
-        raise InputError(
-            "parameters: wrong shape.", np.shape(parameters), f"(draws, {network.num_parameters})"
-        )
-    found = average([(network, Members(vectors))], inputs, labels, interval)
-    return with_training(found, runs[0])
+        from_draws = parameters is not None or (rung, burnin, weights) != (0, None, None)
+        for run in runs:
+            if from_draws or not run.manifest.prefers_fits:
+                warn_of_failed_checks(run)
+        if inputs is None:
+            refuse_if(
+                labels is not None, "labels without inputs.", expected="predict(inputs, labels)"
+            )
+            kept = (
+                len(runs) == 1
+                and parameters is None
+                and runs[0].manifest.options.stream_predictions
+            )
+            kept = kept and (rung, burnin, thin, weights) == (0, None, None, None)
+            kept = kept and not runs[0].manifest.prefers_fits
+            kept = kept and chosen_calibration(runs[0].manifest, calibrate) == NONE
+            in_python = {"data", "test_data"} & {*runs[0].manifest.objects}
+            if kept and (in_python or not files.trajectory_in(runs[0].folder)):
+                return streamed_prediction(runs[0], interval)
+            inputs, labels = test_part(runs[0])
+            inputs = with_names(runs[0], inputs) if len(runs) > 1 else inputs
+        else:
+            inputs = checked_rows(runs[0], inputs)
+        labels = labels_by_name(runs, inputs, labels)
+        if parameters is None:
+            sources = [source_of(run, rung, burnin, thin, model, inputs, weights) for run in runs]
+            found = average(sources, inputs, labels, interval)
+            if chosen_calibration(runs[0].manifest, calibrate) != NONE:
+                what = "calibrate: several runs have no common calibration."
+                refuse_if(len(runs) > 1, what, f"{len(runs)} runs", "one run, or calibrate none")
+            found = as_calibrated(runs[0], found, sources, inputs, calibrate, model)
+            if any(isinstance(draws, Draws) for _, draws in sources):
+                warn_of_few_draws(found, runs[0])
+            return with_training(with_predictor(found, runs, sources), runs[0])
+        if len(runs) > 1 or (rung, burnin, thin, weights) != (0, None, None, None):
+            raise InputError(
+                "parameters replaces the draws of a single run.",
+                expected="no rung, burnin, thin or weights",
+            )
+        network = Network(runs[0], model)
+        # A copy: ends of intervals are computed later, whatever becomes of the caller's array.
+        vectors = np.array(np.atleast_2d(parameters))
+        if vectors.shape[1:] != (network.num_parameters,):
+            raise InputError(
+                "parameters: wrong shape.",
+                np.shape(parameters),
+                f"(draws, {network.num_parameters})",
+            )
+        found = average([(network, Members(vectors))], inputs, labels, interval)
+        return with_training(found, runs[0])
 
 
 def as_calibrated(
@@ -240,7 +253,7 @@ def with_predictor(
         for run, (_, draws) in zip(runs, sources, strict=True)
         if isinstance(draws, Members) and (note := predictor_note(run.manifest))
     ]
-    return replace(found, notes=(*found.notes, *dict.fromkeys(notes)))
+    return changed(found, notes=(*found.notes, *dict.fromkeys(notes)))
 
 
 def predictor_note(manifest: Manifest) -> str:
@@ -283,7 +296,7 @@ def with_training(found: results.Prediction, run: RunFiles) -> Any:
     else:
         fits = False
     fits = fits and inputs.shape[1] == 1
-    return replace(found, training=(inputs[:, 0], targets)) if fits else found
+    return changed(found, training=(inputs[:, 0], targets)) if fits else found
 
 
 def _some_training(run: RunFiles) -> tuple[np.ndarray, np.ndarray] | None:
@@ -563,7 +576,9 @@ def average(
             totals = np.array([draws.weight.sum() for _, draws in sources])
             independent = float(totals.sum() ** 2 / (totals**2 / each).sum())
         known = None if labels is None else labels[part]
-        parts.append(_Part(sources, found, known, interval, compared))
+        made = _Part(sources, these, found, known, interval, compared)
+        made.keep(whole=rows >= len(inputs))
+        parts.append(made)
     weight = np.concatenate([draws.weight for _, draws in sources])
     before = np.cumsum([0, *(draws.walker.max() + 1 for _, draws in sources)])
     shared: dict[str, Any] = {
@@ -580,6 +595,9 @@ def average(
         "notes": first.notes,
     }
     hits = None if first.kind == VALUES else _over_examples(parts, "right", count)
+    if first.kind != VALUES:
+        shared["lower"] = _later(parts, "probability_ends", 0)
+        shared["upper"] = _later(parts, "probability_ends", 1)
     if first.kind == CLASSES:
         values = results.class_values(first.task, first.num_columns, sources[0][0].class_names)
         shared |= {name: _joined(parts, name) for name in _AVERAGED}
@@ -592,6 +610,11 @@ def average(
         shared |= {name: _joined(parts, name) for name in (*_AVERAGED, "log_density")}
         return results.LabelPrediction(**shared, labels=labels, draw_accuracy=hits)
     shared |= {name: _joined(parts, name) for name in _OF_VALUES}
+    for number, end in enumerate(("lower", "upper")):
+        shared[f"mean_{end}"] = _later(parts, "mean_ends", number)
+        shared[end] = _later(parts, "value_ends", number)
+    shared["crps"] = _later(parts, "value_scores", 0)
+    shared["pit"] = _later(parts, "value_scores", 1)
     scored = shared["draw_losses"] is not None
     if labels is not None and not compared:
         shared["notes"] += (_not_compared(labels, first, scored),)
@@ -608,14 +631,8 @@ def average(
 _OF_VALUES = (
     "mean",
     "parameter_std",
-    "mean_lower",
-    "mean_upper",
-    "lower",
-    "upper",
     "noise_std",
     "log_density",
-    "crps",
-    "pit",
 )
 """What a part of the predictions of a regression has."""
 
@@ -636,13 +653,24 @@ def _not_compared(labels: np.ndarray, predictive: Predictive, scored: bool) -> s
 
 
 class _Part:
-    """Predictions of some of the inputs by all draws; `compared`: labels are values of the
-    outputs.
+    """Predictions of some of the inputs by all draws.
+
+    What is expensive and not always read is computed when it is read: ends of intervals, CRPS and
+    PIT. The outputs of the draws are kept until then if they are few, else computed again.
+
+    Args:
+        sources: Networks and their parameters.
+        rows: Inputs as each of the networks takes them, some of all.
+        found: Outputs of the draws of each source, and their extra parameters.
+        labels: Labels of the inputs, or None.
+        level: Probability inside the intervals.
+        compared: Whether labels are values of the outputs.
     """
 
     def __init__(
         self,
-        sources,
+        sources: Sequence[tuple[Network, Draws | Members]],
+        rows: Sequence[np.ndarray],
         found: list[tuple],
         labels: np.ndarray | None,
         level: float,
@@ -651,7 +679,12 @@ class _Part:
         weight = np.concatenate([draws.weight for _, draws in sources])
         self._share = weight / weight.sum()
         self._weight = weight
+        self._level = level
         self._ends = np.array([(1 - level) / 2, (1 + level) / 2])
+        self._sources = sources
+        self._rows = rows
+        self._found: list[tuple] | None = found
+        self._predictive = [network.predictive for network, _ in sources]
         self.losses = self.right = self.log_density = None
         if labels is not None and all(one.predictive.has_loss for one, _ in sources):
             parts = [
@@ -659,99 +692,266 @@ class _Part:
                 for (network, _), (f, extra) in zip(sources, found, strict=True)
             ]
             self.losses = np.concatenate([part.sum(axis=1) for part in parts])
-        predictive = [network.predictive for network, _ in sources]
+        predictive = self._predictive
+        self._has_noise = all(one.has_noise for one in predictive)
+        self._has_laws = any(isinstance(one, LikelihoodPredictive) for one in predictive)
         if labels is not None and predictive[0].kind == LABELS:
             self.log_density = log_mean_exp(-np.concatenate(parts), self._weight)
         if predictive[0].kind == VALUES:
-            self._values(predictive, found, labels if compared else None, level)
-            censored = self.log_density is None and isinstance(predictive[0], LikelihoodPredictive)
+            self._targets: np.ndarray | None = None
+            if labels is not None and compared:
+                self._targets = np.asarray(labels, np.float64).reshape(len(labels), -1)
+            self._values(found)
+            censored = self.log_density is None and self._has_laws
             if labels is not None and censored:
                 self.log_density = log_mean_exp(-np.concatenate(parts), self._weight)
         else:
-            self._classes(predictive, found, labels, level)
+            self._classes(found, labels)
 
-    def _classes(self, predictive, found, labels, level: float) -> None:
-        logs = np.concatenate(
-            [one.log_probabilities(f) for one, (f, _) in zip(predictive, found, strict=True)]
-        )
-        self.expected_entropy = np.tensordot(self._share, entropy_of(logs), 1)
-        p = np.exp(logs, out=logs)
-        several = predictive[0].kind == LABELS
-        if several:
-            self.expected_entropy = self.expected_entropy.sum(axis=1)
-            p = p[..., 1]
+    def keep(self, whole: bool) -> None:
+        """Keeps the outputs of the draws for what is not computed yet, or computes it now.
+
+        Args:
+            whole: Whether this part has all inputs, so that no other part keeps outputs as well.
+        """
+        in_memory = all(draws.in_memory for _, draws in self._sources)
+        size = sum(outputs.size for outputs, _ in self._found or ())
+        if not in_memory:
+            of_values = self._predictive[0].kind == VALUES
+            for name in _LATER_OF_VALUES if of_values else ("probability_ends",):
+                getattr(self, name)
+        if not (in_memory and whole and size <= _KEPT_VALUES):
+            self._found = None
+
+    def _outputs(self) -> list[tuple]:
+        """Outputs of the draws of each source, and their extra parameters."""
+        if self._found is not None:
+            return self._found
+        pairs = zip(self._sources, self._rows, strict=True)
+        return [outputs_of_draws(*source, rows) for source, rows in pairs]
+
+    def _triples(self, found: list[tuple]) -> list[tuple[Any, Any, Any]]:
+        """What the outputs of each source predict, the outputs, and their extra parameters."""
+        return [(one, *pair) for one, pair in zip(self._predictive, found, strict=True)]
+
+    def _classes(self, found: list[tuple], labels: np.ndarray | None) -> None:
+        several = self._predictive[0].kind == LABELS
+        p = np.empty((sum(len(f) for f, _ in found), *self._shape_of(found[0][0])))
+        entropy = np.zeros(p.shape[1:] if several else p.shape[1:-1])
+        right = np.zeros(len(p), np.int64)
+        classes = None
+        if labels is not None and not several:
+            classes = class_labels(labels.reshape(p.shape[1], -1), p.shape[-1])
+        # A few draws at a time: temporary arrays stay in the cache.
+        for here, (predictive, outputs, _) in self._blocks(found, p[0].size):
+            logs = predictive.log_probabilities(outputs)
+            each = np.exp(logs)
+            logs = np.maximum(logs, -_LARGE)
+            logs *= each
+            entropy -= np.tensordot(self._share[here], logs @ np.ones(logs.shape[-1]), 1)
+            each = each[..., 1] if several else each
+            p[here] = each
+            if classes is not None:
+                right[here] = (each.argmax(axis=-1) == classes).sum(axis=1)
+        self.expected_entropy = entropy.sum(axis=1) if several else entropy
         self.probabilities = np.tensordot(self._share, p, 1)
-        self.std = np.sqrt(np.tensordot(self._share, (p - self.probabilities) ** 2, 1))
-        self.lower, self.upper = weighted_quantiles(p, self._weight, self._ends)
+        variance = np.zeros_like(self.probabilities)
+        for here in _slices(len(p), p[0].size):
+            away = p[here] - self.probabilities
+            away *= away
+            variance += np.tensordot(self._share[here], away, 1)
+        self.std = np.sqrt(variance)
         if labels is not None and several:
             self.right = ((p > 0.5) == labels).all(axis=-1).sum(axis=1)
         elif labels is not None:
-            self.right = (
-                p.argmax(axis=-1) == class_labels(labels.reshape(len(p[0]), -1), p.shape[-1])
-            ).sum(axis=1)
+            self.right = right
 
-    def _values(self, predictive, found, labels, level: float) -> None:
-        pairs = [(one, *pair) for one, pair in zip(predictive, found, strict=True)]
-        values = np.concatenate([one.restored(f, extra) for one, f, extra in pairs])
+    def _shape_of(self, outputs: np.ndarray) -> tuple[int, int]:
+        """Rows, and classes or labels, of the outputs of draws."""
+        return outputs.shape[1], self._predictive[0].num_columns
+
+    def _values(self, found: list[tuple]) -> None:
+        columns = self._predictive[0].num_columns
+        values = np.empty((len(self._share), found[0][0].shape[1], columns))
+        for here, (predictive, outputs, extra) in self._blocks(found, values[0].size):
+            values[here] = predictive.restored(outputs, extra)
         self.mean = np.tensordot(self._share, values, 1)
-        self.parameter_std = np.sqrt(np.tensordot(self._share, (values - self.mean) ** 2, 1))
-        self.mean_lower, self.mean_upper = weighted_quantiles(values, self._weight, self._ends)
-        self.noise_std = self.log_density = self.crps = self.pit = None
-        self.lower = self.upper = None
-        if not all(one.has_noise for one in predictive):
+        variance = np.zeros_like(self.mean)
+        for here in _slices(len(values), values[0].size):
+            away = values[here] - self.mean
+            away *= away
+            variance += np.tensordot(self._share[here], away, 1)
+        self.parameter_std = np.sqrt(variance)
+        self.noise_std = None
+        if not self._has_noise:
             return
-        if any(isinstance(one, LikelihoodPredictive) for one in predictive):
-            self._laws(pairs, labels)
-            return
-        each = [one.noise(f, own) for one, f, own in pairs]
-        rows = len(values[0]) if any(one.predicts_noise for one in predictive) else 1
-        size = rows, values.shape[-1]
-        noise = np.concatenate(
-            [np.broadcast_to(s, (len(f), *size)) for s, (_, f, _) in zip(each, pairs, strict=True)]
-        )
-        self.noise_std = np.broadcast_to(
-            np.sqrt(np.tensordot(self._share, noise**2, 1)), self.mean.shape
-        )
-        columns = range(values.shape[-1])
-        ends = [
-            mixture_interval(values[..., k], noise[..., k], self._weight, level) for k in columns
-        ]
-        self.lower, self.upper = (np.stack(part, axis=1) for part in zip(*ends, strict=True))
-        if labels is not None:
-            y = np.asarray(labels, np.float64).reshape(len(labels), -1)
-            densities = np.concatenate([one.log_densities(f, y, own) for one, f, own in pairs])
-            self.log_density = log_mean_exp(densities, self._weight)
-            scores = [crps(y[:, k], values[..., k], noise[..., k], self._weight) for k in columns]
-            self.crps = np.stack(scores, axis=1)
-            below = [
-                mixture_cdf(y[:, k], values[..., k], noise[..., k], self._weight) for k in columns
-            ]
-            self.pit = np.stack(below, axis=1)
+        triples = self._triples(found)
+        if self._has_laws:
+            self.noise_std = np.sqrt(np.tensordot(self._share, self._law(triples).std ** 2, 1))
+        else:
+            self.noise_std = np.broadcast_to(self._mean_noise(found), self.mean.shape)
+        if self._targets is not None:
+            densities = [one.log_densities(f, self._targets, own) for one, f, own in triples]
+            self.log_density = log_mean_exp(np.concatenate(densities), self._weight)
 
-    def _laws(self, pairs: list[tuple[Any, Any, Any]], labels: np.ndarray | None) -> None:
-        """Noise, intervals and scores of values under a likelihood of the registry."""
+    def _mean_noise(self, found: list[tuple]) -> np.ndarray:
+        """Root of the mean variance of the noise, shape (n or 1, outputs)."""
+        size = self._noise_size(self.mean.shape)
+        total = np.zeros(size)
+        for here, (predictive, outputs, extra) in self._blocks(found, self.mean.size):
+            noise = predictive.noise(outputs, extra) ** 2
+            each = np.broadcast_to(noise, (len(outputs), *size))
+            total += np.tensordot(self._share[here], each, 1)
+        return np.sqrt(total)
+
+    def _noise_size(self, shape: tuple[int, ...]) -> tuple[int, int]:
+        """Rows and columns of the noise: a single row if no network predicts it."""
+        rows = shape[0] if any(one.predicts_noise for one in self._predictive) else 1
+        return rows, shape[-1]
+
+    def _blocks(
+        self, found: list[tuple], size: int
+    ) -> Iterator[tuple[slice, tuple[Any, np.ndarray, np.ndarray | None]]]:
+        """A few draws at a time: which of all they are; what they predict, outputs and extra."""
+        start = 0
+        for predictive, outputs, extra in self._triples(found):
+            for here in _slices(len(outputs), size):
+                some = outputs[here]
+                own = None if extra is None else extra[here]
+                yield (
+                    slice(start + here.start, start + here.start + len(some)),
+                    (predictive, some, own),
+                )
+            start += len(outputs)
+
+    def _restored(self, triples: list[tuple[Any, Any, Any]]) -> np.ndarray:
+        """Predicted values of all draws in the units of the data, shape (draws, n, outputs)."""
+        return joined_draws([one.restored(f, extra) for one, f, extra in triples])
+
+    def _noise(self, triples: list[tuple[Any, Any, Any]], shape: tuple[int, ...]) -> np.ndarray:
+        """Deviations of the noise of all draws, shape (draws, n or 1, outputs)."""
+        each = [one.noise(f, own) for one, f, own in triples]
+        size = self._noise_size(shape[1:])
+        return joined_draws(
+            [
+                np.broadcast_to(s, (len(f), *size))
+                for s, (_, f, _) in zip(each, triples, strict=True)
+            ]
+        )
+
+    def _law(self, triples: list[tuple[Any, Any, Any]]) -> Any:
+        """The laws of all draws under a likelihood of the registry."""
         refuse_if(
-            len({one.name for one, _, _ in pairs}) > 1,
+            len({one.name for one, _, _ in triples}) > 1,
             "The runs have different likelihoods.",
-            ", ".join(sorted({one.name for one, _, _ in pairs})),
+            ", ".join(sorted({one.name for one, _, _ in triples})),
             "one likelihood",
         )
-        laws = [one.law(f, extra) for one, f, extra in pairs]
-        law = type(laws[0]).joined(laws)
-        self.noise_std = np.sqrt(np.tensordot(self._share, law.std**2, 1))
-        outputs = self.mean.shape[-1]
-        discrete = pairs[0][0].target_law.discrete
-        self.lower, self.upper = (
-            mixture_quantile(law, float(end), self._weight, outputs, discrete) for end in self._ends
-        )
-        if labels is None:
-            return
-        y = np.asarray(labels, np.float64).reshape(len(labels), -1)
-        densities = np.concatenate([one.log_densities(f, y, extra) for one, f, extra in pairs])
-        self.log_density = log_mean_exp(densities, self._weight)
-        if y.shape == self.mean.shape:
-            self.crps = mixture_crps(law, y, self._weight)
-            self.pit = mixture_pit(law, y, self._weight, np.random.default_rng(_PIT_SEED))
+        laws = [one.law(f, extra) for one, f, extra in triples]
+        return type(laws[0]).joined(laws)
+
+    @cached_property
+    def probability_ends(self) -> np.ndarray:
+        """Ends of the intervals of probabilities over the draws, shape (2, n, classes)."""
+        found = self._outputs()
+        several = self._predictive[0].kind == LABELS
+        p = np.empty((sum(len(f) for f, _ in found), *self._shape_of(found[0][0])))
+        for here, (predictive, outputs, _) in self._blocks(found, p[0].size):
+            logs = predictive.log_probabilities(outputs)
+            p[here] = np.exp(logs[..., 1] if several else logs)
+        return weighted_quantiles(p, self._weight, self._ends)
+
+    @cached_property
+    def mean_ends(self) -> np.ndarray:
+        """Ends of the intervals of outputs over the draws, shape (2, n, outputs)."""
+        values = self._restored(self._triples(self._outputs()))
+        return weighted_quantiles(values, self._weight, self._ends)
+
+    @cached_property
+    def value_ends(self) -> Any:
+        """Ends of the intervals of new values, shape (2, n, outputs); twice None without noise."""
+        if not self._has_noise:
+            return None, None
+        triples = self._triples(self._outputs())
+        if self._has_laws:
+            law = self._law(triples)
+            outputs = self.mean.shape[-1]
+            discrete = self._predictive[0].target_law.discrete
+            return [
+                mixture_quantile(law, float(end), self._weight, outputs, discrete)
+                for end in self._ends
+            ]
+        values = self._restored(triples)
+        noise = self._noise(triples, values.shape)
+        ends = [
+            mixture_interval(values[..., k], noise[..., k], self._weight, self._level)
+            for k in range(values.shape[-1])
+        ]
+        return [np.stack(part, axis=1) for part in zip(*ends, strict=True)]
+
+    @cached_property
+    def value_scores(self) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """CRPS and PIT of the targets, shape (n, outputs) each; None without targets or noise."""
+        y = self._targets
+        if y is None or not self._has_noise:
+            return None, None
+        triples = self._triples(self._outputs())
+        if self._has_laws:
+            if y.shape != self.mean.shape:
+                return None, None
+            law = self._law(triples)
+            random = np.random.default_rng(_PIT_SEED)
+            return mixture_crps(law, y, self._weight), mixture_pit(law, y, self._weight, random)
+        values = self._restored(triples)
+        noise = self._noise(triples, values.shape)
+        columns = range(values.shape[-1])
+        scores = [crps(y[:, k], values[..., k], noise[..., k], self._weight) for k in columns]
+        below = [mixture_cdf(y[:, k], values[..., k], noise[..., k], self._weight) for k in columns]
+        return np.stack(scores, axis=1), np.stack(below, axis=1)
+
+
+_PARAMETERS_AT_ONCE = 4_000_000
+"""Numbers of all draws that go through the network in one call."""
+_LATER_OF_VALUES = ("mean_ends", "value_ends", "value_scores")
+"""What parts compute when it is read."""
+_BLOCK_VALUES = 1 << 17
+"""Probabilities that are computed at a time."""
+_LARGE = 1e300
+_KEPT_VALUES = 2_000_000
+"""Outputs that a prediction keeps for what is computed later, 16 MB; more are computed again."""
+
+
+def joined_draws(parts: list[np.ndarray]) -> np.ndarray:
+    """Arrays one behind the other; a single one is not copied."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _slices(count: int, size: int) -> Iterator[slice]:
+    """Slices of so many draws that their values fit into the cache.
+
+    Args:
+        count: Number of draws.
+        size: Values of a draw.
+    """
+    step = max(1, _BLOCK_VALUES // max(1, size))
+    for first in range(0, count, step):
+        yield slice(first, first + step)
+
+
+def _later(parts: list[_Part], name: str, number: int) -> Deferred:
+    """One of two results of all parts, computed when it is read.
+
+    Args:
+        parts: The parts.
+        name: The attribute that has both results.
+        number: Which one.
+    """
+
+    def compute() -> np.ndarray | None:
+        values = [getattr(part, name)[number] for part in parts]
+        return None if values[0] is None else np.concatenate(values)
+
+    return Deferred(compute)
 
 
 def outputs_of_draws(
@@ -764,6 +964,11 @@ def outputs_of_draws(
     found = np.empty(
         (len(draws), len(inputs) * network.predictive.rows, network.predictive.num_outputs)
     )
+    # Small networks go through in one call, whose fixed cost is that of a hundred draws.
+    few = len(draws) * network.num_parameters <= _PARAMETERS_AT_ONCE
+    if few and draws.in_memory and not network.predictive.num_extra:
+        found[:] = network.outputs_of_all(draws, inputs)
+        return found, None
     for first, vectors in draws.blocks(block_draws):
         here = slice(first, first + len(vectors))
         found[here] = network.outputs(vectors, draws.walker[here], inputs)

@@ -13,6 +13,7 @@ from tati_re.core.front_door import front_doors
 from tati_re.core.printable import printable
 from tati_re.core.views import drawn, html_table
 from tati_re.prediction import metrics
+from tati_re.prediction.deferred import deferrable
 from tati_re.prediction.scores import brier_score
 from tati_re.runs.csv_table import frame_text
 from tati_re.runs.storage import write_whole
@@ -163,6 +164,7 @@ class _Probabilities(Prediction):
 
 
 @front_doors
+@deferrable("lower", "upper")
 @dataclass(frozen=True, eq=False, repr=False)
 class ClassPrediction(_Probabilities):
     """Class probabilities averaged over the posterior.
@@ -264,6 +266,7 @@ class ClassPrediction(_Probabilities):
 
 
 @front_doors
+@deferrable("lower", "upper")
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelPrediction(_Probabilities):
     """Probabilities of several labels at once, averaged over the posterior.
@@ -366,6 +369,7 @@ class LabelPrediction(_Probabilities):
 
 
 @front_doors
+@deferrable("mean_lower", "mean_upper", "lower", "upper", "crps", "pit")
 @dataclass(frozen=True, eq=False, repr=False)
 class RegressionPrediction(Prediction):
     """Predicted values in the units of the data, a mixture of one normal per posterior draw.

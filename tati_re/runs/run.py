@@ -3,7 +3,8 @@
 import operator
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
@@ -168,6 +169,7 @@ class RunFiles:
             ) from None
         self._read: dict[str, tuple[tuple[int, int], Any]] = {}
         self._made: dict[str, tuple[tuple[Any, ...], Any]] = {}
+        self._seen: dict[Path, tuple[int, int]] | None = None
         self._results_cache = ResultCache()
         self.data: Any = None
         """The data set of a run that was made here; None of a folder that was opened."""
@@ -313,9 +315,30 @@ class RunFiles:
             )
         return np.asarray(vector, dtype=self.manifest.options.dtype)
 
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Looks at each file of the run once within, as if nobody wrote to it meanwhile."""
+        outermost = self._seen is None
+        if outermost:
+            self._seen = {}
+        try:
+            yield
+        finally:
+            if outermost:
+                self._seen = None
+
+    def _mark(self, path: Path) -> tuple[int, int]:
+        """Size and time of a file."""
+        seen = self._seen
+        if seen is None:
+            return _size_and_time(path)
+        if path not in seen:
+            seen[path] = _size_and_time(path)
+        return seen[path]
+
     def _cached(self, name: str, read: Callable[[Path], Any]) -> Any:
         path = self.folder / name
-        key = _size_and_time(path)
+        key = self._mark(path)
         if name not in self._read or self._read[name][0] != key:
             self._read[name] = (key, read(path))
         return self._read[name][1]
@@ -343,14 +366,14 @@ class RunFiles:
             make: The function that computes it.
         """
         names = (files.MANIFEST, *_OF_NUMBERS)
-        state = tuple(_size_and_time(self.folder / name) for name in names)
+        state = tuple(self._mark(self.folder / name) for name in names)
         return self._results_cache(state, key, make)
 
     def _state(self) -> tuple[Any, ...]:
         """What changes with the numbers of the run: sizes and times of its tables and checkpoint,
         and its manifest but for the failed checks, which follow from them.
         """
-        sizes = tuple(_size_and_time(self.folder / name) for name in _OF_NUMBERS)
+        sizes = tuple(self._mark(self.folder / name) for name in _OF_NUMBERS)
         return str(self.manifest | {"failed_checks": None}), *sizes
 
     def _table(self, name: str) -> pandas.DataFrame:
