@@ -69,8 +69,10 @@ class Outputs:
         return tf.constant(values) if self._together else values
 
     def is_converted(self, parameters: Any) -> bool:
-        """Whether parameters are a tensor, or an array of the model's number type."""
-        return not isinstance(parameters, np.ndarray) and hasattr(parameters, "numpy")
+        """Whether parameters are a tensor."""
+        from tati_re.core.backend import tf
+
+        return tf.is_tensor(parameters)
 
     def of_one(
         self, vector: np.ndarray, auxiliary: Sequence[np.ndarray], inputs: np.ndarray

@@ -205,9 +205,9 @@ def with_scale(
     targets = found.targets
     other = found if targets is None else again(mean + (targets - mean) / scale)
 
-    def stretched(name: str) -> Deferred:
+    def stretched(read: Callable[[], np.ndarray | None]) -> Deferred:
         def compute() -> np.ndarray | None:
-            values = getattr(other, name)
+            values = read()
             return None if values is None else mean + scale * (values - mean)
 
         return Deferred(compute)
@@ -225,10 +225,10 @@ def with_scale(
         draw_losses=found.draw_losses,
         parameter_std=scale * other.parameter_std,
         noise_std=None if other.noise_std is None else scale * other.noise_std,
-        mean_lower=stretched("mean_lower"),
-        mean_upper=stretched("mean_upper"),
-        lower=stretched("lower"),
-        upper=stretched("upper"),
+        mean_lower=stretched(lambda: other.mean_lower),
+        mean_upper=stretched(lambda: other.mean_upper),
+        lower=stretched(lambda: other.lower),
+        upper=stretched(lambda: other.upper),
         log_density=density,
         crps=Deferred(scaled_crps),
         notes=(*found.notes, note),

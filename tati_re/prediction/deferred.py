@@ -33,14 +33,9 @@ class _DeferredField:
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             raise AttributeError(self._name)
-        try:
-            value = vars(instance)[self._name]
-        except KeyError:
-            raise AttributeError(self._name) from None
-        if isinstance(value, Deferred):
-            value = value.compute()
-            vars(instance)[self._name] = value
-        return value
+        if self._name not in vars(instance):
+            raise AttributeError(self._name)
+        return _value(instance, self._name)
 
     def __set__(self, instance: Any, value: Any) -> None:
         vars(instance)[self._name] = value
@@ -64,9 +59,18 @@ def deferrable(*names: str) -> Callable[[_K], _K]:
     return changed_class
 
 
+def _value(instance: Any, name: str) -> Any:
+    """A field of an instance, computed if it was deferred."""
+    value = vars(instance)[name]
+    if isinstance(value, Deferred):
+        value = value.compute()
+        vars(instance)[name] = value
+    return value
+
+
 def _state_with_values(instance: Any) -> dict[str, Any]:
     """The fields of an instance, all of them computed."""
-    return {name: getattr(instance, name) for name in vars(instance)}
+    return {name: _value(instance, name) for name in vars(instance)}
 
 
 def changed(result: _T, **fields: Any) -> _T:
@@ -89,4 +93,4 @@ def _shared(result: Any, name: str) -> Any:
     value = vars(result)[name]
     if not isinstance(value, Deferred):
         return value
-    return Deferred(lambda: getattr(result, name))
+    return Deferred(lambda: _value(result, name))

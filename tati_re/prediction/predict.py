@@ -2,7 +2,7 @@
 sampling.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from typing import Any
@@ -596,8 +596,8 @@ def average(
     }
     hits = None if first.kind == VALUES else _over_examples(parts, "right", count)
     if first.kind != VALUES:
-        shared["lower"] = _later(parts, "probability_ends", 0)
-        shared["upper"] = _later(parts, "probability_ends", 1)
+        shared["lower"] = _later(parts, lambda part: part.probability_ends, 0)
+        shared["upper"] = _later(parts, lambda part: part.probability_ends, 1)
     if first.kind == CLASSES:
         values = results.class_values(first.task, first.num_columns, sources[0][0].class_names)
         shared |= {name: _joined(parts, name) for name in _AVERAGED}
@@ -611,10 +611,10 @@ def average(
         return results.LabelPrediction(**shared, labels=labels, draw_accuracy=hits)
     shared |= {name: _joined(parts, name) for name in _OF_VALUES}
     for number, end in enumerate(("lower", "upper")):
-        shared[f"mean_{end}"] = _later(parts, "mean_ends", number)
-        shared[end] = _later(parts, "value_ends", number)
-    shared["crps"] = _later(parts, "value_scores", 0)
-    shared["pit"] = _later(parts, "value_scores", 1)
+        shared[f"mean_{end}"] = _later(parts, lambda part: part.mean_ends, number)
+        shared[end] = _later(parts, lambda part: part.value_ends, number)
+    shared["crps"] = _later(parts, lambda part: part.value_scores, 0)
+    shared["pit"] = _later(parts, lambda part: part.value_scores, 1)
     scored = shared["draw_losses"] is not None
     if labels is not None and not compared:
         shared["notes"] += (_not_compared(labels, first, scored),)
@@ -717,11 +717,16 @@ class _Part:
         in_memory = all(draws.in_memory for _, draws in self._sources)
         size = sum(outputs.size for outputs, _ in self._found or ())
         if not in_memory:
-            of_values = self._predictive[0].kind == VALUES
-            for name in _LATER_OF_VALUES if of_values else ("probability_ends",):
-                getattr(self, name)
+            self._compute_all()
         if not (in_memory and whole and size <= _KEPT_VALUES):
             self._found = None
+
+    def _compute_all(self) -> None:
+        """Computes what is computed when it is read."""
+        if self._predictive[0].kind == VALUES:
+            _ = self.mean_ends, self.value_ends, self.value_scores
+        else:
+            _ = self.probability_ends
 
     def _outputs(self) -> list[tuple]:
         """Outputs of the draws of each source, and their extra parameters."""
@@ -912,8 +917,6 @@ class _Part:
 
 _PARAMETERS_AT_ONCE = 4_000_000
 """Numbers of all draws that go through the network in one call."""
-_LATER_OF_VALUES = ("mean_ends", "value_ends", "value_scores")
-"""What parts compute when it is read."""
 _BLOCK_VALUES = 1 << 17
 """Probabilities that are computed at a time."""
 _LARGE = 1e300
@@ -938,17 +941,17 @@ def _slices(count: int, size: int) -> Iterator[slice]:
         yield slice(first, first + step)
 
 
-def _later(parts: list[_Part], name: str, number: int) -> Deferred:
+def _later(parts: list[_Part], read: Callable[[_Part], Any], number: int) -> Deferred:
     """One of two results of all parts, computed when it is read.
 
     Args:
         parts: The parts.
-        name: The attribute that has both results.
+        read: Both results of a part.
         number: Which one.
     """
 
     def compute() -> np.ndarray | None:
-        values = [getattr(part, name)[number] for part in parts]
+        values = [read(part)[number] for part in parts]
         return None if values[0] is None else np.concatenate(values)
 
     return Deferred(compute)
