@@ -371,11 +371,10 @@ class Ending:
             return None
         ready = system.examples
         flat = system.flat
-        potential = self._request.potential
         data = ready.inputs if ready.test_inputs is None else ready.test_inputs
         chosen = np.unique(np.linspace(0, len(data) - 1, INPUTS).astype(int))
         inputs = device_inputs(np.asarray(data[chosen]), ready.input_scale, flat.input_dtype)
-        inputs = potential.prepared(inputs).numpy()
+        inputs = system.prepared(inputs).numpy()
         outputs = Outputs(flat)
 
         def predict(values: np.ndarray, numbers: np.ndarray) -> np.ndarray:

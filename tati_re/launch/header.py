@@ -90,7 +90,10 @@ def _model(system: System, options: Options, objects: Mapping[str, Any]) -> str:
     """Layers, parameters, loss and prior."""
     flat = system.flat
     parts = []
-    if options.model is None and "model" not in objects:
+    if flat.head is not None:
+        name = shown(str(system.model.name), 40, str)
+        parts.append(f"last layer of {type(system.model).__name__} {name}")
+    elif options.model is None and "model" not in objects:
         kernels = [shape for shape in flat.shapes if len(shape) == 2]
         if kernels:
             layers = "-".join(str(size) for size in [kernels[0][0], *(k[1] for k in kernels)])

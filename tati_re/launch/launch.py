@@ -674,10 +674,9 @@ def _prediction_averages(request: Request) -> PredictionAverages | None:
     if not every or not request.samples:
         return None
     system = request.system
-    potential = request.potential
     ready = request.system.examples
     dataset = system.dataset
-    loss = potential.loss
+    loss = request.potential.loss
     outputs = Outputs(system.flat)
     assert ready.test_inputs is not None and dataset.test_targets is not None
     standard = None if dataset.preparation is None else dataset.preparation.target_standard
@@ -697,7 +696,7 @@ def _prediction_averages(request: Request) -> PredictionAverages | None:
         per_example=per_example,
         places=outputs.places,
     )
-    inputs = potential.prepared(
+    inputs = system.prepared(
         device_inputs(ready.test_inputs, ready.input_scale, system.flat.input_dtype)
     )
     return PredictionAverages(

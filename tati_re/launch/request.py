@@ -153,6 +153,7 @@ class Request:
 
 def is_cheap(system: System) -> bool:
     """Whether steps that see all of the data cost little."""
+    system = system.sampled
     size = system.dataset.num_examples
     flat = system.flat
     if size <= FEW_EXAMPLES or (

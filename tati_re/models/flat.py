@@ -138,17 +138,22 @@ class FlatModel:
     `input_dtype`; its `training_layers` act differently while training. The layers are
     `vectorizable` as single large operations; the gradient compiles under XLA where it is
     `xla_safe`; `recurrent` ones are loops. `regularizer` makes of the weights of one walker the sum
-    of theirs, or is None.
+    of theirs, or is None. If the model is a part of another one, `whole`, its tensors have their
+    names there. `head` is the part that is sampled where the rest is frozen, see `LastLayer`.
     """
 
     samples_noise = False
     num_extra = 0
     extra_names: Sequence[str] = ()
+    head: "FlatModel | None" = None
 
-    def __init__(self, model: Any, fix: str | Sequence[str] | None = None) -> None:
+    def __init__(
+        self, model: Any, fix: str | Sequence[str] | None = None, whole: Any = None
+    ) -> None:
         inspect.refuse_unsupported(model)
         self.model = model
         self._fix = fix
+        self._whole = whole
         self._choose(fix)
         variables = self.variables
         self._sizes = [int(np.prod(shape, dtype=np.int64)) for shape in self.shapes]
@@ -176,11 +181,11 @@ class FlatModel:
 
     def __reduce__(self) -> Any:
         """A copy, or what a pickle holds, has the variables of its own copy of the model."""
-        return FlatModel, (self.model, self._fix)
+        return FlatModel, (self.model, self._fix, self._whole)
 
     def _choose(self, fix: str | Sequence[str] | None) -> None:
         trainable = self.model.trainable_variables
-        names = tensor_names(self.model)
+        names = tensor_names(self.model, self._whole)
         fixed = (
             fixed_parts(fix, names, [v.numpy() for v in trainable]) if fix else [None] * len(names)
         )

@@ -58,11 +58,7 @@ def refuse_unsupported(model: Any) -> None:
     refuse_if(not variables, what, model.name, "a model with trainable weights")
     layout_of(model)
     outputs = one_output(model)
-    masked = (
-        len(output_shape_of(model)) > 2
-        and outputs
-        and getattr(outputs[0], "_keras_mask", None) is not None
-    )
+    masked = len(output_shape_of(model)) > 2 and outputs and is_masked(outputs[0])
     what = "The model masks positions of its outputs, but the loss would count them."
     refuse_if(
         masked,
@@ -85,6 +81,11 @@ def refuse_unsupported(model: Any) -> None:
         )
 
 
+def is_masked(tensor: Any) -> bool:
+    """Whether some positions of a symbolic tensor of Keras are masked."""
+    return getattr(tensor, "_keras_mask", None) is not None
+
+
 def _refuse_constraints(variables: list[Any]) -> None:
     """Refuses constraints of weights, for which priors have walls."""
     bound = [
@@ -105,10 +106,21 @@ def _refuse_layers(layers: list[Any]) -> None:
             raise InputError(
                 "Activity regularizers cannot be sampled.", f"one on layer {layer.name}", "none"
             )
-        if getattr(layer, "stateful", False):
-            raise InputError(
-                "A layer keeps its state between batches.", f"layer {layer.name}", "stateful=False"
-            )
+        _refuse_state(layer)
+
+
+def refuse_stateful(model: Any) -> None:
+    """Refuses a model with a layer that remembers the batch before."""
+    for layer in layers_of(model):
+        _refuse_state(layer)
+
+
+def _refuse_state(layer: Any) -> None:
+    """Refuses a layer that remembers the batch before."""
+    if getattr(layer, "stateful", False):
+        raise InputError(
+            "A layer keeps its state between batches.", f"layer {layer.name}", "stateful=False"
+        )
 
 
 def _refuse_odd_names(layers: list[Any], variables: list[Any]) -> None:

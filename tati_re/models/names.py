@@ -21,14 +21,15 @@ def snake_case(name: str) -> str:
     return re.sub("([a-z])([A-Z])", r"\1_\2", re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)).lower()
 
 
-def tensor_names(model: Any) -> list[str]:
+def tensor_names(model: Any, whole: Any = None) -> list[str]:
     """One name for each trainable variable of a Keras model, in their order, by its place in the
     model; all different. `dense/kernel`, `dense_1/bias`, `lstm/lstm_cell/kernel`: the layers from
     the outside in, without the model, then the variable. A name that the user chose is kept. A
-    layer that is used in several places has the name of the first.
+    layer that is used in several places has the name of the first. A part of another model, `whole`,
+    has the names of that one.
     """
     found: dict[int, str] = {}
-    _visit(model, "", found)
+    _visit(model if whole is None else whole, "", found)
     return [found[id(variable)] for variable in model.trainable_variables]
 
 

@@ -21,8 +21,19 @@ def in_precision(model: Any, dtype: str) -> Any:
     every type policy rewritten, weights and states copied; for given weights of another type it
     casts them back to its own.
     """
-    if not _other_precision(model, dtype):
-        return model
+    return rebuilt_in(model, dtype) if _other_precision(model, dtype) else model
+
+
+def rebuilt_in(model: Any, dtype: str) -> Any:
+    """A copy of the model in one precision, made from its config, with its weights and states.
+
+    Args:
+        model: A Keras model.
+        dtype: "float32" or "float64".
+
+    Raises:
+        InputError: The model has no config from which it can be made again.
+    """
     hint = f'a model with get_config, or dtype="{model.dtype_policy.variable_dtype}"'
     with own_code(model) as custom:
         try:

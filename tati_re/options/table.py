@@ -247,6 +247,11 @@ class Options(BaseModel):
         "parameters held fixed, by pattern: dense/bias, dense_1/*, dense/kernel[0,3], optionally with values: "
         "output/bias=0,0.5",
     )
+    layers: Literal["all", "last"] = _model(
+        "all",
+        "last: sample the last layer with weights only; the layers before it keep their weights, and their "
+        "outputs are computed once",
+    )
     dtype: Literal["float32", "float64"] = _model(
         "float32", "floating-point precision of parameters and arithmetic"
     )

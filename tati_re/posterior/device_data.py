@@ -51,6 +51,12 @@ def device_bytes(inputs: np.ndarray, scale: float, dtype: str) -> int:
     return inputs.size * _device_type(inputs, scale, dtype).size
 
 
+def scaled(x: tf.Tensor, dtype: str, scale: float) -> tf.Tensor:
+    """Inputs as they are stored, `(n, ...)`, in the model's type and times the scale of the data."""
+    x = tf.cast(x, dtype)
+    return x if scale == 1.0 else x * tf.constant(scale, x.dtype)
+
+
 def _device_type(inputs: np.ndarray, scale: float, dtype: str) -> tf.DType:
     return tf.uint8 if scale != 1.0 and inputs.dtype == np.uint8 else tf.as_dtype(dtype)
 

@@ -48,6 +48,11 @@ class ExtendedModel:
             raise AttributeError(name)
         return getattr(self.inside, name)
 
+    @property
+    def head(self) -> Any:
+        """The sampled part of the model with the same extra parameters; None if nothing is frozen."""
+        return None if self.inside.head is None else extended_as(self.inside.head, self)
+
     def described(self) -> dict[str, Any]:
         shapes = [list(shape) for shape in self.shapes]
         return self.inside.described() | {
@@ -280,6 +285,18 @@ def extended(flat, options, objective: Objective | None, examples):
         [math.log(start) for start in starts],
         extras,
     )
+
+
+def extended_as(flat: Any, like: Any) -> Any:
+    """The model with the same extra parameters as another one.
+
+    Args:
+        flat: The model.
+        like: A model with or without extra parameters.
+    """
+    if not like.num_extra:
+        return flat
+    return ExtendedModel(flat, like.extra_names, like.extra, like.extra_parameters)
 
 
 def with_extra_starts(flat, position: np.ndarray) -> np.ndarray:

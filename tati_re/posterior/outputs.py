@@ -2,12 +2,50 @@
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
 _BLOCK_VALUES = 16_000_000  # Numbers of the widest layer that are computed at once.
 
 _ROWS = 8192  # Inputs at a time.
+
+
+def _as_they_are(x: Any) -> Any:
+    return x
+
+
+class Features:
+    """Features of inputs of a model whose last layer alone is sampled (`LastLayer`).
+
+    Those of the inputs that were asked for last are kept, as draws are predicted block by block.
+
+    Args:
+        flat: The model.
+        prepared: What makes inputs as they are stored those that the model takes.
+    """
+
+    def __init__(self, flat: Any, prepared: Callable = _as_they_are) -> None:
+        from tati_re.core.backend import Compiled
+
+        self._rows = flat.rows_at_once
+        self._compiled = Compiled(lambda x: flat.features(prepared(x)), free=(0,))
+        self._key: tuple | None = None
+        self._values = np.empty(0)
+
+    def __call__(self, inputs: np.ndarray) -> np.ndarray:
+        """Returns the features of inputs `(n, ...)`, `(n, *feature_shape)`."""
+        inputs = np.asarray(inputs)
+        key = (inputs.shape, inputs.dtype.str, crc32(np.ascontiguousarray(inputs).data))
+        if key != self._key:
+            self._values = self.computed(inputs)
+            self._key = key
+        return self._values
+
+    def computed(self, inputs: np.ndarray) -> np.ndarray:
+        """Returns the features of inputs `(n, ...)`, computed in blocks of rows."""
+        pieces = self._compiled.over_pieces(self._rows, [inputs])
+        return np.concatenate([piece.numpy() for piece in pieces])
 
 
 class Outputs:
@@ -19,12 +57,17 @@ class Outputs:
         from tati_re.core.backend import Compiled
         from tati_re.models.inspect import input_shape_of, output_shape_of
 
-        self.flat = flat
         self._prepared = prepared
         self.input_shape = tuple(input_shape_of(flat.model)[1:])
         shape = [n or 1 for n in output_shape_of(flat.model)[1:]]
         self.num_outputs = int(np.prod(shape, dtype=int))
         self.places = int(np.prod(shape[:-1], dtype=int))
+        self._features: Features | None = None
+        if flat.head is not None:
+            self._features = Features(flat, prepared)
+            self._prepared = prepared = _as_they_are
+            flat = flat.head
+        self.flat = flat
         self._together = flat.vectorizable and not flat.auxiliary
         self._width = max([self.num_outputs, *(shape[-1] for shape in flat.shapes if shape)])
         self._one = Compiled(
@@ -41,10 +84,11 @@ class Outputs:
         """
         if not self.is_converted(parameters):
             parameters = np.asarray(parameters, self.flat.dtype)
+        inputs = self._seen(inputs)
         if not self._together:
             return np.stack(
                 [
-                    self.of_one(v, [a[i] for a in auxiliary], inputs)
+                    self._of_one(v, [a[i] for a in auxiliary], inputs)
                     for i, v in enumerate(parameters)
                 ]
             )
@@ -78,6 +122,15 @@ class Outputs:
         self, vector: np.ndarray, auxiliary: Sequence[np.ndarray], inputs: np.ndarray
     ) -> np.ndarray:
         """The outputs of one vector `(P,)` with its variables that are not trained, `(n, ...)`."""
+        return self._of_one(vector, auxiliary, self._seen(inputs))
+
+    def _seen(self, inputs: np.ndarray) -> np.ndarray:
+        """The inputs, or the features of a model whose last layer alone moves."""
+        return inputs if self._features is None else self._features(inputs)
+
+    def _of_one(
+        self, vector: np.ndarray, auxiliary: Sequence[np.ndarray], inputs: np.ndarray
+    ) -> np.ndarray:
         return np.concatenate(
             [piece.numpy() for piece in self._one.over_pieces(_ROWS, [inputs], vector, *auxiliary)]
         )

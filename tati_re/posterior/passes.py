@@ -16,7 +16,13 @@ from tati_re.core.ops import UNDER_XLA
 from tati_re.core.potential import Batch, Prior
 from tati_re.models.chain import chain_of
 from tati_re.models.inspect import vectorizes
-from tati_re.posterior.device_data import StoredExamples, device_targets, has_accuracy, is_signs
+from tati_re.posterior.device_data import (
+    StoredExamples,
+    device_targets,
+    has_accuracy,
+    is_signs,
+    scaled,
+)
 from tati_re.posterior.example_variance import (
     Spread,
     refuse_single_examples,
@@ -199,9 +205,7 @@ class ModelPasses:
         return self.train.taken(indices)
 
     def prepared(self, x):
-        x = tf.cast(x, self.flat.input_dtype)
-        scale = self.dataset.input_scale
-        return x if scale == 1.0 else x * tf.constant(scale, x.dtype)
+        return scaled(x, self.flat.input_dtype, self.dataset.input_scale)
 
     def energy(
         self,

@@ -66,7 +66,7 @@ def flat_model_of(run: RunFiles, model: Any = None) -> FlatModel:
     vector.
     """
     from tati_re.core.backend import keras
-    from tati_re.models.flat import FlatModel
+    from tati_re.models.last_layer import flat_model
     from tati_re.models.precision import in_precision
     from tati_re.posterior.noise_level import ExtendedModel
 
@@ -76,7 +76,7 @@ def flat_model_of(run: RunFiles, model: Any = None) -> FlatModel:
     what = "model is not a Keras model."
     refuse_if(not isinstance(model, keras.Model), what, type(model).__name__, "a keras.Model")
     model = in_precision(model, options.dtype)
-    flat = FlatModel(model, options.fix_parameters)
+    flat = flat_model(model, options.fix_parameters, options.layers)
     names = run.manifest.parameters.names[len(flat.tensor_names) :]
     if not names and options.noise_std == "sampled":
         names = ("log_noise_std",)

@@ -251,6 +251,8 @@ def _alignment(run: RunFiles, choices: Choices) -> Result:
         fixed,
         "no fix_parameters",
     )
+    what = "alignment: units of frozen layers cannot be permuted."
+    refuse_if(run.manifest.options.layers == "last", what, "layers = last", "layers = all")
     block = positions.read()
     walkers, counts = np.unique(block.walker, return_counts=True)
     refuse_if(

@@ -44,6 +44,7 @@ class OptionsEntry:
     encoding: str | None = None
     fix_parameters: str | tuple[str, ...] | None = None
     goal: str | None = None
+    layers: Literal["all", "last"] = "all"
     learning_rate: FiniteNumber | None = None
     loss: str | None = None
     model: str | None = None

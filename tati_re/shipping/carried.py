@@ -17,6 +17,7 @@ OPTIONS = (
     "dtype",
     "encoding",
     "fix_parameters",
+    "layers",
     "noise_std",
     "sample_weights",
     "seed",

@@ -122,12 +122,15 @@ def _column(column: Any, values: Any) -> Any:
 
 def _members(predictor: Exportable, prepared: Any) -> Any:
     """Outputs of all members, shape (n, members, outputs)."""
-    flat = predictor.network.flat
+    flat: Any = predictor.network.flat
     each = [_weights_of(predictor, number) for number in range(predictor.num_members)]
+    if flat.head is not None:
+        prepared = _copy(flat.trunk, flat.frozen_values(), prepared, "trunk")
+        flat = flat.head
     layers = _dense_layers(flat.model)
     if layers is not None:
         return _batched(layers, each, prepared)
-    copies = [_copy(flat.model, own, prepared, k) for k, own in enumerate(each)]
+    copies = [_copy(flat.model, own, prepared, f"member_{k}") for k, own in enumerate(each)]
     return ops.stack(copies, axis=1)
 
 
@@ -186,11 +189,11 @@ def _again(layer: Any, name: str) -> Any:
     return type(layer).from_config({**layer.get_config(), "name": name})
 
 
-def _copy(model: Any, own: dict[int, np.ndarray], values: Any, number: int) -> Any:
-    """The outputs of a copy of the model with the weights of a member, shape (n, outputs)."""
+def _copy(model: Any, own: dict[int, np.ndarray], values: Any, name: str) -> Any:
+    """The outputs of a copy of the model with weights of its own, shape (n, outputs)."""
     try:
         config = model.get_config()
-        copy = type(model).from_config({**config, "name": f"member_{number}"})
+        copy = type(model).from_config({**config, "name": name})
     except (NotImplementedError, TypeError, ValueError) as error:
         what = "to_keras: the model cannot be copied by its configuration."
         reason = str(error).split("\n")[0][:100] or type(model).__name__

@@ -45,6 +45,8 @@ def _checked(sim: Any, hidden: Sequence[int]) -> list[int]:
         options.fix_parameters,
         "no fix_parameters",
     )
+    what = "widened: a frozen network cannot be widened."
+    refuse_if(options.layers == "last", what, "layers = last", "layers = all")
     what = "widened: hidden is not a wider network of as many layers."
     expected = f"{len(options.hidden)} layers of at least {options.hidden} units"
     if not options.hidden:

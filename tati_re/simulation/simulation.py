@@ -40,6 +40,7 @@ from tati_re.posterior.outputs import Outputs
 from tati_re.runs.failed_checks import warn_of_failed_checks
 from tati_re.simulation.evaluations import Evaluations
 from tati_re.simulation.larger import widened
+from tati_re.simulation.narrowing import sample_last_layer, start_last_layer
 from tati_re.simulation.notebook import simulation_html
 from tati_re.system.current_batch import CurrentDataset
 from tati_re.system.from_folder import from_folder
@@ -194,9 +195,12 @@ class Simulation(Evaluations):
         self.options = options = with_defaults(options, objects, placed=start is not None)
         self.objects = objects
         self.calls = Calls()
+        built = options.model is None and "model" not in objects
+        if options.layers == "last" and (built or options.parameters or start is not None):
+            start_last_layer(self, start)
+            return
         self._take(system_of(options, objects))
         self.options = aliases.capped(options, self.system.dataset.num_examples)
-        built = options.model is None and "model" not in objects
         self.walkers = starting_walkers(options, self.system.flat, start, built)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -379,7 +383,7 @@ class Simulation(Evaluations):
         inputs = fit_inputs(inputs, input_shape_of(self.system.model)[1:])
         potential: Any = self._engine().potential
         if self._outputs is None:
-            self._outputs = Outputs(self.system.flat, potential.prepared)
+            self._outputs = Outputs(self.system.flat, self.system.prepared)
         auxiliary = [value[walker_index] for value in self.walkers.auxiliary]
         return data.restore(
             self._outputs.of_one(parameters, auxiliary, inputs), potential.loss.predicts_noise
@@ -468,7 +472,8 @@ class Simulation(Evaluations):
                 adds a column to run.csv. `callbacks=[function(folder, step)]`: called at each
                 flush. `starts`: the starting point of each replica, `(rungs, walkers, parameters)`,
                 or `(rungs, parameters)` for one walker. Default of `starts`: the positions of the
-                walkers.
+                walkers. `layers="last"`: only the last layer moves in this call; the layers before
+                it keep the weights that they have here.
 
         Returns:
             The run, whose tables are pandas DataFrames.
@@ -480,6 +485,9 @@ class Simulation(Evaluations):
         Warns:
             CertificateWarning: The run failed checks of its certificate.
         """
+        layers = overrides.pop("layers", None) or self.options.layers
+        if layers != self.options.layers:
+            return sample_last_layer(self, layers, overrides)
         run = self._launched("sample", overrides)
         warn_of_failed_checks(run, ended=True)
         return run

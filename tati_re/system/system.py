@@ -39,11 +39,12 @@ from tati_re.models.inspect import (
     squashing_of,
     work_of,
 )
+from tati_re.models.last_layer import flat_model
 from tati_re.models.precision import in_precision
 from tati_re.options.make import OPTIONS, Options, options_of, unknown
 from tati_re.options.tati_names import ALIASES, check_dimensions, names_here
 from tati_re.options.user_code import is_code
-from tati_re.posterior.device_data import device_bytes, device_targets, is_signs
+from tati_re.posterior.device_data import device_bytes, device_targets, is_signs, scaled
 from tati_re.posterior.given_likelihood import likelihood_given
 from tati_re.posterior.losses import Loss, make_loss
 from tati_re.posterior.noise_level import (
@@ -61,6 +62,7 @@ from tati_re.runs import manifest
 from tati_re.runs.files import MANIFEST
 from tati_re.runs.parameters import read_parameters
 from tati_re.system.current_batch import CurrentDataset
+from tati_re.system.features import features_of, said_of_layers
 from tati_re.system.units import predicts_in_units
 
 
@@ -211,8 +213,30 @@ class System:
         return () if self.dataset.name in GENERATORS else tuple(cautions(self.dataset))
 
     @cached_property
+    def sampled(self) -> "System":
+        """The part of the model that is sampled, and its inputs.
+
+        That is the system itself, or the last layer and the features of all examples.
+        """
+        if self.flat.head is None:
+            return self
+        examples = features_of(self.flat, self.examples)
+        head = self.flat.head
+        return replace(self, dataset=examples, model=head.model, flat=head, ready=examples)
+
+    def prepared(self, x: Any) -> Any:
+        """Inputs as they are stored, `(n, ...)`, as the model takes them."""
+        return scaled(x, self.flat.input_dtype, self.examples.input_scale)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy, or what a pickle holds, splits its own copy of the model."""
+        return {name: value for name, value in vars(self).items() if name != "sampled"}
+
+    @cached_property
     def work(self) -> float:
         """What a pass of the network over all examples costs, by `work_of` one of them."""
+        if self.flat.head is not None:
+            return self.sampled.work
         return self.examples.num_examples * work_of(
             self.flat.model, self.examples.inputs[:1], self.flat.input_dtype
         )
@@ -232,6 +256,8 @@ class System:
         """Whether the inputs are larger than the memory they may take."""
         if self.memory_limit is None:
             return False
+        if self.flat.head is not None:
+            return self.sampled.streamed
         data = self.examples
         return (
             device_bytes(data.inputs, data.input_scale, self.flat.input_dtype) > self.memory_limit
@@ -317,6 +343,8 @@ class System:
         objects. `training` takes Keras' training behavior of the layers on the examples of a step,
         `fitting` on all data too. `copies` are the walkers in all; None: those of the options.
         """
+        if self.flat.head is not None:
+            return self.sampled.potential(options, objects, training, copies, fitting)
         objects = objects or {}
         under_xla = self.execution(options, copies, fitting) == "xla"
         copies = copies or options.num_walkers
@@ -457,6 +485,8 @@ class System:
         100: a step takes 3.6 ms in a graph, 11.4 under XLA; of Adam with 4 walkers of 784-100-1,
         batch 128, 5.4 and 3.8 ms, for which XLA compiles 2.5 s longer.
         """
+        if self.flat.head is not None:
+            return self.sampled.execution(options, copies, fitting)
         if self.streamed:
             what = "execution: XLA cannot read data larger than memory_limit from the host."
             refuse_if(
@@ -553,7 +583,8 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
         int(np.prod(dataset.inputs.shape[1:])),
         int(np.prod(output_shape_of(model)[1:])),
     )
-    flat = FlatModel(model, options.fix_parameters)
+    flat = flat_model(model, options.fix_parameters, options.layers)
+    notes += said_of_layers(flat, options)
     objective = _with_extra_parameters(given_loss, noise_std, ready)
     flat = extended(flat, options, objective, ready)
     check_memory(options, flat.num_parameters, options.num_walkers)

@@ -258,6 +258,8 @@ def target_system(options: Options, objects: Mapping[str, Any]) -> TargetSystem:
     function = potential_of(options, objects)
     if isinstance(function, NamedDensity):
         return _named_system(options, objects, given, function)
+    what = "layers: a potential given as a function has no layers."
+    refuse_if(options.layers != "all", what, options.layers, "a model with data")
     names = options.coordinates
     dimension = options.dimension or len(names)
     if not dimension:
