@@ -6,6 +6,7 @@ Keras saves it.
 import io
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from dataclasses import replace
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -135,6 +136,11 @@ _SETTLED = {
 """Options that the estimators give themselves, or that have no use in them."""
 
 
+def _numbered(count: int) -> list[str]:
+    """The names of classes that have none: 0, 1, 2, ..."""
+    return [str(number) for number in range(count)]
+
+
 class Posterior(BaseEstimator):
     """Base of both estimators: parameters, sampling, and files."""
 
@@ -226,7 +232,7 @@ class Posterior(BaseEstimator):
         given["num_classes"] = len(classes)
         names = tuple(map(called, classes))
         data = Dataset.from_arrays(x, y, num_classes=len(classes), weights=weights)
-        if names != tuple(map(str, range(len(names)))):
+        if list(names) != _numbered(len(names)):
             data = replace(data, class_names=names)
         if folder is not None:
             given["output"] = str(free_folder("fit", folder))
@@ -292,6 +298,57 @@ class Posterior(BaseEstimator):
         chosen = resampled(draws.weight)
         noise = noise if noise is None else noise[chosen]
         return network.predictive, outputs[chosen], noise
+
+    def sample_predictive(self, X: Any, num: int = 100, seed: int = 0) -> np.ndarray:
+        """Draws new observations from the predictive distribution.
+
+        Args:
+            X: Inputs, `(n, features)`, or `(n, ...)` if `model` is set.
+            num: Number of observations for each input, at least 1. Default: 100.
+            seed: Seed of the random numbers. Default: 0.
+
+        Returns:
+            Values in the units of y, `(num, n)` or `(num, n, outputs)`; of a classifier labels,
+            `(num, n)`.
+
+        Raises:
+            InputError: `num` is too small, or the loss does not describe the noise.
+        """
+        return self._as_targets(self._predictor_of_draws().sample(self._inputs(X), num, seed))
+
+    def log_prob(self, X: Any, y: Any) -> np.ndarray:
+        """Returns the log predictive density, or the log probability, of each row.
+
+        Args:
+            X: Inputs, `(n, features)`, or `(n, ...)` if `model` is set.
+            y: Targets or labels, as for `fit`.
+
+        Returns:
+            Logarithms in nats, `(n,)`, jointly over the outputs of a row, in the units of y.
+
+        Raises:
+            InputError: y does not fit X, a label is unknown, or the loss does not describe the
+                noise.
+        """
+        return self._predictor_of_draws().log_prob(self._inputs(X), self._as_known(y))
+
+    def _predictor_of_draws(self) -> Predictor:
+        """The predictor of all draws of the run, made once."""
+        check_is_fitted(self)
+        if "predictor_" in vars(self):
+            return self.predictor_
+        made: Predictor = self.run_.cached_result(
+            "predictor of an estimator", lambda: self.run_.compress(members=None)
+        )
+        return made
+
+    def _as_targets(self, values: np.ndarray) -> np.ndarray:
+        """Values of a predictor in the form of y."""
+        return values
+
+    def _as_known(self, y: Any) -> np.ndarray:
+        """Targets as a predictor takes them."""
+        return np.asarray(y)
 
     def __getattr__(self, name: str) -> Any:
         if name == "run_" and "predictor_" in vars(self):
@@ -450,6 +507,24 @@ class BayesianRegressor(RegressorMixin, Posterior):
             return self._shaped(found.mean_lower), self._shaped(found.mean_upper)
         return self._shaped(found.lower), self._shaped(found.upper)
 
+    def predict_quantiles(self, X: Any, levels: Sequence[float] = (0.05, 0.5, 0.95)) -> np.ndarray:
+        """Returns quantiles of a new observation.
+
+        Args:
+            X: Inputs, `(n, features)`, or `(n, ...)` if `model` is set.
+            levels: Cumulative probabilities, between 0 and 1. Default: 0.05, 0.5, 0.95.
+
+        Returns:
+            Quantiles in the units of y, `(levels, n)` or `(levels, n, outputs)`.
+
+        Raises:
+            InputError: A level is not between 0 and 1, or the loss does not describe the noise.
+        """
+        return self._as_targets(self._predictor_of_draws().quantiles(self._inputs(X), levels))
+
+    def _as_targets(self, values: np.ndarray) -> np.ndarray:
+        return self._shaped(values)
+
     def _warn_of_the_mean(self, what: str) -> None:
         loss = self.source_[0].predictive.name
         said = f"{what} is for the mean, not for a new observation"
@@ -595,6 +670,27 @@ class BayesianClassifier(ClassifierMixin, Posterior):
         """
         predictive, outputs, _ = self._drawn(X)
         return np.exp(predictive.log_probabilities(outputs))
+
+    @property
+    def _names(self) -> list[str]:
+        """What the classes are called in the run."""
+        return [called(label) for label in self.classes_]
+
+    def _as_targets(self, values: np.ndarray) -> np.ndarray:
+        names = self._names
+        found, places = np.unique(values, return_inverse=True)
+        numbers = np.array([names.index(called(one)) for one in found])
+        return self.classes_[numbers[places.reshape(values.shape)]]
+
+    def _as_known(self, y: Any) -> np.ndarray:
+        given = np.asarray(y)
+        known = np.isin(given, self.classes_)
+        if not known.all():
+            raise InputError("y has a class that fit did not see.", given[~known][0])
+        numbers = np.searchsorted(self.classes_, given)
+        names = self._names
+        # Numbers could be taken for names, where classes are called by other numbers.
+        return numbers if names == _numbered(len(names)) else np.array(names)[numbers]
 
 
 _OWN = [

@@ -139,6 +139,27 @@ def test_a_fit_warns_and_predictions_do_not(table):
         fitted.score(x, y)
 
 
+def test_densities_quantiles_and_new_observations_are_those_of_the_run(regressor, table):
+    x, y = table
+    found = regressor.run_.predict(x, y)
+    density = regressor.log_prob(x, y)
+    np.testing.assert_allclose(density, found.log_density, rtol=1e-9)
+    lower, upper = regressor.predict_interval(x)
+    low, middle, high = regressor.predict_quantiles(x)
+    assert low.shape == (len(x),) and (low < middle).all() and (middle < high).all()
+    np.testing.assert_allclose([low, high], [lower, upper], rtol=1e-6)
+    drawn = regressor.sample_predictive(x, num=2_000)
+    assert drawn.shape == (2_000, len(x))
+    # The share below a quantile of 5 % has a standard error of 6e-4 over all rows.
+    assert abs((drawn < low).mean() - 0.05) < 0.005
+    np.testing.assert_array_equal(drawn, regressor.sample_predictive(x, num=2_000))
+    again = pickle.loads(pickle.dumps(regressor))
+    np.testing.assert_allclose(again.log_prob(x, y), density, rtol=1e-9)
+    np.testing.assert_array_equal(again.sample_predictive(x, num=2_000), drawn)
+    with pytest.raises(InputError, match="out of range"):
+        regressor.predict_quantiles(x, [1.5])
+
+
 def test_new_observations_have_not_the_noise_of_data_of_the_same_seed():
     noise = np.random.default_rng(0).standard_normal(60)
     x = np.linspace(-1, 1, 60)[:, None]
@@ -251,6 +272,16 @@ def test_labels_of_any_type_and_models_with_one_output(table):
     for old, new in zip(before, model.get_weights(), strict=True):
         np.testing.assert_array_equal(old, new)
 
+    number = (labels == "low").astype(int)
+    expected = np.log(p[np.arange(len(x)), number])
+    np.testing.assert_allclose(classifier.log_prob(x, labels), expected, rtol=1e-6)
+    drawn = classifier.sample_predictive(x, num=2_000)
+    assert {*np.unique(drawn)} == {"high", "low"}
+    # Each share has a standard error of at most 0.011: of 60, none is off by 6 of them.
+    assert np.abs((drawn == "low").mean(axis=0) - p[:, 1]).max() < 0.07
+    with pytest.raises(InputError, match="a class that fit did not see"):
+        classifier.log_prob(x, np.where(labels == "low", "none", labels))
+
 
 @pytest.mark.parametrize(
     "names",
@@ -267,6 +298,12 @@ def test_numbers_that_are_labels_name_their_classes_in_the_run_too(table, names)
     classifier = BayesianClassifier(**SMALL).fit(x, labels, sample_weight=np.ones(len(x)))
     found = classifier.run_.predict(x, labels)
     assert found.scores()["accuracy"] == classifier.score(x, labels)
+    # Of one class alone its label could be taken for a number.
+    for number, label in enumerate(classifier.classes_):
+        density = classifier.log_prob(x[:4], np.full(4, label))
+        expected = np.log(classifier.predict_proba(x[:4])[:, number])
+        np.testing.assert_allclose(density, expected, rtol=1e-6)
+    assert {*np.unique(classifier.sample_predictive(x, num=20))} <= {*names}
     assert [
         float(str(value).replace("False", "0").replace("True", "1")) for value in found.class_values
     ] == [*names]
