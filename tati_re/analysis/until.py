@@ -32,6 +32,8 @@ _AGREED, _OF_ONE, _SETTLED = 1.1, 1.05, 1.4
 """R-hat above which walkers do not seem to draw from one law; where one alone lifts it; of weights,
 each by itself.
 """
+_OF_HALVES = 0.1
+"""Excess of R-hat within chains, as a part of that between them, below which chains are stuck."""
 _MOST_NAMED = 10  # Walkers, in one sentence.
 WEIGHTS = "rhat(weights)"
 _HATS = ("rhat", WEIGHTS)
@@ -259,6 +261,44 @@ def within_chains(quantities: Iterable[Quantity]) -> Iterator[Quantity]:
         total = np.where(shares.any(axis=1), shares.sum(axis=1), 1.0)
         means = (shares * draws).sum(axis=1) / total
         yield Quantity(f"{name} within chains", draws - means[:, None], weights, compared)
+
+
+class SeparateModes(NamedTuple):
+    """Chains that agree with themselves and not with each other.
+
+    Attributes:
+        between: R-hat of the quantity in which the chains differ most.
+        within: R-hat of the same quantity, each chain compared with itself.
+    """
+
+    between: float
+    within: float
+
+
+def separate_modes(quantities: Iterable[Quantity]) -> SeparateModes | None:
+    """Whether chains sit in different modes, which more steps hardly connect.
+
+    A chain that moves between modes differs from itself as well: its halves see them at different
+    times. Chains are stuck if what separates them is ten times what separates their halves.
+
+    Args:
+        quantities: What chains are compared by.
+
+    Returns:
+        R-hat between and within the chains; None if they are not stuck, or it cannot be told.
+    """
+    worst = SeparateModes(math.nan, math.nan)
+    for _, draws, weights, compared in quantities:
+        chains, length = draws.shape
+        is_known = compared and chains > 1 and length >= 2 * MINIMUM_DRAWS
+        if not is_known or not np.isfinite(draws).all() or np.ptp(draws) == 0:
+            continue
+        influence, _ = weighted(draws, weights)
+        between = r_hat(influence, weights)
+        if not between <= worst.between:
+            worst = SeparateModes(between, _own_hat(draws, weights))
+    is_stuck = worst.between > _AGREED and worst.within - 1 < _OF_HALVES * (worst.between - 1)
+    return worst if is_stuck else None
 
 
 def goal_text(conditions: Sequence[Condition], numbers: Mapping[str, Any]) -> str:

@@ -65,6 +65,9 @@ class Looks(Protocol):
 
     def bound(self, step: int) -> int: ...
 
+    def news(self, step: int, seconds: float) -> str:
+        """A sentence on the looks up to a step, so many seconds after the first one; often empty."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -189,6 +192,7 @@ class Driver:
                         if is_reached:
                             last = self._move
                             break
+                        self._say_news()
                         if plan.looks.begins_anew:
                             carry = self._begun_anew(
                                 carry,
@@ -359,7 +363,9 @@ class Driver:
         if looks is None or self._move != line.moves(self.step):
             return last
         self.flush(carry)
-        if (bound := looks.bound(self.step)) > self.step:
+        bound = looks.bound(self.step)
+        self._say_news()
+        if bound > self.step:
             line.trajectory_every = looks.trajectory_every
             self._manifest = {}
             self.planned = bound
@@ -370,6 +376,11 @@ class Driver:
             )
             self._begin_phase()
         return line.moves(bound)
+
+    def _say_news(self) -> None:
+        """Prints what the last look found, if it is new."""
+        if self.plan.looks is not None and (text := self.plan.looks.news(self.step, self.seconds)):
+            self.progress.message(text)
 
     @property
     def _is_frozen(self) -> bool:

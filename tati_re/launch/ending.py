@@ -20,16 +20,20 @@ from tati_re.analysis.until import (
     DEFAULTS,
     GAIN,
     MCSE,
+    Quantity,
+    SeparateModes,
     conditions_of,
     diagnosis,
     goal_text,
     look_after,
+    separate_modes,
     steps_left,
     within_chains,
 )
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.core.facets import temperatures_of, tuning_of, turns_of
+from tati_re.engine.progress import clock_text
 from tati_re.launch.loo_density import LeaveOneOutDensity
 from tati_re.launch.request import Request
 from tati_re.options.make import make_options
@@ -42,7 +46,7 @@ from tati_re.runs import files, manifest
 from tati_re.runs.manifest import Manifest
 from tati_re.runs.manifest_entries import ConvergenceEntry
 from tati_re.runs.positions import Positions
-from tati_re.runs.run import RunFiles, stored_every
+from tati_re.runs.run import RunFiles, last_step, stored_every
 from tati_re.runs.selection import burnin_of
 from tati_re.samplers.wrappers.metered import BAND, RARELY, error_of_bias
 from tati_re.system.walkers import Walkers
@@ -84,6 +88,9 @@ class Ending:
         self.reached = self.begins_anew = False
         self.goal = f"until {request.options.until}" if self.conditions else ""
         self._expected_end = math.inf
+        self._modes: SeparateModes | None = None
+        self._modes_step = -1
+        self._is_told = self._is_stopped = False
         self.trajectory_every = request.trajectory_every
 
     def next_look(self, step: int, burnin: int) -> int:
@@ -156,6 +163,10 @@ class Ending:
         drawn = step - burnin_of(RunFiles(self.folder), None)
         if drawn <= 0:  # still in the burn-in
             return step
+        if not _is_fixed(stored) and self._is_stuck(step):
+            self._is_stopped = True
+            manifest.note(self.folder, until=until.table | {"stuck_at": step})
+            return step
         last = until.looks[-1].table
         left = {str(one): steps_left(one, last, drawn) for one in self.conditions}
         if any(text.startswith("ess") for text in left):
@@ -183,11 +194,75 @@ class Ending:
         )
         return bound
 
+    def _is_stuck(self, step: int) -> bool:
+        """Whether chains sit in different modes at the bound of a run without a time limit."""
+        if self._request.options.max_time is not None or self.begins_anew:
+            return False
+        if self._modes_step != step:  # a resumed run has the numbers of its last look alone
+            self._look_for_modes(step)
+        return self._modes is not None
+
+    def _look_for_modes(self, step: int, compared: Sequence[Quantity] | None = None) -> None:
+        """Notes whether chains sit in different modes at a step, for `news` and `bound`."""
+        self._modes_step = step
+        self._modes = None
+        hats = [one for one in self.conditions if one.quantity == "rhat"]
+        if not hats or self._request.options.goal == "predict":
+            return
+        if compared is None:
+            run = RunFiles(self.folder)
+            compared = quantities(run, self._predict, most=int(4 * self._size))
+        found = separate_modes(compared)
+        if found is not None and found.between > hats[0].limit:
+            self._modes = found
+
+    def news(self, step: int, seconds: float) -> str:
+        """That chains sit in different modes, once, and when the run ends; else empty.
+
+        Args:
+            step: The step of the last look.
+            seconds: Seconds of the steps so far.
+        """
+        if self._modes is None or self._modes_step != step:
+            return ""
+        if self._is_stopped:
+            return f"until not met at step {step:,}; the run ends here, in different modes."
+        if self._is_told:
+            return ""
+        self._is_told = True
+        return " ".join(filter(None, [self._said_of_modes(), self._said_of_bound(step, seconds)]))
+
+    def _said_of_modes(self) -> str:
+        """That chains sit in different modes, and what helps."""
+        assert self._modes is not None
+        limit = next(one.limit for one in self.conditions if one.quantity == "rhat")
+        said = (
+            f"The chains sit in different modes: R-hat is {self._modes.between:.3g} between chains and "
+            f"{self._modes.within:.3f} within them, and more steps hardly bring it below {limit:g}. "
+        )
+        options = self._request.options
+        is_plain = options.kT == 1.0 and options.num_rungs == 1 and options.potential == "posterior"
+        if self._request.system.has_data and is_plain:
+            return said + 'goal="predict" predicts with such chains, and ends after 60 seconds.'
+        return said + "Temperatures connect modes (num_replicas)."
+
+    def _said_of_bound(self, step: int, seconds: float) -> str:
+        """When a run without another limit ends."""
+        stored = manifest.read(self.folder)
+        if _is_fixed(stored) or self._request.options.max_time is not None:
+            return ""
+        most = self._request.options.num_steps
+        if step >= most:
+            return ""
+        left = clock_text((most - step) * seconds / max(1, step))
+        return f"This run ends at step {most:,}, in about {left}, unless the chains meet."
+
     def numbers(self, run: RunFiles) -> dict[str, Any]:
         """R-hat, effective sample size and errors of what is stored."""
         mcse = dict[str, float]()
         try:
             compared = quantities(run, self._predict, most=int(4 * self._size))
+            self._look_for_modes(last_step(run, 0), compared)
             apart = self._request.options.goal == "predict"
             alone = list(within_chains(compared)) if apart else compared
             convergence = convergence_of(run, alone, self._hat)

@@ -97,6 +97,8 @@ def _not_converged(run: Run) -> list[str]:
         return [f"To sample chains from the fits: {again}"]
 
     names = ", ".join(one.check for one in open_)
+    if run.manifest.until.stuck_at == last_step(run, 0):
+        return textwrap.wrap(f"Not converged: {names}. {_cure_of_modes(run)}", SCREEN_WIDTH)
     wanted = _wanted_steps(run)
     again = f"tati_re.Simulation.resume(run, {wanted})"
     if not run.is_temporary:
@@ -105,6 +107,16 @@ def _not_converged(run: Run) -> list[str]:
         *textwrap.wrap(f"Not converged: {names}. Continue with:", SCREEN_WIDTH),
         f"  {again}",
     ]
+
+
+def _cure_of_modes(run: Run) -> str:
+    """What to do about chains that sit in different modes."""
+    said = "The chains sit in different modes, and more steps would hardly help."
+    content = run.manifest
+    if content.dataset.potential or content.temperature != 1.0:
+        return f"{said} Temperatures connect modes (num_replicas)."
+    asked = "--goal predict" if in_command() else 'goal="predict"'
+    return f"{said} {asked} predicts with such chains and ends after 60 seconds."
 
 
 def _wanted_steps(run: Run) -> int:

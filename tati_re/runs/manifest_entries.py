@@ -259,7 +259,8 @@ class UntilEntry:
     """The looks at a run that ends when its conditions hold.
 
     `most` and `every` are the number of steps and the distance of stored positions that were
-    planned first; `given` says that a resume was given its number of steps.
+    planned first; `given` says that a resume was given its number of steps. At the step `stuck_at`
+    the run ended because its chains sat in different modes.
     """
 
     most: Count | None = None
@@ -268,6 +269,7 @@ class UntilEntry:
     given: bool = False
     conditions: tuple[str, ...] = ()
     looks: tuple[ConvergenceEntry, ...] = ()
+    stuck_at: Count | None = None
     table: Mapping[str, Any] = whole_table()
 
     def look_at(self, step: int) -> ConvergenceEntry | None:

@@ -20,6 +20,7 @@ from tati_re.analysis.until import (
     diagnosis,
     goal_text,
     look_after,
+    separate_modes,
     steps_left,
 )
 from tati_re.cli.sample import main
@@ -740,6 +741,56 @@ def test_a_run_that_a_clock_ends_goes_on_until_then(monkeypatch, capsys, ticking
     assert (
         timed.run_info["step"].max() > 20 * 200 and "Certificate: failed" in capsys.readouterr().out
     )
+
+
+def test_chains_in_different_modes_are_told_from_slow_and_from_drifting_ones():
+    random = np.random.default_rng(3)
+    draws = random.standard_normal((4, 1_000))
+    apart = np.array([0.0, 0.0, 3.0, 3.0])[:, None]
+
+    def found(values, compared=True):
+        same = Quantity("U", draws)
+        return separate_modes([same, Quantity("prediction 1", values, None, compared)])
+
+    stuck = found(draws + apart)
+    assert stuck.between > 1.5 and 1 <= stuck.within < 1.02
+    assert found(draws) is None and found(draws + apart, compared=False) is None
+    assert found((draws + apart)[:1]) is None and found((draws + apart)[:, :2]) is None
+    assert found(np.zeros((4, 1_000))) is None and found(np.full((4, 1_000), np.inf)) is None
+    assert found(draws + apart + 3.0 * np.linspace(0, 1, 1_000)) is None, "they drift"
+    # Chains that move between modes a few times in all differ from themselves as well.
+    for seed in range(50):
+        jumps = np.random.default_rng(seed).random((4, 1_000)) < 0.003
+        assert found(draws + 3.0 * (np.cumsum(jumps, axis=1) % 2)) is None
+
+
+def two_wells(x):
+    """Wells at -1 and 1 behind a barrier of 50."""
+    return 50.0 * (x[:, 0] ** 2 - 1) ** 2
+
+
+def test_a_run_in_different_modes_says_so_and_ends_at_its_bound(monkeypatch, capsys):
+    """It went on to four or twenty times its bound, without a hope."""
+    monkeypatch.setattr("tati_re.launch.request.MOST_STEPS", 3_000)
+    made = {"potential": two_wells, "dimension": 1, "num_walkers": 4, "seed": 1, "verbose": 1}
+    starts = np.array([[[-1.0], [-1.0], [1.0], [1.0]]])
+    named = {"sampler": "HMC", "step_size": 0.05, "until": "rhat<1.01", "execution": "graph"}
+    run = tati_re.Simulation(**made).sample(starts=starts, **named)
+    said = " ".join(capsys.readouterr().out.split())
+    assert run.run_info["step"].max() == run.manifest["options"]["num_steps"] == 3_000
+    assert said.count("The chains sit in different modes: R-hat is ") == 1
+    assert "This run ends at step 3,000, in about 0:0" in said and "num_replicas" in said
+    assert "until not met at step 3,000; the run ends here, in different modes." in said
+    early = said.index("The chains sit in") < said.index("until not met at step 3,000")
+    assert early and run.exit_status == 0
+    assert run.manifest.until.stuck_at == 3_000
+    assert "and more steps would hardly help. Temperatures connect modes (num_replicas)." in said
+    assert "Continue with" not in said
+
+    # One mode, or a length that is given, is as before.
+    near = tati_re.Simulation(**made).sample(starts=abs(starts), **named)
+    assert near.manifest["until"]["reached"] and near.manifest.until.stuck_at is None
+    assert "different modes" not in capsys.readouterr().out
 
 
 def test_stored_positions_follow_the_length_of_the_run():
