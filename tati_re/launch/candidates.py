@@ -32,6 +32,14 @@ REGRESSION = (
 """Likelihoods and hidden layers that are compared in a regression, the default one first."""
 CLASSES = ((16, 16), (50,), (100,))
 """Hidden layers that are compared in a classification, the default ones first."""
+MANY_ROWS = (
+    ("heteroscedastic_gaussian", (64, 64)),
+    ("student_t", (64, 64)),
+    ("heteroscedastic_gaussian", (128, 128, 128)),
+    ("heteroscedastic_gaussian", (16, 16)),
+)
+CLASSES_OF_MANY_ROWS = ((64, 64), (256, 128), (16, 16))
+"""The same where steps see mini-batches."""
 WIDTHS = (1.0, 0.5)
 """Prior widths that are compared, the default one first."""
 
@@ -86,7 +94,9 @@ def candidate_of(text: str) -> Candidate:
     return Candidate(loss, hidden, float(width))
 
 
-def candidates_of(options: Options, objects: Mapping[str, Any], data: Dataset) -> list[Candidate]:
+def candidates_of(
+    options: Options, objects: Mapping[str, Any], data: Dataset, on_batches: bool = False
+) -> list[Candidate]:
     """The candidates of a run, without the widths that follow from `widths_of`.
 
     What the options or objects name is kept: one candidate is left where all is named.
@@ -95,6 +105,7 @@ def candidates_of(options: Options, objects: Mapping[str, Any], data: Dataset) -
         options: The options of the run; `candidates` is a list of its own.
         objects: `model`, `loss` and `prior` given in Python.
         data: The data set, of which the kind of the targets is asked.
+        on_batches: Whether steps see mini-batches of many rows. Default: all rows.
 
     Raises:
         InputError: A list beside something that it would choose.
@@ -110,9 +121,10 @@ def candidates_of(options: Options, objects: Mapping[str, Any], data: Dataset) -
         )
         listed = options.candidates
         return [candidate_of(text) for text in ([listed] if isinstance(listed, str) else listed)]
-    pairs: Sequence[tuple[str | None, tuple[int, ...]]] = REGRESSION
+    pairs: Sequence[tuple[str | None, tuple[int, ...]]] = MANY_ROWS if on_batches else REGRESSION
     if data.task != "regression":
-        pairs = [(None, hidden) for hidden in CLASSES]
+        sizes = CLASSES_OF_MANY_ROWS if on_batches else CLASSES
+        pairs = [(None, hidden) for hidden in sizes]
     found = []
     for loss, hidden in pairs:
         kept_loss = None if named & {"loss", "model"} else loss

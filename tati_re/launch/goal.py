@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tati_re.launch.candidates import refuse_unfit_goal
+from tati_re.launch.member_fits import can_be_fitted
+from tati_re.launch.request import is_cheap
 from tati_re.options.make import Options, make_options, options_of
 from tati_re.system.system import System
 
@@ -24,6 +26,15 @@ _OF_POSTERIOR = frozenset(
     }
 ) - {"dtype"}
 """Options each of which names a part of one posterior, or of the chains that sample it."""
+_KEPT_BY_PREDICTIONS = frozenset(
+    {
+        *options_of(("model",)),
+        *("model", "loss", "prior", "prior_std", "prior_scale", "prior_degrees"),
+        *("prior_bound", "prior_scaling", "noise_std", "noise_prior"),
+        *("noise_prior_scale", "noise_prior_shape"),
+    }
+)
+"""Parts of a model that a run for prediction keeps as they are."""
 _OBJECTS_OF_POSTERIOR = frozenset(
     {
         *("model", "loss", "prior", "potential", "sampler", "optimizer", "mass"),
@@ -38,7 +49,9 @@ def with_goal(
     """The options of a run with its goal settled.
 
     The goal is "predict" if the user names no part of a model, a prior or a sampler, the walkers
-    have not moved, and the data are in memory. A run for prediction without a length may take 60
+    have not moved, and the data are in memory. Where the data are so many that steps see
+    mini-batches, it is so for a model that he names as well: chains of its posterior do not
+    converge within hours. A run for prediction without a length may take 60
     seconds.
 
     Args:
@@ -69,5 +82,10 @@ def names_posterior(names: Iterable[str]) -> bool:
 
 def _is_open(options: Options, objects: Mapping[str, Any], system: System, placed: bool) -> bool:
     """Whether all that a run for prediction chooses is left to the run."""
-    named = names_posterior(options.explicit | {*objects})
-    return system.has_data and not (named or placed or options.tati or system.streamed)
+    if not system.has_data or placed or options.tati or system.streamed:
+        return False
+    named = options.explicit | {*objects}
+    if not names_posterior(named):
+        return True
+    chains = "num_steps" in named or names_posterior(named - _KEPT_BY_PREDICTIONS)
+    return not (chains or is_cheap(system)) and can_be_fitted(system)

@@ -32,7 +32,7 @@ _OFFSET = 1e-7
 _MOST_AT_ONCE = 128
 """Steps of one call, between which the clock is not looked at."""
 _PROBED = 16
-_SLOW_STEP = 0.02
+_SLOW_STEP = 0.1
 """Steps that are timed before the first look, one if a step takes more than so many seconds."""
 
 
@@ -65,6 +65,17 @@ class FittedMembers:
     def ensemble(self) -> np.ndarray:
         """Log density of each held-out row under the mixture of the members, shape (rows,)."""
         return mixture(self.densities)
+
+
+def can_be_fitted(system: System) -> bool:
+    """Whether members can be fitted apart: no layer acts otherwise in training or keeps state, and
+    the inputs are in memory.
+
+    Args:
+        system: The model and its data.
+    """
+    flat = system.flat
+    return not (flat.auxiliary or flat.has_training_state or system.streamed)
 
 
 def held_out_rows(data: Dataset, fraction: float, seed: int) -> np.ndarray:
@@ -103,25 +114,55 @@ class MemberFits:
     Args:
         system: The model and its data, with the held-out rows as their test part.
         potential: The potential of the system on mini-batches, one walker for each member.
-        learning_rate: Rate of Adam at the start; it falls by half a cosine.
+        learning_rate: Largest rate of Adam; it falls by half a cosine.
         xla: Whether steps are compiled by XLA.
+        warm_up: Part of the steps during which the rate rises from 0. Default: 0.
     """
 
     def __init__(
-        self, system: System, potential: ModelPotential, learning_rate: float, xla: bool
+        self,
+        system: System,
+        potential: ModelPotential,
+        learning_rate: float,
+        xla: bool,
+        warm_up: float = 0.0,
     ) -> None:
         self._system = system
         self._potential = potential
         self._rate = learning_rate
+        self._warm_up = warm_up
         ones = tf.ones((potential.num_walkers,), tf.float64)
         self._rung = Rung(ones, ones, ones)
         self._steps = Compiled(self._several, jit_compile=xla)
         self._each = Compiled(self._losses)
+        self.look_seconds = math.inf
+        """Seconds that predicting the held-out rows by all members takes; infinite before."""
 
     @property
     def loss(self) -> Loss:
         """The loss that is fitted."""
         return self._potential.loss
+
+    @property
+    def system(self) -> System:
+        """The model and its data, with the held-out rows as their test part."""
+        return self._system
+
+    @property
+    def num_members(self) -> int:
+        """Members that are fitted at once."""
+        return self._potential.num_walkers
+
+    @property
+    def batch_size(self) -> int:
+        """Examples of a step."""
+        return self._potential.batches.batch_size
+
+    @property
+    def num_held_out(self) -> int:
+        """Rows of which no fit is made."""
+        targets = self._system.dataset.test_targets
+        return 0 if targets is None else len(targets)
 
     def run(self, start: np.ndarray, num_steps: int, deadline: float) -> FittedMembers:
         """Fits from a start until the held-out density stops improving.
@@ -181,14 +222,33 @@ class MemberFits:
             apart=stopped_apart(np.stack(seen)),
         )
 
+    def seconds_of_step(self, start: np.ndarray) -> float:
+        """Seconds of one step of all members, without compilation.
+
+        Args:
+            start: Parameters at which it is measured, shape (members, parameters).
+        """
+        moments = np.zeros_like(start)
+        state = tuple(tf.constant(value) for value in (start, moments, moments))
+        with deterministic():
+            return self._measured_pace(state, _PROBED)
+
     def densities(self, position: np.ndarray) -> np.ndarray:
         """Log density of each held-out row in the units of the data, shape (members, rows)."""
+        began = time.monotonic()
         losses = self._each(position).numpy()
+        self.look_seconds = min(self.look_seconds, time.monotonic() - began)
         return -losses - log_deviation(self._system, self._potential)
 
     def _pace(self, state: tuple, each: int, deadline: float) -> float:
         """Seconds of a step, of steps whose result is not used; 0 if all steps fit easily."""
-        self._called(state, 0, 1, each)  # compiled
+        seconds = self._measured_pace(state, each)
+        left = deadline - time.monotonic()
+        return 0.0 if seconds * each * LOOKS < left else seconds
+
+    def _measured_pace(self, state: tuple, each: int) -> float:
+        """Seconds of a step after the first, which is compiled."""
+        self._called(state, 0, 1, each)
         seconds = 0.0
         for count in (1, min(each, _PROBED)):
             began = time.monotonic()
@@ -196,8 +256,7 @@ class MemberFits:
             seconds = (time.monotonic() - began) / count
             if seconds > _SLOW_STEP:
                 break
-        left = deadline - time.monotonic()
-        return 0.0 if seconds * each * LOOKS < left else seconds
+        return seconds
 
     def _chunk(self, state: tuple, first: int, count: int, planned: int) -> tuple:
         """The members after some more steps of the planned ones."""
@@ -211,6 +270,8 @@ class MemberFits:
         # All calls have arrays of one shape, and so one program.
         numbers = np.arange(first, first + _MOST_AT_ONCE)
         rates = self._rate * 0.5 * (1.0 + np.cos(math.pi * numbers / planned))
+        if self._warm_up:
+            rates = rates * np.minimum(1.0, (numbers + 1) / max(1.0, self._warm_up * planned))
         if batches.full:
             indices = np.zeros((_MOST_AT_ONCE, 1, 1), np.int32)
             sizes = np.ones(_MOST_AT_ONCE, np.int32)

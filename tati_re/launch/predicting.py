@@ -8,11 +8,24 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.launch.batch_chains import ORDER, SAMPLER, BatchChains, BatchSteps, steps_at
+from tati_re.launch.batch_members import (
+    MEMBERS,
+    TRIAL_SHARE,
+    WARM_UP,
+    Rounds,
+    Schedule,
+    is_worth_more,
+    learning_rate_of,
+    members_at_once,
+    steps_of_fit,
+)
 from tati_re.launch.candidates import (
     Candidate,
     candidates_of,
@@ -24,6 +37,7 @@ from tati_re.launch.member_fits import (
     FEWEST_STEPS,
     FittedMembers,
     MemberFits,
+    can_be_fitted,
     held_out_rows,
     without_rows,
 )
@@ -63,6 +77,10 @@ FIT_PART = 0.3
 FEWEST_COMPARED = 3
 """Candidates among which the time is divided; more of them follow where some is left."""
 _SECONDS_OF_ONE = 5.0
+_SECONDS_OF_TRIAL = 15.0
+"""Seconds below which a trial of chains on mini-batches tells nothing."""
+_PASSES_OF_END = 3.0
+"""Predictions of the test part after the last fit, for the rows of the comparison."""
 MEMBER_STEPS = 4_000
 _LEARNING_RATE = 0.01
 
@@ -102,6 +120,27 @@ class ModelChoice:
         }
 
 
+@dataclass(frozen=True)
+class Trial:
+    """Short chains on mini-batches from the fits, and what they told.
+
+    Attributes:
+        sentence: What they told, for the screen; empty if there was no trial.
+        steps: Steps of each chain.
+        density: Mean held-out log density of a row, nan if they drew nothing.
+    """
+
+    sentence: str = ""
+    steps: int = 0
+    density: float = math.nan
+
+    def described(self) -> dict[str, Any]:
+        """The entries of the manifest."""
+        if not self.steps:
+            return {}
+        return {"trial_steps": self.steps, "trial_density": self.density}
+
+
 class PredictionSetup:
     """Chooses the model of a run, and fits its members; the Simulation has both afterwards.
 
@@ -119,27 +158,42 @@ class PredictionSetup:
         self._options = options
         self._objects = objects
         self._plan = plan
+        self._names_walkers = "num_walkers" in options.explicit
+        self._trial = Trial()
+
+    @property
+    def tried_chains(self) -> bool:
+        """Whether chains on mini-batches were tried, and compared with the fits."""
+        return bool(self._trial.sentence)
 
     def made(self) -> tuple[Options, list[str]]:
         """The options with the model that was chosen, and a sentence on each choice."""
         sim = self._sim
         data = sim.system.dataset
         held_out = np.empty(0, np.int64)
-        if data.num_examples >= FEWEST_ROWS and _can_be_fitted(sim.system):
+        if data.num_examples >= FEWEST_ROWS and can_be_fitted(sim.system):
             held_out = held_out_rows(data, HELD_OUT, self._options.seed)
         choice = self._chosen(held_out)
         self._adopt(choice.chosen)
         sentences = [self._said_of_choice(choice)]
         if len(held_out) and sim.options.walker_start == "fit":
-            sentences.append(self._fit(choice))
-        sim.walkers.choice = choice.described()
+            if self._sees_all_rows():
+                sentences.append(self._fit(choice))
+            else:
+                sentences += self._fit_on_batches(choice)
+        sim.walkers.choice = choice.described() | self._trial.described()
         return self._options, sentences
 
     def _chosen(self, held_out: np.ndarray) -> ModelChoice:
         """The candidate of the best held-out density, an earlier one unless the difference exceeds
         its standard error.
         """
-        candidates = candidates_of(self._options, self._objects, self._sim.system.dataset)
+        candidates = candidates_of(
+            self._options,
+            self._objects,
+            self._sim.system.dataset,
+            on_batches=not self._sees_all_rows(),
+        )
         if (
             self._options.candidates
         ):  # one that cannot be made is refused before the first is fitted
@@ -153,13 +207,23 @@ class PredictionSetup:
         listed = [
             replace(candidate, width=width)
             for candidate in candidates
-            for width in widths_of(self._options, self._objects, candidate)
+            for width in self._widths_of(candidate)
         ]
         # Widths matter less than likelihoods: those of the default come first.
         listed.sort(key=lambda one: one.width != first_width)
         choice = ModelChoice(listed[0], held_out)
+        if len(listed) == 1:
+            return choice
         planned = self._plan.num_candidates(min(len(listed), FEWEST_COMPARED))
         return self._compare(listed, planned, choice) if planned else choice
+
+    def _widths_of(self, candidate: Candidate) -> tuple[float | None, ...]:
+        """The prior widths to compare for a candidate: one where short fits would compare them.
+
+        A prior acts on a fit when it begins to follow single rows, late.
+        """
+        widths = widths_of(self._options, self._objects, candidate)
+        return widths if self._sees_all_rows() else widths[:1]
 
     def _compare(
         self, candidates: Sequence[Candidate], planned: int, choice: ModelChoice
@@ -218,7 +282,14 @@ class PredictionSetup:
 
     def _sees_all_rows(self) -> bool:
         """Whether each step of a chain is to see all rows, as far as the options tell."""
-        return self._options.batch_size is None and is_cheap(self._sim.system)
+        return self._options.batch_size is None and self._is_cheap
+
+    @cached_property
+    def _is_cheap(self) -> bool:
+        """Whether steps that see all rows are cheap, of the smallest network that is compared."""
+        system = self._sim.system
+        compared = candidates_of(self._options, self._objects, system.dataset)
+        return is_cheap(self._system(self._options_with(compared[0])))
 
     def _whole(self, system: System, options: Options) -> ModelPotential:
         """The potential of a few chains on all rows but the held-out ones."""
@@ -245,40 +316,62 @@ class PredictionSetup:
         return system.of(without_rows(system.dataset, held_out))
 
     def _fits(self, system: System, options: Options, members: int, xla: bool) -> MemberFits:
-        size = min(FIT_BATCH_SIZE, system.dataset.num_examples)
-        execution = "xla" if xla else "graph"
-        chosen = make_options(options, batch_size=size).settled(
-            execution=execution, num_walkers=members
+        """Fits of so many members on mini-batches."""
+        sees_all = self._sees_all_rows()
+        size = FIT_BATCH_SIZE if sees_all else options.batch_size or BATCH_SIZE
+        potential = self._on_batches(system, options, members, size, xla)
+        if "learning_rate" in options.explicit:
+            rate = options.learning_rate
+        else:
+            rate = _LEARNING_RATE if sees_all else learning_rate_of(system.flat.shapes)
+        return MemberFits(system, potential, rate, xla, warm_up=0.0 if sees_all else WARM_UP)
+
+    def _on_batches(
+        self, system: System, options: Options, members: int, size: int, xla: bool, **values: Any
+    ) -> ModelPotential:
+        """The potential of some members on mini-batches of at most so many rows."""
+        size = min(size, system.dataset.num_examples)
+        chosen = make_options(options, batch_size=size, **values).settled(
+            execution="xla" if xla else "graph", num_walkers=members
         )
-        potential = system.potential(chosen, self._objects, copies=members)
-        rate = options.learning_rate if "learning_rate" in options.explicit else _LEARNING_RATE
-        return MemberFits(system, potential, rate, xla)
+        return system.potential(chosen, self._objects, copies=members)
+
+    def _has_xla(self, system: System, seconds: float) -> bool:
+        """Whether compiling fits of so many seconds with XLA pays."""
+        pays = seconds >= SECONDS_OF_XLA and system.execution(self._options) == "xla"
+        return pays and system.flat.xla_safe
 
     def _start(
-        self, system: System, options: Options, members: int, held_out: np.ndarray, deadline: float
+        self,
+        system: System,
+        options: Options,
+        members: int,
+        held_out: np.ndarray,
+        deadline: float,
+        before: int = 0,
     ) -> np.ndarray:
         """Members newly drawn, shape (members, parameters); those that predict a spread have fitted
-        their mean already.
+        their mean already. So many other members were drawn `before` them.
         """
         flat = system.flat
-        drawn = fresh_starts(flat.tensor_names, flat.shapes, members, options.seed)
-        start = with_extra_starts(flat, drawn.astype(flat.dtype))
+        drawn = fresh_starts(flat.tensor_names, flat.shapes, before + members, options.seed)
+        start = with_extra_starts(flat, drawn[before:].astype(flat.dtype))
         after = system.potential(options, self._objects, copies=members).loss
         if not (predicts_spread(after) and self._is_built(options)):
             return start
         plain = make_options(options, loss=MEAN)
-        before = self._apart(self._system(plain), held_out)
-        if not before.flat.samples_noise:  # targets that do not vary
+        of_mean = self._apart(self._system(plain), held_out)
+        if not of_mean.flat.samples_noise:  # targets that do not vary
             return start
-        fits = self._fits(before, plain, members, xla=False)
-        begun = self._start(before, plain, members, held_out, deadline)
+        fits = self._fits(of_mean, plain, members, xla=False)
+        begun = self._start(of_mean, plain, members, held_out, deadline, before)
         found = fits.run(begun, MEAN_STEPS, deadline)
         return with_spread(
             found.positions,
             flat.shapes,
-            units_of(before, fits.loss),
+            units_of(of_mean, fits.loss),
             units_of(system, after),
-            before.flat.num_extra,
+            of_mean.flat.num_extra,
         )
 
     def _is_built(self, options: Options) -> bool:
@@ -294,8 +387,8 @@ class PredictionSetup:
         values["goal"] = PREDICT
         if chosen.hidden is not None and "activation" not in self._options.explicit:
             values["activation"] = ACTIVATION
-        if "num_walkers" not in self._options.explicit:
-            values["num_walkers"] = NUM_MEMBERS
+        if not self._names_walkers:
+            values["num_walkers"] = NUM_MEMBERS if self._sees_all_rows() else MEMBERS
         if "walker_start" not in self._options.explicit:
             values["walker_start"] = "fit"
         self._options = make_options(self._options, **values)
@@ -312,8 +405,7 @@ class PredictionSetup:
         plan = self._plan
         samples = plan.has_chains(fits=True) or "num_steps" in self._options.explicit
         share = plan.fit_seconds(samples)
-        is_long = share >= SECONDS_OF_XLA
-        fits = self._fits(system, self._options, members, xla=system.flat.xla_safe and is_long)
+        fits = self._fits(system, self._options, members, xla=self._has_xla(system, share))
         steps = MEMBER_STEPS
         if "fit_steps" in self._options.explicit:
             steps = max(FEWEST_STEPS, self._options.fit_steps)
@@ -336,6 +428,212 @@ class PredictionSetup:
         return (
             f"Members: {members} fits of up to {found.num_steps:,} steps (num_walkers, fit_steps); held-out log "
             f"density of a row {one:.3f} for one fit, {ensemble:.3f} for their ensemble."
+        )
+
+    def _fit_on_batches(self, choice: ModelChoice) -> list[str]:
+        """Fits members in rounds while there is time, unless chains from the first round predict
+        better; says what was found.
+        """
+        sim = self._sim
+        system = self._apart(sim.system, choice.held_out)
+        names_chains = self._names_chains()
+        seconds = self._plan.fit_seconds(with_chains=names_chains)
+        members = self._members_at_once(system, seconds)
+        fits = self._fits(system, self._options, members, xla=self._has_xla(system, seconds))
+
+        rounds = Rounds()
+        took = self._round(rounds, fits, choice, seconds)
+        has_chains = names_chains
+        if names_chains:
+            self._settle_steps(system, rounds)
+        elif self._has_trial():
+            has_chains = self._tried(system, rounds)
+        if not (self._names_walkers or has_chains):
+            self._add_rounds(rounds, fits, choice, took)
+            rounds = rounds.best()
+
+        self._keep(rounds, choice, has_chains)
+        said = [self._said_of_rounds(rounds), self._trial.sentence]
+        return [sentence for sentence in said if sentence]
+
+    def _add_rounds(
+        self, rounds: Rounds, fits: MemberFits, choice: ModelChoice, took: float
+    ) -> None:
+        """Fits more rounds of members, as long as they improve the ensemble and there is time.
+
+        Args:
+            rounds: The first round, to which the others are added.
+            fits: The fits, compiled.
+            choice: The model and the held-out rows.
+            took: Seconds of the first round.
+        """
+        schedule = Schedule(unit_seconds=took, density=rounds.one)
+        while is_worth_more(rounds, fits.num_members):
+            left = self._seconds_of_fits(fits, rounds)
+            length = schedule.next_length(left)
+            if not length:
+                break
+            self._round(rounds, fits, choice, left, length)
+            schedule.note(length, float(rounds.found[-1].densities.mean()))
+
+    def _names_chains(self) -> bool:
+        """Whether the user asked for chains: by their steps, or by a sampler."""
+        options = self._options
+        named = {"num_steps", "sampler", "step_size", "friction"} & options.explicit
+        return bool(named or "sampler" in self._objects)
+
+    def _members_at_once(self, system: System, seconds: float) -> int:
+        """How many members are fitted side by side."""
+        if self._names_walkers:
+            return self._options.num_walkers
+        if system.flat.vectorizable:  # steps of four members cost little more than those of one
+            return MEMBERS
+        fits = self._fits(system, self._options, 1, xla=False)
+        drawn = fresh_starts(system.flat.tensor_names, system.flat.shapes, 1, self._options.seed)
+        start = with_extra_starts(system.flat, drawn.astype(system.flat.dtype))
+        epoch = system.dataset.num_examples // fits.batch_size
+        return members_at_once(fits.seconds_of_step(start), seconds, max(1, epoch))
+
+    def _round(
+        self,
+        rounds: Rounds,
+        fits: MemberFits,
+        choice: ModelChoice,
+        seconds: float,
+        length: int = 1,
+    ) -> float:
+        """Fits one more round of members, so many times as long as the first one, in so many
+        seconds at most; returns how long it took.
+        """
+        began = time.monotonic()
+        members = fits.num_members
+        system = fits.system
+        start = self._start(
+            system,
+            self._options,
+            members,
+            choice.held_out,
+            deadline=began + seconds / 3,
+            before=members * len(rounds.found),
+        )
+        steps = steps_of_fit(system.dataset.num_examples, fits.batch_size)
+        if "fit_steps" in self._options.explicit:
+            steps = max(FEWEST_STEPS, self._options.fit_steps)
+        steps *= length
+        rounds.found.append(fits.run(start, steps, began + seconds))
+        return time.monotonic() - began
+
+    def _seconds_of_fits(self, fits: MemberFits, rounds: Rounds) -> float:
+        """Seconds that are left for another round, without those that the end of the run takes."""
+        data = self._sim.system.dataset
+        tested = 0 if data.test_inputs is None else len(data.test_inputs)
+        share = max(tested, fits.num_held_out) / fits.num_held_out
+        of_end = _PASSES_OF_END * share * fits.look_seconds * (len(rounds.found) + 1)
+        return self._plan.fit_seconds(with_chains=False) - of_end
+
+    def _has_trial(self) -> bool:
+        """Whether there is time for a trial of chains, and for chains after it."""
+        seconds = self._plan.seconds
+        return self._plan.left >= 3.0 * TRIAL_SHARE * seconds >= 3.0 * _SECONDS_OF_TRIAL
+
+    def _settle_steps(self, system: System, rounds: Rounds) -> BatchSteps | None:
+        """Chooses the sampler and its steps on mini-batches, where the user named none of them;
+        None where he did, or where the curvature cannot be measured.
+        """
+        named = {"sampler", "step_size", "friction"} & self._options.explicit
+        if named or "sampler" in self._objects:
+            return None
+        try:
+            steps = self._steps_at(system, rounds.positions[0])
+        except InputError:  # the run tunes its steps
+            return None
+        self._take_steps(steps, 0)
+        return steps
+
+    def _steps_at(self, system: System, position: np.ndarray) -> BatchSteps:
+        size = self._options.batch_size or BATCH_SIZE
+        potential = self._on_batches(system, self._options, 1, size, xla=False)
+        return steps_at(potential, position, self._options.seed)
+
+    def _take_steps(self, steps: BatchSteps, burnin: int) -> None:
+        """Gives the chains of the run their sampler and steps."""
+        values: dict[str, Any] = {
+            "sampler": SAMPLER,
+            "step_size": steps.step_size,
+            "friction": steps.friction,
+            "batch_size": self._options.batch_size or BATCH_SIZE,
+            "batch_sampling": ORDER,
+        }
+        if burnin:
+            values["num_burnin_steps"] = burnin
+        kept = {"batch_sampling", "num_burnin_steps"} & self._options.explicit
+        values = {name: value for name, value in values.items() if name not in kept}
+        self._options = make_options(self._options, **values)
+
+    def _tried(self, system: System, rounds: Rounds) -> bool:
+        """Whether short chains from the first fits predict better than these fits; notes the
+        trial.
+        """
+        try:
+            steps = self._steps_at(system, rounds.positions[0])
+        except InputError as error:
+            self._trial = Trial(f"no chains on mini-batches: {error}")
+            return False
+
+        deadline = time.monotonic() + TRIAL_SHARE * self._plan.seconds
+        size = self._options.batch_size or BATCH_SIZE
+        xla = self._has_xla(system, TRIAL_SHARE * self._plan.seconds)
+        potential = self._on_batches(
+            system, self._options, len(rounds.positions), size, xla=xla, batch_sampling=ORDER
+        )
+        chains = BatchChains(system, potential, steps, xla=xla)
+        density = chains.run(rounds.positions, deadline, self._options.seed)
+        if density is None:
+            self._trial = Trial("no chains on mini-batches: short ones drew nothing in their time")
+            return False
+
+        wins = exceeds(density, rounds.apart)
+        drawn = float(density.mean())
+        said = (
+            f"{'chains from the fits' if wins else 'no chains'}: {chains.num_steps:,} steps of "
+            f"{SAMPLER} on mini-batches have a held-out log density of {drawn:.3f} a row, the fits "
+            f"{float(rounds.apart.mean()):.3f}"
+        )
+        if wins:
+            self._take_steps(steps, max(1, chains.num_steps // 2))
+        else:
+            said += "; the time that is left goes into more fits"
+        self._trial = Trial(said, chains.num_steps, drawn)
+        return wins
+
+    def _keep(self, rounds: Rounds, choice: ModelChoice, has_chains: bool) -> None:
+        """Leaves the walkers of the Simulation at the members."""
+        sim = self._sim
+        members = len(rounds.positions)
+        self._options = make_options(self._options, num_walkers=members)
+        sim.options = make_options(sim.options, num_walkers=members)
+        sim.walkers = starting_walkers(sim.options, sim.system.flat)
+        walkers = sim.walkers
+        walkers.position = rounds.positions.astype(walkers.position.dtype)
+        walkers.sentence = None
+        walkers.drawn = None
+        walkers.fits = Fits(
+            positions=walkers.position.copy(),
+            held_out=choice.held_out,
+            steps=rounds.steps,
+            density=rounds.apart,
+        )
+        walkers.fits_alone = not has_chains
+
+    def _said_of_rounds(self, rounds: Rounds) -> str:
+        """How many members were fitted, and how good they are."""
+        members = len(rounds.positions)
+        count = len(rounds.found)
+        parts = "" if count == 1 else f" in {count} rounds"
+        return (
+            f"Members: {members} fits{parts} of up to {rounds.num_steps:,} steps on mini-batches "
+            f"(num_walkers, fit_steps); held-out log density of a row {rounds.one:.3f} for one "
+            f"fit, {float(rounds.apart.mean()):.3f} for their ensemble."
         )
 
     def _has_chains(self, found: FittedMembers, members: int) -> bool:
@@ -382,11 +680,3 @@ def exceeds(density: np.ndarray, other: np.ndarray) -> bool:
         return bool(difference.mean() > 0)
     error = float(difference.std(ddof=1)) / math.sqrt(len(difference))
     return bool(difference.mean() > error)
-
-
-def _can_be_fitted(system: System) -> bool:
-    """Whether members can be fitted apart: no layer acts otherwise in training or keeps state, and
-    the inputs are in memory.
-    """
-    flat = system.flat
-    return not (flat.auxiliary or flat.has_training_state or system.streamed)

@@ -215,10 +215,12 @@ class _Choice:
         sim = self.sim
         sim.system.check(self.options, self.objects)
         choices: list[str] = []
+        tried = False
         if not (sim.walkers.placed or "starts" in self.objects):
             self._check_values()
             preparation = PredictionSetup(sim, self.options, self.objects, self.plan)
             self.options, choices = preparation.made()
+            tried = preparation.tried_chains
             if self.options.walker_start == "fit" and not sim.walkers.placed:
                 self._fit()
         if self.options.execution == AUTO and not self.plan.has_xla():
@@ -228,9 +230,10 @@ class _Choice:
         if not open_settings and not self.options.explicit & {"until", "num_steps"}:
             self._change(until=PREDICTED)
         if sim.walkers.fits_alone:
-            seconds = f"{self.options.max_time:g} seconds"
-            what = f"no chains: {seconds} are too short for draws that predict better than the fits"
-            choices.append(f"{what} (max_time)")
+            if not tried:
+                seconds = f"{self.options.max_time:g} seconds"
+                what = f"no chains: {seconds} are too short for draws that predict better"
+                choices.append(f"{what} than the fits (max_time)")
         else:
             choices.append(f"{sampler}, a chain from each member on all training rows")
             choices.append(f"stops at {self._said_of_goal()} (until, max_time)")

@@ -58,8 +58,10 @@ _SHORT = ("negative_log_likelihood", "mean_loss", "rmse", "accuracy", "coverage_
 
 _MOST_DRAWS = 400
 _FEWEST_DRAWS = 64
-_MOST_ROWS = 1_000
+_MOST_ROWS = 10_000
 _FEWEST_ROWS = 100
+_FITTED_AT_ONCE = 100
+"""Examples of a step of a fit, at least where there are as many."""
 _MOST_PAIRS = 65_000_000
 """Draws squared times rows, which the CRPS of a mixture takes: about a second."""
 _SHARE = 0.1
@@ -78,7 +80,7 @@ def held_out_comparison(run: AnyRun) -> HeldOutComparison:
 
     The fits are a deep ensemble at no extra cost, because the walkers of a run on data start from
     them (`walker_start="fit"`, or an earlier call of `fit`). All three predictors are scored on the
-    same rows: the test set, or 1,000 random rows of a larger test set. Without a test set the
+    same rows: the test set, or 10,000 random rows of a larger one, fewer after a short run. Without a test set the
     posterior is scored by leave-one-out (Pareto-smoothed importance sampling). Fits cannot leave a
     row out. They are scored only if they were stopped on validation rows, which are then used for
     all three.
@@ -340,8 +342,9 @@ class _Scored:
         """Predictions of examples that cost a tenth of what the gradients of the run did."""
         options = self.run.manifest.options
         size = options.batch_size or self.run.manifest.dataset.num_examples or 1
-        steps = last_step(self.run, options.num_steps or 1)
-        return _SHARE * _PASSES * steps * options.num_walkers * size
+        sampled = last_step(self.run, options.num_steps or 1) * options.num_walkers * size
+        fitted = float(self.fits.steps.sum()) * min(size, _FITTED_AT_ONCE)
+        return _SHARE * _PASSES * (sampled + fitted)
 
     def _most_rows(self) -> int:
         return int(np.clip(self._passes() / _FEWEST_DRAWS, _FEWEST_ROWS, _MOST_ROWS))

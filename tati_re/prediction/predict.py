@@ -368,8 +368,8 @@ def warn_of_few_draws(found: results.Prediction, run: RunFiles) -> None:
     """
     if run.manifest.has_fits_alone:
         warn_user(
-            f"Predictions average {found.num_draws:,} fits, not draws: max_time was over before "
-            "the first draw."
+            f"Predictions average {found.num_draws:,} fits, not draws: "
+            f"{run.manifest.why_without_draws}."
         )
     elif not found.independent_draws >= FEW_DRAWS:
         warn_user(

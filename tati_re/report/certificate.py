@@ -213,7 +213,7 @@ def _burnin_not_over(manifest: Manifest, burnin: int, step: int) -> CheckResult:
     remark = _not_over(manifest, burnin)
     if manifest.has_fits_alone:
         passed = None
-        remark = "max_time is over; predictions use the fits alone"
+        remark = f"{manifest.why_without_draws}; predictions use the fits alone"
     return check_result(
         "burn-in",
         float(step),

@@ -123,8 +123,15 @@ class Manifest(Mapping[str, Any]):
 
     @property
     def has_fits_alone(self) -> bool:
-        """Whether the run predicts with its fits, as it had no time for draws."""
+        """Whether the run predicts with its fits, as it has no draws."""
         return self.last_positions is not None and self.last_positions.of == "fits"
+
+    @property
+    def why_without_draws(self) -> str:
+        """Why a run predicts with its fits alone, as the end of a sentence."""
+        if self.choice is not None and self.choice.trial_steps:
+            return "short chains predicted worse than the fits"
+        return "max_time was over before the first draw"
 
     @property
     def prefers_fits(self) -> bool:

@@ -369,11 +369,13 @@ class PredictorEntry:
 @dataclass(frozen=True)
 class ChoiceEntry:
     """How the model of a run for prediction was chosen: by the mean held-out log density of a row
-    for each candidate.
+    for each candidate. Where chains on mini-batches were tried, their steps and density as well.
     """
 
     chosen: str = ""
     held_out: Count = 0
     candidates: tuple[str, ...] = ()
     densities: tuple[float, ...] = ()
+    trial_steps: Count = 0
+    trial_density: float = math.nan
     table: Mapping[str, Any] = whole_table()
