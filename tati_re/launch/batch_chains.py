@@ -171,8 +171,16 @@ class BatchChains:
         # All calls have arrays of one shape, and so one program.
         indices, sizes = self._potential.batches.indices(first + 1, _STEPS_AT_ONCE)
         seeds = np.array([seed % 2**31, first], np.int32)
-        given = np.asarray(indices, np.int32), np.asarray(sizes, np.int32), np.int32(count)
-        return tuple(self._several(*place, seeds, *given))
+        position, momentum = place
+        moved = self._several(
+            position,
+            momentum,
+            seeds,
+            np.asarray(indices, np.int32),
+            np.asarray(sizes, np.int32),
+            np.int32(count),
+        )
+        return tuple(moved)
 
     def _moved(
         self,
