@@ -50,7 +50,7 @@ def with_goal(
 
     The goal is "predict" if the user names no part of a model, a prior or a sampler, the walkers
     have not moved, and the data are in memory. Where the data are so many that steps see
-    mini-batches, it is so for a model that he names as well: chains of its posterior do not
+    mini-batches, it is so for a named model as well: chains of its posterior do not
     converge within hours. A run for prediction without a length may take 60
     seconds.
 
