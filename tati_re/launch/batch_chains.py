@@ -49,7 +49,9 @@ class BatchSteps:
     friction: float
 
 
-def steps_at(potential: ModelPotential, position: np.ndarray, seed: int) -> BatchSteps:
+def steps_at(
+    potential: ModelPotential, position: np.ndarray, seed: int, auxiliary: tuple = ()
+) -> BatchSteps:
     """The steps that suit the curvature and the gradient noise at a fit.
 
     The step size follows from the largest curvature, by Lanczos steps. White noise of variance s²
@@ -60,6 +62,7 @@ def steps_at(potential: ModelPotential, position: np.ndarray, seed: int) -> Batc
         potential: The potential on mini-batches.
         position: The fit, shape (parameters,).
         seed: Which examples are looked at.
+        auxiliary: Non-trainable variables of the fit, shape (1, ...) each. Default: none.
 
     Raises:
         InputError: The model has no second derivatives there, or no direction is curved upwards.
@@ -68,7 +71,7 @@ def steps_at(potential: ModelPotential, position: np.ndarray, seed: int) -> Batc
     random = np.random.default_rng([seed, 0x424D])
     chosen = np.sort(random.permutation(potential.num_examples)[:count]).astype(np.int32)
     try:
-        found = noise_spectrum(potential, position, (), chosen, _unchanged, _unchanged)
+        found = noise_spectrum(potential, position, auxiliary, chosen, _unchanged, _unchanged)
     except (tf.errors.OpError, LookupError, NotImplementedError) as error:
         raise InputError("the model has no second derivatives at a fit.") from error
 
@@ -109,10 +112,19 @@ class BatchChains:
         ones = tf.ones((potential.num_walkers,), tf.float64)
         self._rung = Rung(ones, ones, ones)
         self._several = Compiled(self._moved, jit_compile=xla)
-        self._losses = Compiled(lambda position: potential.losses_of_test(position, ()))
+        self._losses = Compiled(
+            lambda position, *auxiliary: potential.losses_of_test(position, auxiliary)
+        )
+        self._auxiliary: tuple[np.ndarray, ...] = ()
         self.num_steps = 0
 
-    def run(self, start: np.ndarray, deadline: float, seed: int) -> np.ndarray | None:
+    def run(
+        self,
+        start: np.ndarray,
+        deadline: float,
+        seed: int,
+        auxiliary: tuple[np.ndarray, ...] = (),
+    ) -> np.ndarray | None:
         """Log density of each held-out row under the average over the chains.
 
         The first half of the steps is burn-in. `num_steps` are those that were taken.
@@ -121,11 +133,14 @@ class BatchChains:
             start: Where the chains begin, shape (chains, parameters).
             deadline: Time of the last step, by `time.monotonic`.
             seed: Of the random numbers.
+            auxiliary: Non-trainable variables of each chain, shape (chains, ...) each, which stay
+                as they are. Default: none.
 
         Returns:
             Densities in the units of the data, shape (rows,); None where there was no time for a
             draw, or the chains diverged.
         """
+        self._auxiliary = auxiliary
         with deterministic():
             return self._run(np.array(start), deadline, seed)
 
@@ -148,7 +163,7 @@ class BatchChains:
             step += each
             if step < burnin:
                 continue
-            density = -self._losses(place[0]).numpy()
+            density = -self._losses(place[0], *self._auxiliary).numpy()
             if not np.isfinite(density).all():
                 return None
             drawn.append(density)
@@ -179,6 +194,7 @@ class BatchChains:
             np.asarray(indices, np.int32),
             np.asarray(sizes, np.int32),
             np.int32(count),
+            *self._auxiliary,
         )
         return tuple(moved)
 
@@ -190,6 +206,7 @@ class BatchChains:
         indices: tf.Tensor,
         sizes: tf.Tensor,
         count: tf.Tensor,
+        *auxiliary: tf.Tensor,
     ) -> tuple:
         """Steps of BAOAB, in which the half kicks at one place are one kick."""
         dtype = position.dtype
@@ -206,7 +223,7 @@ class BatchChains:
             momentum = kept * momentum + renewed * normal
             position = position + half * momentum
             batch = Batch(indices[i], sizes[i])
-            gradient = self._potential.bind(self._rung, batch, ())(position).gradient
+            gradient = self._potential.bind(self._rung, batch, tuple(auxiliary))(position).gradient
             return i + 1, position, momentum - 2.0 * half * gradient
 
         return tf.while_loop(lambda i, *_: i < count, step, (tf.constant(0), position, momentum))[

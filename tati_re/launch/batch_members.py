@@ -56,6 +56,12 @@ class Rounds:
         return np.concatenate([one.positions for one in self.found])
 
     @property
+    def auxiliary(self) -> tuple[np.ndarray, ...]:
+        """Non-trainable variables of each member, shape (members, ...) each."""
+        parts = zip(*(one.auxiliary for one in self.found), strict=True)
+        return tuple(np.concatenate(part) for part in parts)
+
+    @property
     def steps(self) -> np.ndarray:
         """Step at which each member was kept, shape (members,)."""
         return np.concatenate([one.steps for one in self.found])

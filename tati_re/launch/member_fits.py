@@ -14,6 +14,7 @@ from tati_re.core.potential import Batch
 from tati_re.core.protocol import Rung
 from tati_re.data.dataset import Dataset
 from tati_re.data.on_disk import chosen
+from tati_re.launch.starts import with_seeds
 from tati_re.posterior.losses import Loss
 from tati_re.posterior.potential import ModelPotential
 from tati_re.system.system import System
@@ -32,6 +33,8 @@ _OFFSET = 1e-7
 _MOST_AT_ONCE = 128
 """Steps of one call, between which the clock is not looked at."""
 _PROBED = 16
+_OPTIMIZED = 3
+"""Parts of a state that belong to the optimizer and the position; others are kept by layers."""
 _SLOW_STEP = 0.1
 """Steps that are timed before the first look, one if a step takes more than so many seconds."""
 
@@ -51,6 +54,7 @@ class FittedMembers:
         apart: Log density of each held-out row under an ensemble of which each member is kept where
             the other half of the rows has the best density, shape (rows,): the rows that it scores
             did not choose it.
+        auxiliary: Non-trainable variables of each member, shape (members, ...) each. Default: none.
     """
 
     positions: np.ndarray
@@ -60,6 +64,7 @@ class FittedMembers:
     num_steps: int
     step_seconds: float = 0.0
     apart: np.ndarray = field(default_factory=lambda: np.empty(0))
+    auxiliary: tuple[np.ndarray, ...] = ()
 
     @property
     def ensemble(self) -> np.ndarray:
@@ -68,14 +73,12 @@ class FittedMembers:
 
 
 def can_be_fitted(system: System) -> bool:
-    """Whether members can be fitted apart: no layer acts otherwise in training or keeps state, and
-    the inputs are in memory.
+    """Whether members can be fitted apart: the inputs are in memory.
 
     Args:
         system: The model and its data.
     """
-    flat = system.flat
-    return not (flat.auxiliary or flat.has_training_state or system.streamed)
+    return not system.streamed
 
 
 def held_out_rows(data: Dataset, fraction: float, seed: int) -> np.ndarray:
@@ -177,14 +180,13 @@ class MemberFits:
             return self._run(np.array(start), num_steps, deadline)
 
     def _run(self, start: np.ndarray, num_steps: int, deadline: float) -> FittedMembers:
-        moments = np.zeros_like(start)
-        state = tuple(tf.constant(value) for value in (start, moments, moments))
+        state = self._begun(start)
         pace = self._pace(state, max(1, num_steps // LOOKS), deadline)
         affordable = (deadline - time.monotonic()) / max(pace, 1e-9)
         each = max(1, int(min(num_steps, affordable)) // LOOKS)
-        seen = [self.densities(start)]
+        seen = [self._densities(state)]
         best = seen[0].mean(axis=1)
-        kept = np.array(start)
+        kept = _Kept.of(self._held_by(state))
         kept_densities = np.array(seen[0])
         steps = np.zeros(len(start), np.int64)
         looks = LOOKS
@@ -196,12 +198,11 @@ class MemberFits:
                 break
             state = self._chunk(state, look * each, each, looks * each)
             look += 1
-            position = state[0].numpy()
-            found = self.densities(position)
+            found = self._densities(state)
             density = found.mean(axis=1)
             better = density > best
             seen.append(found)
-            kept[better] = position[better]
+            kept.take(self._held_by(state), better)
             kept_densities[better] = found[better]
             best[better] = density[better]
             steps[better] = look * each
@@ -213,7 +214,8 @@ class MemberFits:
             paced = took if look > 1 else 0.0
         last = state[0].numpy()
         return FittedMembers(
-            positions=kept,
+            positions=kept.arrays[0],
+            auxiliary=tuple(kept.arrays[1:]),
             last=last,
             densities=kept_densities,
             steps=steps,
@@ -228,15 +230,26 @@ class MemberFits:
         Args:
             start: Parameters at which it is measured, shape (members, parameters).
         """
-        moments = np.zeros_like(start)
-        state = tuple(tf.constant(value) for value in (start, moments, moments))
         with deterministic():
-            return self._measured_pace(state, _PROBED)
+            return self._measured_pace(self._begun(start), _PROBED)
 
-    def densities(self, position: np.ndarray) -> np.ndarray:
+    def _begun(self, start: np.ndarray) -> tuple:
+        """The members at their start: position, both moments of Adam, and what layers keep."""
+        moments = np.zeros_like(start)
+        potential = self._potential
+        auxiliary = with_seeds(potential.flat, potential.auxiliary, _HELD_OUT)
+        parts = (start, moments, moments, *auxiliary)
+        return tuple(tf.constant(value) for value in parts)
+
+    @staticmethod
+    def _held_by(state: tuple) -> list[np.ndarray]:
+        """What makes a member of a state: position, and what layers keep."""
+        return [value.numpy() for value in (state[0], *state[_OPTIMIZED:])]
+
+    def _densities(self, state: tuple) -> np.ndarray:
         """Log density of each held-out row in the units of the data, shape (members, rows)."""
         began = time.monotonic()
-        losses = self._each(position).numpy()
+        losses = self._each(state[0], *state[_OPTIMIZED:]).numpy()
         self.look_seconds = min(self.look_seconds, time.monotonic() - began)
         return -losses - log_deviation(self._system, self._potential)
 
@@ -279,48 +292,72 @@ class MemberFits:
             indices, sizes = batches.indices(first + 1, _MOST_AT_ONCE)
         return tuple(
             self._steps(
-                *state,
                 np.asarray(numbers + 1, np.float64),
                 rates,
                 np.asarray(indices, np.int32),
                 np.asarray(sizes, np.int32),
                 np.int32(count),
+                *state,
             )
         )
 
     def _several(
         self,
-        position: tf.Tensor,
-        mean: tf.Tensor,
-        square: tf.Tensor,
         numbers: tf.Tensor,
         rates: tf.Tensor,
         indices: tf.Tensor,
         sizes: tf.Tensor,
         count: tf.Tensor,
+        position: tf.Tensor,
+        mean: tf.Tensor,
+        square: tf.Tensor,
+        *auxiliary: tf.Tensor,
     ) -> tuple:
         """Steps of Adam in one loop (Kingma and Ba, 2015)."""
         full = self._potential.batches.full
         dtype = position.dtype
 
-        def step(i: Any, position: tf.Tensor, mean: tf.Tensor, square: tf.Tensor) -> tuple:
+        def step(
+            i: Any,
+            position: tf.Tensor,
+            mean: tf.Tensor,
+            square: tf.Tensor,
+            auxiliary: tuple,
+        ) -> tuple:
             batch = None if full else Batch(indices[i], sizes[i])
-            gradient = self._potential.bind(self._rung, batch, ())(position).gradient
+            evaluate = self._potential.bind(self._rung, batch, auxiliary)
+            gradient = evaluate(position).gradient
             mean = _FIRST_DECAY * mean + (1 - _FIRST_DECAY) * gradient
             square = _SECOND_DECAY * square + (1 - _SECOND_DECAY) * tf.square(gradient)
             first = 1.0 - tf.pow(tf.constant(_FIRST_DECAY, tf.float64), numbers[i])
             second = 1.0 - tf.pow(tf.constant(_SECOND_DECAY, tf.float64), numbers[i])
             rate = tf.cast(rates[i] * tf.sqrt(second) / first, dtype)
             position = position - rate * mean / (tf.sqrt(square) + tf.constant(_OFFSET, dtype))
-            return i + 1, position, mean, square
+            return i + 1, position, mean, square, tuple(evaluate.auxiliary)
 
-        return tf.while_loop(
-            lambda i, *_: i < count, step, (tf.constant(0), position, mean, square)
-        )[1:]
+        begun = (tf.constant(0), position, mean, square, tuple(auxiliary))
+        *moved, kept = tf.while_loop(lambda i, *_: i < count, step, begun)[1:]
+        return (*moved, *kept)
 
-    def _losses(self, position: tf.Tensor) -> tf.Tensor:
+    def _losses(self, position: tf.Tensor, *auxiliary: tf.Tensor) -> tf.Tensor:
         """Minus the log density of each held-out row under each member, `(members, rows)`."""
-        return self._potential.losses_of_test(position, ())
+        return self._potential.losses_of_test(position, tuple(auxiliary))
+
+
+@dataclass
+class _Kept:
+    """Members as they were when their held-out density was best: an array a part, members first."""
+
+    arrays: list[np.ndarray]
+
+    @classmethod
+    def of(cls, parts: list[np.ndarray]) -> _Kept:
+        return cls([np.array(part) for part in parts])
+
+    def take(self, parts: list[np.ndarray], better: np.ndarray) -> None:
+        """Takes the members that are better, a mask of shape (members,)."""
+        for kept, part in zip(self.arrays, parts, strict=True):
+            kept[better] = part[better]
 
 
 def mixture(densities: np.ndarray) -> np.ndarray:

@@ -274,7 +274,7 @@ class PredictionSetup:
         first = time.monotonic() + share / 2
         start = self._start(system, options, FEW_MEMBERS, held_out, first)
         found = fits.run(start, CHOICE_STEPS, first + share / 2)
-        if not self._sees_all_rows():
+        if system.flat.auxiliary or not self._sees_all_rows():
             return found.ensemble
         chains = ShortChains(system, self._whole(system, options), xla=False)
         density = chains.run(found.positions, deadline, options.seed)
@@ -319,7 +319,7 @@ class PredictionSetup:
         """Fits of so many members on mini-batches."""
         sees_all = self._sees_all_rows()
         size = FIT_BATCH_SIZE if sees_all else options.batch_size or BATCH_SIZE
-        potential = self._on_batches(system, options, members, size, xla)
+        potential = self._on_batches(system, options, members, size, xla, training=True)
         if "learning_rate" in options.explicit:
             rate = options.learning_rate
         else:
@@ -327,14 +327,25 @@ class PredictionSetup:
         return MemberFits(system, potential, rate, xla, warm_up=0.0 if sees_all else WARM_UP)
 
     def _on_batches(
-        self, system: System, options: Options, members: int, size: int, xla: bool, **values: Any
+        self,
+        system: System,
+        options: Options,
+        members: int,
+        size: int,
+        xla: bool,
+        training: bool = False,
+        **values: Any,
     ) -> ModelPotential:
-        """The potential of some members on mini-batches of at most so many rows."""
+        """The potential of some members on mini-batches of at most so many rows; layers act as in
+        training if asked.
+        """
         size = min(size, system.dataset.num_examples)
         chosen = make_options(options, batch_size=size, **values).settled(
             execution="xla" if xla else "graph", num_walkers=members
         )
-        return system.potential(chosen, self._objects, copies=members)
+        return system.potential(
+            chosen, self._objects, training=training, copies=members, fitting=training
+        )
 
     def _has_xla(self, system: System, seconds: float) -> bool:
         """Whether compiling fits of so many seconds with XLA pays."""
@@ -416,8 +427,10 @@ class PredictionSetup:
         walkers.position = found.positions.astype(walkers.position.dtype)
         walkers.sentence = None
         walkers.drawn = None
+        walkers.auxiliary = found.auxiliary
         walkers.fits = Fits(
             positions=walkers.position.copy(),
+            auxiliary=found.auxiliary,
             held_out=choice.held_out,
             steps=found.steps,
             density=found.apart,
@@ -544,16 +557,18 @@ class PredictionSetup:
         if named or "sampler" in self._objects:
             return None
         try:
-            steps = self._steps_at(system, rounds.positions[0])
+            steps = self._steps_at(system, rounds)
         except InputError:  # the run tunes its steps
             return None
         self._take_steps(steps, 0)
         return steps
 
-    def _steps_at(self, system: System, position: np.ndarray) -> BatchSteps:
+    def _steps_at(self, system: System, rounds: Rounds) -> BatchSteps:
+        """The steps that suit the first fit."""
         size = self._options.batch_size or BATCH_SIZE
         potential = self._on_batches(system, self._options, 1, size, xla=False)
-        return steps_at(potential, position, self._options.seed)
+        auxiliary = tuple(value[:1] for value in rounds.auxiliary)
+        return steps_at(potential, rounds.positions[0], self._options.seed, auxiliary)
 
     def _take_steps(self, steps: BatchSteps, burnin: int) -> None:
         """Gives the chains of the run their sampler and steps."""
@@ -575,7 +590,7 @@ class PredictionSetup:
         trial.
         """
         try:
-            steps = self._steps_at(system, rounds.positions[0])
+            steps = self._steps_at(system, rounds)
         except InputError as error:
             self._trial = Trial(f"no chains on mini-batches: {error}")
             return False
@@ -587,7 +602,8 @@ class PredictionSetup:
             system, self._options, len(rounds.positions), size, xla=xla, batch_sampling=ORDER
         )
         chains = BatchChains(system, potential, steps, xla=xla)
-        density = chains.run(rounds.positions, deadline, self._options.seed)
+        seed = self._options.seed
+        density = chains.run(rounds.positions, deadline, seed, rounds.auxiliary)
         if density is None:
             self._trial = Trial("no chains on mini-batches: short ones drew nothing in their time")
             return False
@@ -617,8 +633,10 @@ class PredictionSetup:
         walkers.position = rounds.positions.astype(walkers.position.dtype)
         walkers.sentence = None
         walkers.drawn = None
+        walkers.auxiliary = rounds.auxiliary
         walkers.fits = Fits(
             positions=walkers.position.copy(),
+            auxiliary=rounds.auxiliary,
             held_out=choice.held_out,
             steps=rounds.steps,
             density=rounds.apart,

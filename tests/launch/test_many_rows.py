@@ -256,7 +256,7 @@ def test_chains_follow_where_their_trial_predicts_better(monkeypatch, advantage)
     monkeypatch.setattr(predicting, "TRIAL_SHARE", 0.1)
     tried = []
 
-    def drew(self, start, deadline, seed):
+    def drew(self, start, deadline, seed, auxiliary):
         tried.append(len(start))
         self.num_steps = 700
         kept = np.arange(60) / 1e3  # the differences vary a little
@@ -301,10 +301,32 @@ def test_a_named_model_of_many_rows_is_for_predictions(monkeypatch):
     assert goal_of(sim) != "predict"
 
 
-def test_a_model_that_normalizes_batches_keeps_its_goal():
+def normalized():
+    """A network that acts otherwise in training: batch normalization and dropout."""
     layers = keras.layers
-    model = keras.Sequential(
-        [layers.Input((6, 6, 1)), layers.Flatten(), layers.BatchNormalization(), layers.Dense(2)]
+    return keras.Sequential(
+        [
+            layers.Input((6, 6, 1)),
+            layers.Flatten(),
+            layers.BatchNormalization(),
+            layers.Dense(4, activation="relu"),
+            layers.Dropout(0.1),
+            layers.Dense(2),
+        ]
     )
-    sim = tati_re.Simulation(model, data=images(), verbose=0)
-    assert goal_of(sim) != "predict"
+
+
+def test_a_network_that_normalizes_batches_is_fitted_with_what_its_layers_keep(monkeypatch):
+    """Moving averages belong to the members: with those of a fresh network they predict worse."""
+    monkeypatch.setattr(batch_members, "FEWEST_STEPS", 320)
+    inputs, labels = images()
+    data = (3.0 + 5.0 * inputs, labels)
+    sim = tati_re.Simulation(normalized(), data=data, test_fraction=0.2, verbose=0, seed=2)
+    assert goal_of(sim) == "predict"
+    run = sim.sample(max_time=6.0)
+    fits = read_fits(run.folder)
+    averages = [value for value in fits.auxiliary if value.shape[1:] == (36,)]
+    assert len(averages) == 2 and abs(averages[0].mean() - 5.0) < 2.0
+    assert run.comparison.loc["ensemble of the fits", "accuracy"] > 0.9
+    predicted = run.predict(data[0][:50])
+    assert (predicted.probabilities.argmax(axis=1) == labels[:50]).mean() > 0.9
