@@ -312,8 +312,13 @@ class PredictionSetup:
 
     @staticmethod
     def _apart(system: System, held_out: np.ndarray) -> System:
-        """The system whose test part are the held-out rows."""
-        return system.of(without_rows(system.dataset, held_out))
+        """The system whose test part are the held-out rows, with the noise prior of all rows.
+
+        Of standardized targets that is the same prior for all data, seeds and folds: their fits
+        share compiled programs.
+        """
+        apart = system.of(without_rows(system.dataset, held_out))
+        return replace(apart, spread_of=system.examples)
 
     def _fits(self, system: System, options: Options, members: int, xla: bool) -> MemberFits:
         """Fits of so many members on mini-batches."""

@@ -147,6 +147,20 @@ def _of(x, y):
     return Dataset.from_arrays(x, y)
 
 
+def test_the_prior_of_the_noise_is_that_of_all_rows():
+    """Held-out rows change the spread of the others, and a number of the prior is compiled."""
+    x, y = table(rows=60)
+    sim = tati_re.Simulation(data=(x, 100.0 * y), hidden=[3], loss="gaussian", verbose=0)
+    whole = sim.system.prior(sim.options)
+    scales = []
+    for seed in range(3):
+        held_out = held_out_rows(sim.system.dataset, predicting.HELD_OUT, seed)
+        apart = predicting.PredictionSetup._apart(sim.system, held_out)
+        assert apart.examples.targets.std() != pytest.approx(1.0, abs=1e-6)
+        scales.append(apart.prior(sim.options).get_config())
+    assert scales == [whole.get_config()] * 3
+
+
 def test_what_is_named_is_kept():
     data = _of(*table())
     options = make_options(goal="predict", loss="gaussian", hidden=[5], prior_std=2.0)

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -118,3 +119,22 @@ def test_legs_of_an_exploration_are_quiet():
     legs = ModelTrajectories(simulation())
     positions, seen = caught(lambda: legs(legs.sim.parameters, 1.0, 300, 1))
     assert seen == [] and len(positions) > 2
+
+
+@pytest.mark.parametrize(
+    ("goal", "checks", "said"),
+    [
+        ("predict", ("R-hat 1.2 (limit < 1.05)", "ESS 29 (limit > 100)"), "max_time"),
+        ("predict", ("R-hat 1.2 (limit < 1.05)", "divergences 3"), "predictions may be wrong"),
+        (None, ("R-hat 1.2 (limit < 1.01)", "ESS 29 (limit > 400)"), "predictions may be wrong"),
+    ],
+)
+def test_a_warning_says_what_failed_checks_mean_for_predictions(goal, checks, said, tmp_path):
+    """Predictions of a short run are scored as they are; a biased run may be wrong."""
+    content = SimpleNamespace(
+        failed_checks=checks, prefers_fits=False, options=SimpleNamespace(goal=goal)
+    )
+    run = SimpleNamespace(folder=tmp_path, manifest=content)
+    _, seen = caught(lambda: failed_checks.warn_of_failed_checks(run, ended=True))
+    assert len(seen) == 1 and said in str(seen[0].message)
+    assert seen[0].filename == __file__

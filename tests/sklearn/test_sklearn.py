@@ -23,6 +23,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import tati_re
 from tati_re.core.errors import InputError
+from tati_re.core.process import programs
 from tati_re.sklearn import BayesianClassifier, BayesianRegressor
 from tati_re.sklearn.estimators import PackedModel
 
@@ -364,3 +365,50 @@ def test_intervals_cover_what_they_say():
     print(covered, without)
     assert abs(np.mean(covered) - 0.9) < 0.03
     assert np.mean(without) < 0.6, "the wrong variant: intervals of the mean"
+
+
+PREDICTING = {"goal": "predict", "members": 2, "num_steps": 120, "fit_steps": 320}
+PREDICTING["candidates"] = ["gaussian:3:1", "heteroscedastic_gaussian:3:1"]
+
+
+def rows_of_two_spreads(seed):
+    """Rows of which no random choice hides that the spread varies."""
+    random = np.random.default_rng(seed)
+    x = random.uniform(-1, 1, (130, 3))
+    spread = np.where(x[:, 0] > 0, 5.0, 0.05)
+    return x, 10.0 * seed + (1 + seed) * (x[:, 1] + spread * random.standard_normal(len(x)))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "options",
+    [{**SHORT, "walker_start": "fit", "fit_steps": 40, "step_size": "auto"}, PREDICTING],
+    ids=["posterior", "predict"],
+)
+def test_a_second_fit_of_the_same_shapes_compiles_nothing(options, monkeypatch):
+    """Other data, another seed and a new estimator: each program is that of the first fit.
+
+    The prior of the noise of a run for prediction had the spread of the rows that were not held
+    out, and so programs of its own for each seed.
+    """
+    compiled = []
+    alone = programs._alone
+
+    def counted(function):
+        compiled.append(function.name)
+        return alone(function)
+
+    monkeypatch.setattr(programs, "_alone", counted)
+    monkeypatch.setattr(programs, "_programs", type(programs._programs)())
+    chosen = []
+    for seed in range(2):
+        first = list(compiled)
+        compiled.clear()
+        x, y = rows_of_two_spreads(seed)
+        estimator = BayesianRegressor(**options, seed=seed).fit(x, y)
+        estimator.predict_interval(x)
+        estimator.log_prob(x, y)
+        chosen.append(estimator.run_.manifest["options"].get("loss"))
+    assert chosen[0] == chosen[1]
+    assert len(first) > 5 and compiled == []

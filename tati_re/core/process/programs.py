@@ -14,7 +14,8 @@ from typing import Any
 
 _NAMES_OF_GRADIENTS = ("forward_function_name", "backward_function_name")
 """Attributes of a function that name its gradient, which the traced function already holds."""
-_MOST = 32  # Programs kept, the last ones.
+_MOST = 128
+"""Programs kept, the last ones: a search over a few settings and folds of two sizes has some 18 each."""
 
 _programs: OrderedDict[bytes, Any] = OrderedDict()
 
