@@ -165,7 +165,7 @@ class Ending:
             return step
         if not _is_fixed(stored) and self._is_stuck(step):
             self._is_stopped = True
-            manifest.note(self.folder, until=until.table | {"stuck_at": step})
+            manifest.note(self.folder, until={**until.table, "stuck_at": step})
             return step
         last = until.looks[-1].table
         left = {str(one): steps_left(one, last, drawn) for one in self.conditions}
