@@ -685,7 +685,9 @@ class _Part:
         self._rows = rows
         self._found: list[tuple] | None = found
         self._predictive = [network.predictive for network, _ in sources]
-        self.losses = self.right = self.log_density = None
+        self.losses: Any = None
+        self.right: np.ndarray | None = None
+        self.log_density: Any = None
         if labels is not None and all(one.predictive.has_loss for one, _ in sources):
             parts = [
                 network.predictive.losses(f, network.prepared_targets(labels), extra)
@@ -881,7 +883,8 @@ class _Part:
         if self._has_laws:
             law = self._law(triples)
             outputs = self.mean.shape[-1]
-            discrete = self._predictive[0].target_law.discrete
+            first = self._predictive[0]
+            discrete = isinstance(first, LikelihoodPredictive) and first.target_law.discrete
             return [
                 mixture_quantile(law, float(end), self._weight, outputs, discrete)
                 for end in self._ends
