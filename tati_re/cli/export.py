@@ -1,4 +1,4 @@
-"""`tati-export`: a few draws of a run as one file that predicts without it."""
+"""`tati-export`: a few draws of a run, or one network, as one file that predicts without it."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,13 @@ def parser_of_command() -> Parser:
     parser.add_argument("runs", nargs="*", metavar="RUN", help=text)
     text = "number of draws that stay, or all (default 16)"
     parser.add_argument("--members", metavar="N", help=text)
-    text = "nats a row that may be lost; a larger loss is a warning (default 0.01)"
+    text = "train one network to predict like all draws, in place of choosing draws"
+    parser.add_argument("--distil", action="store_true", help=text)
+    text = "units of the hidden layers of the distilled network (default 64 64 64)"
+    parser.add_argument("--hidden", nargs="*", metavar="N", help=text)
+    text = (
+        "nats a row that may be lost; a larger loss is a warning (default 0.01, with --distil 0.05)"
+    )
     parser.add_argument("--tolerance", metavar="X", help=text)
     text = "tati, keras (one .keras file without code), savedmodel (a folder) or npz (default tati)"
     parser.add_argument("--to", metavar="FORM", help=text)
@@ -49,8 +55,8 @@ def _body(argv: list[str]) -> None:
     levels = [number_typed("quantiles", text, float, 0) for text in typed.get("quantiles", ())]
     given = {"quantiles": tuple(levels)} if "quantiles" in typed else {}
     loading(not typed.get("quiet"), f"Reading {source}")
-    with flags_named(("members", "tolerance", "quantiles")):
-        predictor = _predictor(source, choices, typed.get("data"))
+    with flags_named(("members", "tolerance", "quantiles", "hidden")):
+        predictor = _predictor(source, choices, typed.get("data"), bool(typed.get("distil")))
         predictor.export(path, form, overwrite=bool(typed.get("overwrite")), **given)
     if not typed.get("quiet"):
         print(predictor)
@@ -58,8 +64,16 @@ def _body(argv: list[str]) -> None:
 
 
 def _choices(typed: dict[str, Any]) -> dict[str, Any]:
-    """How many members, and the loss that may be."""
+    """How many members or hidden units, and the loss that may be."""
     found: dict[str, Any] = {}
+    distils = bool(typed.get("distil"))
+    what = "--members chooses draws, and --distil trains one network."
+    refuse_if(distils and "members" in typed, what, expected="one of them")
+    what = "--hidden is the size of a distilled network."
+    refuse_if("hidden" in typed and not distils, what, expected="--distil --hidden 64 64 64")
+    if "hidden" in typed:
+        units = [number_typed("hidden", text, int, 1) for text in typed["hidden"]]
+        found["hidden"] = tuple(units)
     if "members" in typed:
         every = typed["members"] == ALL
         found["members"] = None if every else number_typed("members", typed["members"], int, 1)
@@ -68,21 +82,21 @@ def _choices(typed: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _predictor(source: Path, choices: dict[str, Any], data: str | None) -> Any:
+def _predictor(source: Path, choices: dict[str, Any], data: str | None, distils: bool) -> Any:
     from tati_re.launch.run import load
     from tati_re.prediction.inputs import read_inputs
     from tati_re.shipping.predictor import Predictor
 
     if source.suffix == ENDINGS[TATI]:
-        if choices or data is not None:
+        if choices or data is not None or distils:
             what = "The members of a .tati file are chosen already."
-            raise InputError(
-                what, str(source), "a run folder, or no --members, --tolerance, --data"
-            )
+            expected = "a run folder, or no --members, --distil, --tolerance, --data"
+            raise InputError(what, str(source), expected)
         return Predictor.load(source)
     run = load(source)
     inputs = None if data is None else read_inputs(data, run)[0]
-    return run.compress(**choices, inputs=inputs)
+    reduce = run.distil if distils else run.compress
+    return reduce(**choices, inputs=inputs)
 
 
 main = entry_point("tati-export", _body, __name__)

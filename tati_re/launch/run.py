@@ -242,6 +242,27 @@ class Run(RunFiles):
 
         return compress(self, members, tolerance, **options)
 
+    def distil(
+        self, hidden: Sequence[int] = (64, 64, 64), tolerance: float = 0.05, **options: Any
+    ) -> "Predictor":
+        """Returns a predictor of one network that is trained to predict like all draws together.
+
+        Args:
+            hidden: Units of the hidden layers. Default: (64, 64, 64).
+            tolerance: Accepted loss in nats per row. A larger loss is a warning. Default: 0.05.
+            **options: `num_steps`, `inputs`, `outside`, `model` and `seed`, as for
+                `tati_re.shipping.distil`.
+
+        Returns:
+            A `tati_re.Predictor`, which can be saved in one file and does not need the run.
+
+        Raises:
+            InputError: One network cannot predict what the run predicts.
+        """
+        from tati_re.shipping.distilling import distil
+
+        return distil(self, hidden, tolerance, **options)
+
     def to_arviz(
         self,
         burnin: int | None = None,

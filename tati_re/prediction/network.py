@@ -235,6 +235,11 @@ class Network:
         return self._scale
 
     @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of an input as the model takes it."""
+        return self._outputs.input_shape
+
+    @property
     def places(self) -> int:
         """Places of an example that have outputs each."""
         return self._outputs.places

@@ -6,6 +6,7 @@ from tati_re.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from tati_re.shipping.compressing import compress as compress
+    from tati_re.shipping.distilling import distil as distil
     from tati_re.shipping.keras_export import to_keras as to_keras
     from tati_re.shipping.outside import inputs_outside as inputs_outside
 

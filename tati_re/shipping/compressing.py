@@ -75,13 +75,13 @@ def compress(
         every = np.arange(len(draws))
         few = Members(vectors_of(draws, every), draws.walker, draws.weight)
         return Predictor(_parts(run, network, few, {}, model))
-    candidates = _candidates(draws)
-    rows = _training_rows(run) if inputs is None else network.packed(inputs)
+    candidates = candidates_of(draws)
+    rows = training_rows(run) if inputs is None else network.packed(inputs)
     unlike = inputs_outside(rows) if outside is None else network.packed(outside)
     few, losses = compressed(network, candidates, rows, unlike, members)
     _warn_of_loss(losses, members, tolerance)
-    if (test := _test_part(run, network)) is not None:
-        losses[HELD_OUT] = _held_out_loss(network, candidates, few, test)
+    if (test := test_part_of(run, network)) is not None:
+        losses[HELD_OUT] = held_out_loss((network, candidates), (network, few), test)
     return Predictor(_parts(run, network, few, losses, model))
 
 
@@ -129,23 +129,28 @@ def _losses(network: Network, members: Members, checks: dict[str, Goal]) -> dict
     }
 
 
-def _held_out_loss(
-    network: Network, candidates: Members, members: Members, test: tuple[Any, np.ndarray]
+def held_out_loss(
+    whole: tuple[Network, Members], few: tuple[Network, Members], test: tuple[Any, np.ndarray]
 ) -> float:
-    """Nats a row that members lose on rows of the test part, by their labels."""
+    """Nats a row that are lost on rows of the test part, by their labels.
+
+    Args:
+        whole: The network of the run, and draws that stand for all.
+        few: The network and the members that take their place.
+        test: Inputs and targets of the test part.
+    """
     rows, targets = (part[:MOST_ROWS] for part in test)
-    prepared = network.prepared(rows)
-    given = network.prepared_targets(targets)
     densities = []
-    for each in (candidates, members):
-        outputs, extra = outputs_of_draws(network, each, prepared)
+    for network, members in (whole, few):
+        given = network.prepared_targets(targets)
+        outputs, extra = outputs_of_draws(network, members, network.prepared(rows))
         logs = network.predictive.log_likelihoods(outputs, given, targets, extra)
-        densities.append(logsumexp(logs, b=each.weight[:, None] / each.weight.sum(), axis=0))
-    whole, few = densities
-    return float(np.mean(whole - few))
+        share = members.weight[:, None] / members.weight.sum()
+        densities.append(logsumexp(logs, b=share, axis=0))
+    return float(np.mean(densities[0] - densities[1]))
 
 
-def _test_part(run: RunFiles, network: Network) -> tuple[Any, np.ndarray] | None:
+def test_part_of(run: RunFiles, network: Network) -> tuple[Any, np.ndarray] | None:
     """Inputs and targets of the run's test part; None if there are none, or no likelihood."""
     if not network.predictive.likelihood or not has_its_data(run):
         return None
@@ -218,7 +223,7 @@ def _gains(ratios: np.ndarray, share: np.ndarray, mixture: np.ndarray, part: flo
     return found
 
 
-def _candidates(draws: Draws | Members) -> Members:
+def candidates_of(draws: Draws | Members) -> Members:
     """At most `MOST_CANDIDATES` draws, evenly along the chains."""
     order = np.lexsort((draws.step, draws.walker))
     count = min(MOST_CANDIDATES, len(order))
@@ -248,11 +253,11 @@ def _halves(rows: np.ndarray) -> list[np.ndarray]:
     return [rows[0::2], rows[1::2]] if len(rows) > 1 else [rows]
 
 
-def _training_rows(run: RunFiles) -> np.ndarray:
+def training_rows(run: RunFiles) -> np.ndarray:
     """Some training inputs, always the same."""
     if not has_its_data(run):
         raise InputError(
-            "compress: the data of the run were given in Python, and are not at hand.",
+            "The data of the run were given in Python, and are not at hand.",
             expected="inputs=..., rows like those to predict, or tati_re.load(folder, data=...)",
         )
     inputs = dataset_of(run).inputs
@@ -278,15 +283,24 @@ def _parts(
 ) -> Parts:
     """What a predictor of these members consists of."""
     auxiliary = network.auxiliary_of(members.vectors, members.walker)
-    factor = None
-    if not run.manifest.is_fit and chosen_calibration(run.manifest, None) != NONE:
-        factor = calibration(run, model, run.manifest.prefers_fits).factor
     return Parts(
         manifest=carried_manifest(run.manifest),
         members=members.vectors.astype(network.flat.dtype),
         weights=members.weight / members.weight.sum(),
         model_file=model_bytes(network.flat.model),
         auxiliary=auxiliary,
-        calibration=factor,
+        calibration=calibration_of(run, model),
         losses=losses,
     )
+
+
+def calibration_of(run: RunFiles, model: Any) -> float | None:
+    """The factor by which predictions of a run are calibrated; None if they are not.
+
+    Args:
+        run: The run.
+        model: The Keras model if the folder holds none.
+    """
+    if run.manifest.is_fit or chosen_calibration(run.manifest, None) == NONE:
+        return None
+    return calibration(run, model, run.manifest.prefers_fits).factor

@@ -360,8 +360,9 @@ class Predictor:
     def __repr__(self) -> str:
         what = ", ".join(self.feature_names[:_MOST_MEMBERS_SHOWN])
         more = ", ..." if len(self.feature_names) > _MOST_MEMBERS_SHOWN else ""
+        members = "1 member" if self.num_members == 1 else f"{self.num_members} members"
         lines = [
-            f"Predictor: {self.kind.replace('_', ' ')}, {self.num_members} members of "
+            f"Predictor: {self.kind.replace('_', ' ')}, {members} of "
             f"{self.network.num_parameters:,} parameters",
             *([f"inputs: {what}{more}"] if what else []),
             *(f"loss {name}: {value:.4f} nats a row" for name, value in self.losses.items()),

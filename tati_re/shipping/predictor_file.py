@@ -9,7 +9,7 @@ import os
 import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -90,6 +90,14 @@ class Parts:
     calibration: float | None = None
     losses: Mapping[str, float] = field(default_factory=dict)
     path: AnyPath = "the predictor"
+
+    def with_losses(self, losses: Mapping[str, float]) -> Parts:
+        """The same parts with other losses.
+
+        Args:
+            losses: What was lost, in nats a row, by kind of input.
+        """
+        return replace(self, losses=losses)
 
     def model(self) -> Any:
         """The Keras model, loaded without running code of the file.
