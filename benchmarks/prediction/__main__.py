@@ -1,6 +1,7 @@
 """`python -m benchmarks.prediction --data FOLDER`: predictions beside rivals at equal processor time.
 
     python -m benchmarks.prediction --data FOLDER --output FOLDER --protocols A --splits 5
+    python -m benchmarks.prediction --images --data FOLDER --output FOLDER
     python -m benchmarks.prediction --quick
 
 FOLDER/uci holds the tables, gap_splits.json and mc_dropout_20_splits.json. Protocols: A, the 20
@@ -22,7 +23,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.prediction import cases, keras_rivals, other_rivals, ours
+from benchmarks.prediction import cases, images, keras_rivals, other_rivals, ours
 from benchmarks.prediction.budget import Budget
 from benchmarks.prediction.cases import Case
 from benchmarks.prediction.figures import draw_differences, draw_times
@@ -165,6 +166,8 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measures, and writes tables and figures."""
+    if "--images" in (sys.argv[1:] if argv is None else argv):
+        return images.main(argv)
     arguments = parsed(argv)
     arguments.output.mkdir(parents=True, exist_ok=True)
     path = arguments.output / "results.csv"

@@ -20,7 +20,7 @@ MOST_MEMBERS = 32
 EPOCHS = 10
 FEWEST_STEPS = 4_000
 """Epochs of a fit, and its steps where they are fewer."""
-USEFUL_EPOCHS = 2.0
+USEFUL_EPOCHS = 5.0
 """Epochs below which fewer members that are fitted longer predict better."""
 WARM_UP = 0.05
 """Part of the steps during which the learning rate rises."""
@@ -147,7 +147,7 @@ def members_at_once(step_seconds: float, seconds: float, steps_of_epoch: int) ->
         steps_of_epoch: Steps in which a member sees each example once.
 
     Returns:
-        Between 1 and 4: as many as see each example twice.
+        Between 1 and 4: as many as see each example five times.
     """
     affordable = seconds / (step_seconds * USEFUL_EPOCHS * steps_of_epoch)
     return max(1, min(MEMBERS, int(affordable)))

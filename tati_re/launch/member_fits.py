@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import keras
 import numpy as np
 
 from tati_re.core.backend import Compiled, deterministic, tf
@@ -15,8 +16,9 @@ from tati_re.core.protocol import Rung
 from tati_re.data.dataset import Dataset
 from tati_re.data.on_disk import chosen
 from tati_re.launch.starts import with_seeds
+from tati_re.models.inspect import layers_of
 from tati_re.posterior.losses import Loss
-from tati_re.posterior.potential import ModelPotential
+from tati_re.posterior.potential import ModelEvaluate, ModelPotential
 from tati_re.system.system import System
 
 LOOKS = 32
@@ -33,6 +35,11 @@ _OFFSET = 1e-7
 _MOST_AT_ONCE = 128
 """Steps of one call, between which the clock is not looked at."""
 _PROBED = 16
+_FEW_PROBED = 2
+_SHARE_OF_LOOKS = 0.1
+_FEWEST_LOOKS = 4
+_WINDOW = 5.0
+"""Steps in a fifth of which batch normalization averages while its averages are young."""
 _OPTIMIZED = 3
 """Parts of a state that belong to the optimizer and the position; others are kept by layers."""
 _SLOW_STEP = 0.1
@@ -136,6 +143,7 @@ class MemberFits:
         self._warm_up = warm_up
         ones = tf.ones((potential.num_walkers,), tf.float64)
         self._rung = Rung(ones, ones, ones)
+        self._rates_of_averages = rates_of_averages(potential.flat)
         self._steps = Compiled(self._several, jit_compile=xla)
         self._each = Compiled(self._losses)
         self.look_seconds = math.inf
@@ -182,14 +190,16 @@ class MemberFits:
     def _run(self, start: np.ndarray, num_steps: int, deadline: float) -> FittedMembers:
         state = self._begun(start)
         pace = self._pace(state, max(1, num_steps // LOOKS), deadline)
-        affordable = (deadline - time.monotonic()) / max(pace, 1e-9)
-        each = max(1, int(min(num_steps, affordable)) // LOOKS)
         seen = [self._densities(state)]
+        looks = self._affordable_looks(state, deadline) if pace else LOOKS
+        left = deadline - time.monotonic()
+        affordable = (left - looks * self.look_seconds) / max(pace, 1e-9)
+        each = max(1, int(min(num_steps, affordable)) // looks)
         best = seen[0].mean(axis=1)
         kept = _Kept.of(self._held_by(state))
         kept_densities = np.array(seen[0])
         steps = np.zeros(len(start), np.int64)
-        looks = LOOKS
+        most = looks
         look = since = 0
         paced = 0.0
         while look < looks and since < PATIENCE:
@@ -210,7 +220,7 @@ class MemberFits:
             took = time.monotonic() - began
             if look == 2:  # the first one was compiled
                 left = int((deadline - time.monotonic()) / max(took, 1e-9))
-                looks = min(LOOKS, max(look + 1, look + left))
+                looks = min(most, max(look + 1, look + left))
             paced = took if look > 1 else 0.0
         last = state[0].numpy()
         return FittedMembers(
@@ -259,6 +269,12 @@ class MemberFits:
         left = deadline - time.monotonic()
         return 0.0 if seconds * each * LOOKS < left else seconds
 
+    def _affordable_looks(self, state: tuple, deadline: float) -> int:
+        """Looks that take at most a tenth of the time until the deadline, between 4 and `LOOKS`."""
+        self._densities(state)  # the first one was compiled
+        tenth = _SHARE_OF_LOOKS * (deadline - time.monotonic())
+        return int(min(max(tenth / self.look_seconds, _FEWEST_LOOKS), LOOKS))
+
     def _measured_pace(self, state: tuple, each: int) -> float:
         """Seconds of a step after the first, which is compiled."""
         self._called(state, 0, 1, each)
@@ -268,7 +284,10 @@ class MemberFits:
             self._called(state, 0, count, each)
             seconds = (time.monotonic() - began) / count
             if seconds > _SLOW_STEP:
-                break
+                count = min(each, _FEW_PROBED)
+                began = time.monotonic()
+                self._called(state, 0, count, each)
+                return (time.monotonic() - began) / count
         return seconds
 
     def _chunk(self, state: tuple, first: int, count: int, planned: int) -> tuple:
@@ -333,15 +352,47 @@ class MemberFits:
             second = 1.0 - tf.pow(tf.constant(_SECOND_DECAY, tf.float64), numbers[i])
             rate = tf.cast(rates[i] * tf.sqrt(second) / first, dtype)
             position = position - rate * mean / (tf.sqrt(square) + tf.constant(_OFFSET, dtype))
-            return i + 1, position, mean, square, tuple(evaluate.auxiliary)
+            return i + 1, position, mean, square, self._averaged(numbers[i], auxiliary, evaluate)
 
         begun = (tf.constant(0), position, mean, square, tuple(auxiliary))
         *moved, kept = tf.while_loop(lambda i, *_: i < count, step, begun)[1:]
         return (*moved, *kept)
 
+    def _averaged(self, number: tf.Tensor, before: tuple, evaluate: ModelEvaluate) -> tuple:
+        """What layers keep after a step. The moving averages of batch normalization forget their
+        start sooner than in Keras, where that takes some 500 steps: the weight of a new batch is
+        that of an average over the last fifth of the steps, as long as it is the larger one.
+        """
+        parts = zip(before, evaluate.auxiliary, self._rates_of_averages, strict=True)
+        found = []
+        for old, new, rate in parts:
+            if rate is None:
+                found.append(new)
+                continue
+            weight = tf.maximum(tf.constant(rate, tf.float64), _WINDOW / (number + _WINDOW))
+            found.append(old + tf.cast(weight / rate, old.dtype) * (new - old))
+        return tuple(found)
+
     def _losses(self, position: tf.Tensor, *auxiliary: tf.Tensor) -> tf.Tensor:
         """Minus the log density of each held-out row under each member, `(members, rows)`."""
         return self._potential.losses_of_test(position, tuple(auxiliary))
+
+
+def rates_of_averages(flat: Any) -> list[float | None]:
+    """The weight of a new batch in each moving average that layers keep.
+
+    Args:
+        flat: The model, whose `others` are its non-trainable variables.
+
+    Returns:
+        1 - momentum for the averages of batch normalization, None for other variables.
+    """
+    rates = {}
+    for layer in layers_of(flat.model):
+        if isinstance(layer, keras.layers.BatchNormalization) and layer.momentum < 1:
+            for variable in (layer.moving_mean, layer.moving_variance):
+                rates[id(variable)] = 1.0 - layer.momentum
+    return [rates.get(id(variable)) for variable in flat.others]
 
 
 @dataclass

@@ -2,6 +2,7 @@
 apart.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -218,14 +219,25 @@ def _starts_of_tati(flat: Any, count: int, seed: int) -> np.ndarray:
     return np.where(is_bias, 0.1, drawn).astype(flat.dtype)
 
 
+_NORMALIZING = {"gamma": 1.0, "scale": 1.0, "beta": 0.0}
+"""Starts of the parameters of Keras' normalizing layers, by name."""
+
+
 def fresh_starts(names, shapes, count: int, seed: int) -> np.ndarray:
     """Initializations from U(-1/sqrt(k), 1/sqrt(k)), k = fan-in + 1 of the parameter's layer,
     `(count, parameters)`, independent, float64; the first ones do not depend on `count`. Names and
-    shapes are those of the model's tensors. Source: Baldock and Marzari (arXiv 1904.04154); without
-    the + 1 LeCun et al. (1998).
+    shapes are those of the model's tensors. The scales of normalizing layers start at 1 and their
+    shifts at 0, as in Keras. Source: Baldock and Marzari (arXiv 1904.04154); without the + 1 LeCun
+    et al. (1998).
     """
     bound = 1 / np.sqrt(fan_in_plus_one(names, shapes))
-    return np.random.default_rng([seed, _FRESH]).uniform(-bound, bound, (count, len(bound)))
+    drawn = np.random.default_rng([seed, _FRESH]).uniform(-bound, bound, (count, len(bound)))
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    for name, shape, end in zip(names, shapes, ends, strict=True):
+        value = _NORMALIZING.get(name.rpartition("/")[2])
+        if value is not None and len(shape) == 1:
+            drawn[:, end - shape[0] : end] = value
+    return drawn
 
 
 def made_starts(request: Request, like: np.ndarray, auxiliary: tuple, execution: str) -> np.ndarray:

@@ -347,7 +347,10 @@ class _Scored:
         return _SHARE * _PASSES * (sampled + fitted)
 
     def _most_rows(self) -> int:
-        return int(np.clip(self._passes() / _FEWEST_DRAWS, _FEWEST_ROWS, _MOST_ROWS))
+        predictors = _FEWEST_DRAWS
+        if self.run.manifest.has_fits_alone:
+            predictors = 2 * len(self.fits.positions)  # their ensemble, and each of them
+        return int(np.clip(self._passes() / predictors, _FEWEST_ROWS, _MOST_ROWS))
 
     def _most_draws(self, rows: int) -> int:
         columns = self.network.predictive.num_columns

@@ -96,7 +96,7 @@ def test_a_fit_sees_each_row_ten_times_or_takes_four_thousand_steps():
 
 def test_a_slow_network_has_fewer_members():
     assert members_at_once(0.001, seconds=60, steps_of_epoch=469) == 4
-    assert members_at_once(0.025, seconds=60, steps_of_epoch=469) == 2
+    assert members_at_once(0.01, seconds=60, steps_of_epoch=469) == 2
     assert members_at_once(1.0, seconds=60, steps_of_epoch=469) == 1
 
 
