@@ -190,7 +190,7 @@ class MemberFits:
     def _run(self, start: np.ndarray, num_steps: int, deadline: float) -> FittedMembers:
         state = self._begun(start)
         pace = self._pace(state, max(1, num_steps // LOOKS), deadline)
-        seen = [self._densities(state)]
+        seen = [self.densities(state[0], *state[_OPTIMIZED:])]
         looks = self._affordable_looks(state, deadline) if pace else LOOKS
         left = deadline - time.monotonic()
         affordable = (left - looks * self.look_seconds) / max(pace, 1e-9)
@@ -208,7 +208,7 @@ class MemberFits:
                 break
             state = self._chunk(state, look * each, each, looks * each)
             look += 1
-            found = self._densities(state)
+            found = self.densities(state[0], *state[_OPTIMIZED:])
             density = found.mean(axis=1)
             better = density > best
             seen.append(found)
@@ -256,10 +256,15 @@ class MemberFits:
         """What makes a member of a state: position, and what layers keep."""
         return [value.numpy() for value in (state[0], *state[_OPTIMIZED:])]
 
-    def _densities(self, state: tuple) -> np.ndarray:
-        """Log density of each held-out row in the units of the data, shape (members, rows)."""
+    def densities(self, position: Any, *auxiliary: Any) -> np.ndarray:
+        """Log density of each held-out row in the units of the data, shape (members, rows).
+
+        Args:
+            position: Parameters, shape (members, parameters).
+            auxiliary: What layers keep, shape (members, ...) each, in the order of the model.
+        """
         began = time.monotonic()
-        losses = self._each(state[0], *state[_OPTIMIZED:]).numpy()
+        losses = self._each(position, *auxiliary).numpy()
         self.look_seconds = min(self.look_seconds, time.monotonic() - began)
         return -losses - log_deviation(self._system, self._potential)
 
@@ -271,9 +276,9 @@ class MemberFits:
 
     def _affordable_looks(self, state: tuple, deadline: float) -> int:
         """Looks that take at most a tenth of the time until the deadline, between 4 and `LOOKS`."""
-        self._densities(state)  # the first one was compiled
+        self.densities(state[0], *state[_OPTIMIZED:])  # the first one was compiled
         tenth = _SHARE_OF_LOOKS * (deadline - time.monotonic())
-        return int(min(max(tenth / self.look_seconds, _FEWEST_LOOKS), LOOKS))
+        return int(min(max(tenth / max(self.look_seconds, 1e-9), _FEWEST_LOOKS), LOOKS))
 
     def _measured_pace(self, state: tuple, each: int) -> float:
         """Seconds of a step after the first, which is compiled."""
