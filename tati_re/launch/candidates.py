@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from tati_re.core.errors import refuse_if
 from tati_re.data.dataset import Dataset
@@ -191,3 +194,20 @@ def refuse_unfit_goal(options: Options, has_data: bool) -> None:
     refuse_if(ladder, what, f"{options.num_rungs} temperatures", 'goal = "posterior"')
     of_mean = options.potential == "mean_loss"
     refuse_if(of_mean, what, "potential = mean_loss", 'goal = "posterior"')
+
+
+def exceeds(density: np.ndarray, other: np.ndarray) -> bool:
+    """Whether a mean density is above another one by more than the standard error of the
+    difference.
+
+    Args:
+        density: Log density of each row, shape (rows,).
+        other: The same rows under the other candidate.
+    """
+    if not (np.isfinite(density).all() and np.isfinite(other).all()):
+        return bool(np.isfinite(density).all() and not np.isfinite(other).all())
+    difference = density - other
+    if len(difference) < 2:
+        return bool(difference.mean() > 0)
+    error = float(difference.std(ddof=1)) / math.sqrt(len(difference))
+    return bool(difference.mean() > error)

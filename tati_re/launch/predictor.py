@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.launch.candidates import exceeds
 from tati_re.launch.goal import PREDICT
-from tati_re.launch.predicting import exceeds
 from tati_re.prediction.leave_one_out import LEAST_DRAWS
 from tati_re.prediction.left_out import LeftOut, left_out, of_rows_apart, rows_apart
 from tati_re.prediction.network import dataset_of, likelihood_of

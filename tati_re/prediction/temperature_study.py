@@ -16,6 +16,7 @@ from tati_re.posterior.predictive import VALUES
 from tati_re.prediction.draws import Draws
 from tati_re.prediction.network import Network
 from tati_re.prediction.predict import average, labels_by_name, test_part, with_names
+from tati_re.prediction.results import RegressionPrediction
 from tati_re.runs import files
 
 if TYPE_CHECKING:
@@ -262,12 +263,12 @@ def _row(
         row[f"{name}_loss"] = row[f"{name}_loss_error"] = float("nan")
     for name, part in parts.items():
         found = average([(network, draws)], *part)
-        series.append((found.draw_losses, draws.weight, draws.step, draws.walker))
+        losses = np.asarray(found.draw_losses)
+        series.append((losses, draws.weight, draws.step, draws.walker))
         row[f"{name}_loss"], row[f"{name}_loss_error"] = mean_and_error(*series[-1])
-    if network.predictive.kind != VALUES:
-        row["test_accuracy"], row["test_accuracy_error"] = mean_and_error(
-            found.draw_accuracy, *series[-1][1:]
-        )
+    if not isinstance(found, RegressionPrediction):
+        accuracy = np.asarray(found.draw_accuracy)
+        row["test_accuracy"], row["test_accuracy_error"] = mean_and_error(accuracy, *series[-1][1:])
     scores = found.scores()
     predictive = network.predictive
     columns = network.predictive.num_columns

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tati_re
-from tati_re.launch import batch_chains, batch_members, predicting, request
+from tati_re.launch import batch_chains, batch_members, batch_setup, predicting, request
 from tati_re.launch.batch_chains import BatchChains, BatchSteps, steps_at
 from tati_re.launch.batch_members import (
     LEAST_GAIN,
@@ -252,8 +252,8 @@ def curve_simulation(**options):
 def test_chains_follow_where_their_trial_predicts_better(monkeypatch, advantage):
     """What short chains predict decides between chains and more fits."""
     monkeypatch.setattr(batch_members, "FEWEST_STEPS", 320)
-    monkeypatch.setattr(predicting, "_SECONDS_OF_TRIAL", 0.0)
-    monkeypatch.setattr(predicting, "TRIAL_SHARE", 0.1)
+    monkeypatch.setattr(batch_setup, "_SECONDS_OF_TRIAL", 0.0)
+    monkeypatch.setattr(batch_setup, "TRIAL_SHARE", 0.1)
     tried = []
 
     def drew(self, start, deadline, seed, auxiliary):
