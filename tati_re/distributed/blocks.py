@@ -57,6 +57,10 @@ class _Elsewhere:
     moments = property(lambda self: self._carry.moments)
     highest = property(lambda self: self._carry.highest)
 
+    def _replace(self, **fields: Any) -> Carry:
+        """The carry with some of its fields replaced, as that of one loop."""
+        return self._carry._replace(**fields)
+
 
 class Blocks(Loop):
     """The loop of a run in blocks of `size` walkers, held by `team`; `apart` is the method of a

@@ -18,7 +18,7 @@ MAX_TIME = 60.0
 
 _OF_POSTERIOR = frozenset(
     {
-        *options_of(("model", "posterior", "sampler", "replicas", "workers", "training")),
+        *options_of(("model", "posterior", "sampler", "replicas", "training")),
         *("parameters", "parameters_step", "walker_start", "walker_jitter"),
         *("walker_batches", "walker_evaluation", "batch_size", "batch_sampling"),
         *("num_burnin_steps", "require_certificate", "stream_predictions", "directions"),
@@ -33,7 +33,7 @@ _KEPT_BY_PREDICTIONS = frozenset(
         *("prior_bound", "prior_scaling", "noise_std", "noise_prior"),
         *("noise_prior_scale", "noise_prior_shape"),
     }
-)
+) - {"layers"}
 """Parts of a model that a run for prediction keeps as they are."""
 _OBJECTS_OF_POSTERIOR = frozenset(
     {

@@ -52,6 +52,10 @@ of four walkers takes some 20 ms then, and one on mini-batches has to be a hundr
 their noise to heat by 2 %. Of 40,000 examples and 502 parameters, 27,000 steps were nearer in seven
 minutes than three million on mini-batches.
 """
+MOST_PRODUCTS_OF_ONE_LAYER = 100_000_000
+"""The same of a last layer on features: its posterior has one mode, which a few thousand exact steps
+sample. Noise of mini-batches would take longer to average out.
+"""
 MOST_STEPS = 100_000
 """Steps of a run with `until` and no `num_steps`."""
 
@@ -153,11 +157,12 @@ class Request:
 
 def is_cheap(system: System) -> bool:
     """Whether steps that see all of the data cost little."""
+    most = MOST_PRODUCTS if system.flat.head is None else MOST_PRODUCTS_OF_ONE_LAYER
     system = system.sampled
     size = system.dataset.num_examples
     flat = system.flat
     if size <= FEW_EXAMPLES or (
-        size * flat.num_parameters <= MOST_PRODUCTS and chain_of(flat.model) is not None
+        size * flat.num_parameters <= most and chain_of(flat.model) is not None
     ):
         return True
     return size < FULL_BATCH_BELOW and system.work <= MOST_WORK

@@ -116,7 +116,8 @@ def reopened(
     set_threads(options.threads)
     content = asked.manifest
     if content.workers is not None:
-        options = options.settled(threads=content.workers.threads)
+        size = content.workers.block_size
+        options = options.settled(threads=content.workers.threads, block_size=size)
 
     start, request = _request_of(asked, options, limits)
     for check_of_request in CHECKS_OF_REQUEST:

@@ -9,12 +9,15 @@ from dataclasses import dataclass, field
 CHOICE_SHARE = 0.2
 FIT_SHARE = 0.2
 """Parts of `max_time` in which the model is chosen, and the members are fitted, at most."""
-UNBOUNDED = 300.0
-"""Seconds that the shares are parts of if a run has no time limit."""
+UNBOUNDED = 1e7
+"""Seconds that the shares are parts of if a run has no time limit: so many that no clock decides what
+it computes."""
 CANDIDATE_SECONDS = 2.5
 """Seconds of one candidate, with its compilation, below which a comparison only shows noise."""
 LAUNCH_SECONDS = 6.0
 """Seconds from the fits to the first step of the chains: what is compiled as a graph."""
+WORKER_SECONDS = 9.0
+"""Seconds until workers give their first answer, if TensorFlow starts for them."""
 CHAIN_SECONDS = 8.0
 FEWEST_STEPS = 1_000
 """Seconds and steps of the chains below which the fits alone predict better."""
@@ -43,10 +46,12 @@ class TimePlan:
     Args:
         max_time: Seconds of the run, above 0; None: no limit.
         began: When the call began, by `time.monotonic`.
+        worker_seconds: Seconds that workers of the chains take to start. Default: 0, no workers.
     """
 
     max_time: float | None
     began: float
+    worker_seconds: float = 0.0
     _processor_began: float = field(default_factory=lambda: time.process_time())
     _wall_began: float = field(default_factory=lambda: time.monotonic())
 
@@ -116,13 +121,14 @@ class TimePlan:
         if self.max_time is None:
             return True
         before = FIT_SHARE * self.seconds if fits else 0.0
-        launch = LAUNCH_SECONDS * self.slowness
+        launch = (LAUNCH_SECONDS + self.worker_seconds) * self.slowness
         left = self.left - before - launch - self.reserve
         return left >= max(CHAIN_SECONDS * self.slowness, FEWEST_STEPS * step_seconds)
 
     def has_xla(self) -> bool:
         """Whether compiling the steps of the chains with XLA pays."""
-        return self.left - self.reserve >= XLA_SECONDS * self.slowness
+        needed = XLA_SECONDS + self.worker_seconds
+        return self.left - self.reserve >= needed * self.slowness
 
 
 def seconds_of_step(seconds: float, batch_size: int, num_examples: int) -> float:

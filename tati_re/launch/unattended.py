@@ -40,7 +40,7 @@ from tati_re.launch.request import (
     sees_all,
 )
 from tati_re.launch.starts import descended, starting_walkers
-from tati_re.launch.time_plan import TimePlan
+from tati_re.launch.time_plan import WORKER_SECONDS, TimePlan
 from tati_re.optimizers import make_optimizer
 from tati_re.options.make import OPTIMIZE, Options, make_options, options_of
 from tati_re.options.stages import check_num_steps
@@ -199,6 +199,7 @@ class _Choice:
             sentences = self._choose_walkers()
             placing = {"num_walkers", "walker_start", "walker_jitter"} & sim.options.explicit
             self._change(**sim.options.values_of(placing))
+            self._choose_blocks()
             self._report([*sentences, *self._choose_method()])
         elif self.places and sim.system.has_data and not sim.walkers.placed:
             self._choose_start()
@@ -226,6 +227,8 @@ class _Choice:
         if self.options.execution == AUTO and not self.plan.has_xla():
             self._change(execution="graph")
         open_settings = is_open(self.options, self.objects)
+        if open_settings:
+            self._choose_blocks()
         sampler = self._choose_method()[0] if open_settings else self.options.sampler
         if not open_settings and not self.options.explicit & {"until", "num_steps"}:
             self._change(until=PREDICTED)
@@ -240,6 +243,11 @@ class _Choice:
         self._report(choices)
         return self.options
 
+    def _choose_blocks(self) -> None:
+        """Makes each chain a block of its own, so that as many workers can share the chains."""
+        if self.options.workers is not None and "block_size" not in self.options.explicit:
+            self._change(block_size=1)
+
     def _said_of_goal(self) -> str:
         """When a run for prediction ends."""
         ends = [_in_words(one) for one in conditions_of(self.options.until)]
@@ -251,7 +259,8 @@ class _Choice:
     def plan(self) -> TimePlan:
         """The time of a run for prediction."""
         began = time.monotonic() if self.limits.began is None else self.limits.began
-        return TimePlan(self.options.max_time, began)
+        starts = 0.0 if self.options.workers is None else WORKER_SECONDS
+        return TimePlan(self.options.max_time, began, worker_seconds=starts)
 
     def _check_values(self) -> None:
         """Refuses what the run could not start with, before the work that prepares it."""

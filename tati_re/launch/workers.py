@@ -53,8 +53,11 @@ def block_size(request: Request) -> int:
     if in_turn:
         unit = copies
     if given == "auto":
+        if unit > 1 or by_rung:
+            return unit
         few = [size for size in range(1, _AUTO + 1) if copies % size == 0]
-        return unit if unit > 1 or by_rung else few[-1]
+        # A single block would leave nothing to a second worker.
+        return few[-1] if copies > few[-1] else 1
     if given % unit or copies % given:
         whole = "an ensemble" if in_turn else f"{unit} replica(s) with the same number"
         holds = f", each a multiple of {whole}" if unit > 1 else ""

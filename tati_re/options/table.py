@@ -846,7 +846,8 @@ class Options(BaseModel):
     block_size: Annotated[int, Field(ge=1)] | Literal["auto"] = _workers(
         "auto",
         "walkers per block, with workers; results depend on it, not on the number of "
-        "workers; auto: up to 4, or on a ladder one replica of every walker",
+        "workers; auto: 1 if the run chooses the sampler or has at most 4 walkers, else up to 4; on a "
+        "ladder one replica of every walker",
     )
     cluster: str | None = _workers(
         None,

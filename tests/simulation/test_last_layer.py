@@ -14,8 +14,11 @@ import tati_re
 from tati_re import InputError, Simulation
 from tati_re.cli import sample
 from tati_re.core.backend import keras, tf
+from tati_re.launch.goal import with_goal
+from tati_re.launch.request import is_cheap
 from tati_re.models.last_layer import LastLayer, flat_model
 from tati_re.models.names import tensor_names
+from tati_re.options.make import make_options
 
 L = keras.layers
 RANDOM = np.random.default_rng(3)
@@ -325,3 +328,14 @@ def test_the_command_samples_the_last_layer(tmp_path, capsys):
     (tmp_path / "run.toml").write_text('layers = "last"\nhidden = [3]\n')
     assert sample.main([*common, "--config", str(tmp_path / "run.toml")]) == 2
     assert "layers: the layers to freeze have not been trained" in capsys.readouterr().err
+
+
+def test_many_rows_are_sampled_exactly_and_not_for_predictions():
+    """The features of 6,000 rows are all seen in each step, by a posterior run."""
+    rows = 6_000
+    data = (np.tile(IMAGES, (100, 1, 1, 1)), np.tile(VALUES, (100, 1)))
+    sim = Simulation(convolutional(), data=data, layers="last", **QUIET)
+    assert sim.system.dataset.num_examples == rows
+    assert is_cheap(sim.system)
+    options = make_options(sim.options, walker_start="same")
+    assert with_goal(options, sim.objects, sim.system, placed=False).goal is None
