@@ -235,8 +235,8 @@ class Network:
         return self._scale
 
     @property
-    def input_shape(self) -> tuple[int, ...]:
-        """Shape of an input as the model takes it."""
+    def input_shape(self) -> tuple[int | None, ...]:
+        """Shape of an input as the model takes it; None where it takes any length."""
         return self._outputs.input_shape
 
     @property

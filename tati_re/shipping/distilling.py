@@ -118,7 +118,7 @@ def distil(
     candidates = candidates_of(draws)
     rows = training_rows(run) if inputs is None else network.packed(inputs)
     rows = np.asarray(rows)
-    what = "distil needs at least two rows."
+    what = "distil: two rows are the minimum."
     refuse_if(len(rows) < 2, what, len(rows), "inputs=..., rows like those to predict")
     chosen = _rows(rows, None if outside is None else network.packed(outside), seed)
 
@@ -148,17 +148,18 @@ def distil(
 def _refuse_what_one_network_cannot(network: Network) -> None:
     predictive = network.predictive
     several = bool(network.layout) or predictive.rows > 1 or network.places > 1
-    what = "distil: the network has several inputs, or outputs at several places."
-    refuse_if(several, what, expected="compress, which keeps networks of the run")
+    several = several or None in network.input_shape
+    what = "distil: the network has several inputs, inputs of any length, or several places."
+    refuse_if(several, what, expected="run.compress")
     expected = "a run of classes, or of values with Gaussian, Laplace or Student t noise"
     of_registry = isinstance(predictive, LikelihoodPredictive)
     normal = predictive.kind == VALUES and predictive.has_noise and not of_registry
     classes = predictive.kind == CLASSES and predictive.task in _LOSSES and not of_registry
-    what = "distil: one network cannot predict what this run predicts."
+    what = "distil: one network cannot predict targets of this kind."
     refuse_if(not (normal or classes), what, predictive.name, expected)
     whole = np.issubdtype(np.dtype(network.flat.input_dtype), np.integer)
     what = "distil: the network of the run has whole numbers as inputs."
-    refuse_if(whole, what, network.flat.input_dtype, "compress, which keeps networks of the run")
+    refuse_if(whole, what, network.flat.input_dtype, "run.compress")
 
 
 def _rows(rows: np.ndarray, outside: np.ndarray | None, seed: int) -> _Rows:
@@ -276,5 +277,5 @@ def _warn_of_spread(
     if kept < _SPREAD_KEPT:
         warn_user(
             "The distilled network loses spread outside the data: its standard deviation is "
-            f"{kept:.2f} of that of all draws (median of {len(rows):,} inputs)."
+            f"{kept:.2f} times the one of all draws (median of {len(rows):,} inputs)."
         )

@@ -50,7 +50,7 @@ class Student:
         count = predictive.num_columns if self._of_classes else 2 * predictive.num_columns
         if predictive.task == "signs":
             count = 1
-        shape = network.input_shape
+        shape = [int(length or 1) for length in network.input_shape]
         dtype = str(network.flat.dtype)
         model = build_network(shape, count, hidden, "tanh", dtype=dtype, seed=seed)
         self.flat: Any = FlatModel(model)
