@@ -46,17 +46,23 @@ class Trial:
         sentence: What they told, for the screen; empty if there was no trial.
         steps: Steps of each chain.
         density: Mean held-out log density of a row, nan if they drew nothing.
+        wins: Whether that is higher than the one of the fits, by more than its standard error.
     """
 
     sentence: str = ""
     steps: int = 0
     density: float = math.nan
+    wins: bool = False
 
     def described(self) -> dict[str, Any]:
         """The entries of the manifest."""
         if not self.steps:
             return {}
-        return {"trial_steps": self.steps, "trial_density": self.density}
+        return {
+            "trial_steps": self.steps,
+            "trial_density": self.density,
+            "trial_won": self.wins,
+        }
 
 
 class BatchSetup:
@@ -204,7 +210,8 @@ class BatchSetup:
     def _has_trial(self) -> bool:
         """Whether there is time for a trial of chains, and for chains after it."""
         seconds = self._plan.seconds
-        return self._plan.left >= 3.0 * TRIAL_SHARE * seconds >= 3.0 * _SECONDS_OF_TRIAL
+        is_long = seconds >= _SECONDS_OF_TRIAL / TRIAL_SHARE
+        return is_long and self._plan.left >= 3.0 * TRIAL_SHARE * seconds
 
     def _settle_steps(self, system: System, rounds: Rounds) -> BatchSteps | None:
         """Chooses the sampler and its steps on mini-batches, where the user named none of them;
@@ -217,7 +224,7 @@ class BatchSetup:
             steps = self._steps_at(system, rounds)
         except InputError:  # the run tunes its steps
             return None
-        self._take_steps(steps, 0)
+        self._take_steps(steps)
         return steps
 
     def _steps_at(self, system: System, rounds: Rounds) -> BatchSteps:
@@ -227,8 +234,8 @@ class BatchSetup:
         auxiliary = tuple(value[:1] for value in rounds.auxiliary)
         return steps_at(potential, rounds.positions[0], self.options.seed, auxiliary)
 
-    def _take_steps(self, steps: BatchSteps, burnin: int) -> None:
-        """Gives the chains of the run their sampler and steps."""
+    def _take_steps(self, steps: BatchSteps, burnin: int = 0) -> None:
+        """Gives the chains of the run, or of one that goes on from its fits, sampler and steps."""
         values: dict[str, Any] = {
             "sampler": SAMPLER,
             "step_size": steps.step_size,
@@ -272,11 +279,10 @@ class BatchSetup:
             f"{SAMPLER} on mini-batches have a held-out log density of {drawn:.3f} a row, the fits "
             f"{float(rounds.apart.mean()):.3f}"
         )
-        if wins:
-            self._take_steps(steps, max(1, chains.num_steps // 2))
-        else:
+        self._take_steps(steps, max(1, chains.num_steps // 2))
+        if not wins:
             said += "; the time that is left goes into more fits"
-        self.trial = Trial(said, chains.num_steps, drawn)
+        self.trial = Trial(said, chains.num_steps, drawn, wins)
         return wins
 
     def _keep(self, rounds: Rounds, held_out: np.ndarray, has_chains: bool) -> None:

@@ -10,6 +10,7 @@ from tati_re.core.printable import SCREEN_WIDTH
 from tati_re.data.dataset import Dataset
 from tati_re.launch.candidates import names_model
 from tati_re.launch.goal import PREDICT
+from tati_re.models.chain import chain_of
 from tati_re.options.make import Options
 from tati_re.system.system import System
 
@@ -33,13 +34,16 @@ def block(label: str, sentences: Iterable[str]) -> list[str]:
     return lines
 
 
-def header(system: System, options: Options, objects: Mapping[str, Any]) -> list[str]:
+def header(
+    system: System, options: Options, objects: Mapping[str, Any], resumes: bool = False
+) -> list[str]:
     """The lines on version, data and model, and the notes on them, before any fit.
 
     Args:
         system: The system.
         options: The options of the run.
         objects: What was given as objects, by name.
+        resumes: Whether the run goes on, with the model that it has chosen. Default: False.
 
     Returns:
         Lines of at most 100 characters.
@@ -49,7 +53,7 @@ def header(system: System, options: Options, objects: Mapping[str, Any]) -> list
         return block(f"tati_re {__version__}", [words])
     about = block(f"tati_re {__version__}", [_data(system.dataset)])
     model = _model(system, options, objects)
-    if options.goal == PREDICT and not names_model(options, objects):
+    if options.goal == PREDICT and not (resumes or names_model(options, objects)):
         model = 'chosen by the run, for predictions (goal="posterior" samples one model)'
     return about + block("model", [model]) + block("notes", system.notes)
 
@@ -93,7 +97,7 @@ def _model(system: System, options: Options, objects: Mapping[str, Any]) -> str:
     if flat.head is not None:
         name = shown(str(system.model.name), 40, str)
         parts.append(f"last layer of {type(system.model).__name__} {name}")
-    elif options.model is None and "model" not in objects:
+    elif _is_built(system, options, objects):
         kernels = [shape for shape in flat.shapes if len(shape) == 2]
         if kernels:
             layers = "-".join(str(size) for size in [kernels[0][0], *(k[1] for k in kernels)])
@@ -109,6 +113,12 @@ def _model(system: System, options: Options, objects: Mapping[str, Any]) -> str:
         words.append(f"loss {options.loss}")
     words.append(_prior(options, objects))
     return "; ".join(words)
+
+
+def _is_built(system: System, options: Options, objects: Mapping[str, Any]) -> bool:
+    """Whether the network follows from options; a resumed run has the model of its folder."""
+    given = options.model is not None or "model" in objects
+    return not given and chain_of(system.model) is not None
 
 
 def _prior(options: Options, objects: Mapping[str, Any]) -> str:

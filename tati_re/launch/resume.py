@@ -127,7 +127,9 @@ def reopened(
     run = Launch(request, walkers, run_files.folder, content.execution)
     _check_observables(asked, run)
     if turn is None:
-        run.progress.message("\n".join(header(request.system, options, asked.objects)))
+        run.progress.message(
+            "\n".join(header(request.system, options, asked.objects, resumes=True))
+        )
     _say_changes(asked, run)
     carry = _continued(asked, run, options)
     _note_in_manifest(asked, run, options)

@@ -129,7 +129,8 @@ class Manifest(Mapping[str, Any]):
     @property
     def why_without_draws(self) -> str:
         """Why a run predicts with its fits alone, as the end of a sentence."""
-        if self.choice is not None and self.choice.trial_steps:
+        choice = self.choice
+        if choice is not None and choice.trial_steps and not choice.trial_won:
             return "short chains predicted worse than the fits"
         return "max_time was over before the first draw"
 

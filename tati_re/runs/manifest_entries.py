@@ -378,4 +378,5 @@ class ChoiceEntry:
     densities: tuple[float, ...] = ()
     trial_steps: Count = 0
     trial_density: float = math.nan
+    trial_won: bool = False
     table: Mapping[str, Any] = whole_table()

@@ -22,6 +22,7 @@ from tati_re.launch.batch_members import (
     steps_of_fit,
 )
 from tati_re.launch.goal import with_goal
+from tati_re.launch.header import header
 from tati_re.launch.member_fits import FittedMembers
 from tati_re.options.make import make_options
 from tati_re.runs.fits import read_fits
@@ -234,6 +235,14 @@ def test_a_network_on_many_images_is_fitted_in_rounds(convolution):
     np.testing.assert_allclose(again.predict(x).probabilities, run.predict(x).probabilities)
 
 
+def test_a_run_that_goes_on_names_the_network_that_it_has():
+    sim = tati_re.Simulation(small_convolution(), data=images(), verbose=0)
+    options = make_options(sim.options, goal="predict")
+    assert "chosen by the run" in " ".join(header(sim.system, options, {}))
+    resumed = " ".join(header(sim.system, options, {}, resumes=True))
+    assert "Sequential" in resumed and "58 parameters" in resumed
+
+
 def setup_of(sim, **options):
     """What a run for prediction prepares, after a call with these options."""
     chosen = make_options(sim.options, goal="predict", **options)
@@ -269,6 +278,7 @@ def test_chains_follow_where_their_trial_predicts_better(monkeypatch, advantage)
     assert tried == [batch_members.MEMBERS]
     assert setup.tried_chains and any("700 steps of BAOAB" in sentence for sentence in said)
     assert sim.walkers.choice["trial_steps"] == 700
+    assert sim.walkers.choice["trial_won"] == (advantage > 0)
     assert sim.walkers.fits_alone == (advantage < 0)
     if advantage > 0:
         assert options.sampler == "BAOAB" and options.num_burnin_steps == 350
