@@ -145,12 +145,12 @@ def predict(
     """
     runs = list(runs) if isinstance(runs, Sequence) else [runs]
     refuse_if(not runs, "There are no runs for the prediction.")
+    refuse_if(
+        not 0 < interval < 1, "interval is out of range.", interval, "a number between 0 and 1"
+    )
     with ExitStack() as files_as_they_are:
         for run in runs:
             files_as_they_are.enter_context(run.unchanged())
-        refuse_if(
-            not 0 < interval < 1, "interval is out of range.", interval, "a number between 0 and 1"
-        )
         from_draws = parameters is not None or (rung, burnin, weights) != (0, None, None)
         for run in runs:
             if from_draws or not run.manifest.prefers_fits:

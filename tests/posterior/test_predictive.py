@@ -34,6 +34,7 @@ class Linear:
 
     class_names = ()
     target_names = ()
+    num_parameters = 4
 
     def __init__(self, predictive):
         self.predictive = predictive
@@ -51,6 +52,10 @@ class Linear:
         count = inputs.shape[1] * self.predictive.num_outputs
         weights = parameters[:, :count].reshape(len(parameters), inputs.shape[1], -1)
         return np.einsum("ni,sik->snk", inputs, weights)
+
+    def outputs_of_all(self, draws, inputs):
+        _, parameters = next(iter(draws.blocks(len(draws))))
+        return self.outputs(parameters, draws.walker, inputs)
 
     def extra(self, parameters):
         return parameters[:, -1:]
