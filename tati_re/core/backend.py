@@ -326,6 +326,11 @@ def inputs_of(layer) -> list:
     return [tensor for node in layer._inbound_nodes for tensor in node.input_tensors]
 
 
+def first_outputs_of(operation) -> list:
+    """The symbolic tensors that the first call of a layer or operation made."""
+    return [tensor for node in operation._inbound_nodes[:1] for tensor in node.output_tensors]
+
+
 def origin_of(tensor) -> tuple:
     """The layer or operation that made a symbolic tensor, and its call, with `arguments` and
     `input_tensors`.

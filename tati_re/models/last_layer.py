@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.backend import keras, layers_of, origin_of, tf
+from tati_re.core.backend import first_outputs_of, keras, layers_of, origin_of, tf
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.models.flat import FlatModel
 from tati_re.models.inputs import called, tensors_of
@@ -219,6 +219,5 @@ def _tensors_of(model: Any) -> list[Any]:
     for operation in model.operations:
         if isinstance(operation, keras.Model):
             found += _tensors_of(operation) if tensors_of(operation, "outputs") else []
-        for node in operation._inbound_nodes[:1]:
-            found += node.output_tensors
+        found += first_outputs_of(operation)
     return found
