@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from tati_re.launch.candidates import refuse_unfit_goal
@@ -80,12 +80,25 @@ def names_posterior(names: Iterable[str]) -> bool:
     return not (_OF_POSTERIOR | _OBJECTS_OF_POSTERIOR).isdisjoint(names)
 
 
-def _is_open(options: Options, objects: Mapping[str, Any], system: System, placed: bool) -> bool:
-    """Whether all that a run for prediction chooses is left to the run."""
-    if not system.has_data or placed or options.tati or system.streamed:
-        return False
-    named = options.explicit | {*objects}
+def is_for_predictions(named: Set[str], system: System) -> bool:
+    """Whether a run without a goal is one for prediction.
+
+    Args:
+        named: Options and objects that were given, by name.
+        system: The model and its data.
+
+    Returns:
+        True if no part of a posterior is named; if steps cannot see all of the data, also if only
+        the model and its prior are.
+    """
     if not names_posterior(named):
         return True
     chains = "num_steps" in named or names_posterior(named - _KEPT_BY_PREDICTIONS)
     return not (chains or is_cheap(system)) and can_be_fitted(system)
+
+
+def _is_open(options: Options, objects: Mapping[str, Any], system: System, placed: bool) -> bool:
+    """Whether all that a run for prediction chooses is left to the run."""
+    if not system.has_data or placed or options.tati or system.streamed:
+        return False
+    return is_for_predictions(options.explicit | {*objects}, system)

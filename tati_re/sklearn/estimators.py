@@ -6,7 +6,7 @@ Keras saves it.
 import io
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -110,6 +110,7 @@ ROWS_OF_WARNING = 16
 """Training rows whose predictions tell how many independent draws there are."""
 PREDICT = "predict"
 MEMBERS = 4
+_OF_WALKERS = ("walker_start", "num_walkers")
 """Walkers where nobody says how many."""
 _SETTLED = {
     *(
@@ -237,6 +238,9 @@ class Posterior(BaseEstimator):
         if folder is not None:
             given["output"] = str(free_folder("fit", folder))
         sim = Simulation(model, data, **given)
+        if members is None and "goal" not in given and _is_for_predictions(given, model, sim):
+            given = {name: value for name, value in given.items() if name not in _OF_WALKERS}
+            sim = Simulation(model, data, **given)
         last = output_shape_of(sim.system.model)[-1]
         count = len(classes)
         refuse_if(
@@ -383,6 +387,14 @@ class Posterior(BaseEstimator):
             self.source_ = (self.predictor_.network, self.predictor_.members)
 
 
+def _is_for_predictions(given: Mapping[str, Any], model: Any, sim: Any) -> bool:
+    """Whether the data are so many that a named model is fitted and sampled for predictions."""
+    from tati_re.launch.goal import is_for_predictions
+
+    named = {*given} - {*_OF_WALKERS} | ({"model"} if model is not None else set())
+    return is_for_predictions(named, sim.system)
+
+
 class BayesianRegressor(RegressorMixin, Posterior):
     """A regressor that averages the predictions of a network over its posterior.
 
@@ -392,7 +404,8 @@ class BayesianRegressor(RegressorMixin, Posterior):
     layers and prior width on held-out rows, fits eight members, samples a chain from each, and ends
     within 60 seconds (`max_time`). Pass a model, `hidden`, a loss, a prior, a sampler or
     `goal="posterior"` to sample the posterior of that model instead. Its default noise is Gaussian,
-    with a sampled standard deviation.
+    with a sampled standard deviation. A model of very many rows is fitted and sampled for
+    predictions as well, unless `members`, a sampler or `goal` is given.
 
     Args:
         model: A Keras model, which is left unchanged; the path of a `.keras` file; or a function

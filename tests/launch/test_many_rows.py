@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tati_re
+import tati_re.sklearn
 from tati_re.launch import batch_chains, batch_members, batch_setup, predicting, request
 from tati_re.launch.batch_chains import BatchChains, BatchSteps, steps_at
 from tati_re.launch.batch_members import (
@@ -340,3 +341,19 @@ def test_a_network_that_normalizes_batches_is_fitted_with_what_its_layers_keep(m
     assert run.comparison.loc["ensemble of the fits", "accuracy"] > 0.9
     predicted = run.predict(data[0][:50])
     assert (predicted.probabilities.argmax(axis=1) == labels[:50]).mean() > 0.9
+
+
+@pytest.mark.parametrize(("given", "goal"), [({}, "predict"), ({"members": 2}, None)])
+def test_an_estimator_of_many_rows_is_for_predictions(monkeypatch, given, goal):
+    monkeypatch.setattr(batch_members, "FEWEST_STEPS", 320)
+    asked = []
+
+    def sampled(sim, **overrides):
+        asked.append(goal_of(sim))
+        raise InterruptedError
+
+    monkeypatch.setattr(tati_re.Simulation, "sample", sampled)
+    regressor = tati_re.sklearn.BayesianRegressor(hidden=(3,), max_time=5.0, verbose=0, **given)
+    with pytest.raises(InterruptedError):
+        regressor.fit(*curve())
+    assert asked == [goal]
