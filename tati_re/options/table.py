@@ -740,7 +740,7 @@ class Options(BaseModel):
         "posterior: sample the posterior of the model as given; predict: choose likelihood, hidden layers and prior "
         "width on held-out training rows; fit 8 members and sample a chain from each; stop when predictions no longer "
         "improve or after max_time (60 seconds if not set); none: predict if no model, hidden layers, loss, prior or "
-        "sampler is named, or if the rows are too many for steps of the named model to see all, else posterior",
+        "sampler is named, or if steps cannot see all rows of a named model; else posterior",
     )
     candidates: str | list[str] | None = _run(
         None,

@@ -111,6 +111,13 @@ def test_a_round_that_predicts_badly_is_left_out():
     assert Rounds([good[0], members(-9.0, seed=3)]).gain == 0
 
 
+def test_many_rounds_are_compared_in_time():
+    """The rounds of a slow network have one member each, and are as many as members."""
+    rounds = [members(-0.5, members=1, seed=seed) for seed in range(32)]
+    bad = members(-9.0, members=1, seed=40)
+    assert bad not in Rounds([*rounds, bad]).best().found
+
+
 def test_no_round_follows_one_without_a_gain(monkeypatch):
     good = members(-0.5, seed=1)
     assert is_worth_more(Rounds([good]), 2)
