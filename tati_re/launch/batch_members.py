@@ -32,7 +32,6 @@ another one to follow.
 """
 TRIAL_SHARE = 0.15
 """Part of the time in which chains from the fits are tried."""
-MOST_TRIAL_STEPS = 20_000
 LEAST_LEFT = 0.4
 """Part of the time of a round that has to be left for another one, whose schedule is shorter. A
 round that does not improve the ensemble is left out.
@@ -76,13 +75,8 @@ class Rounds:
         return float(np.mean([one.densities.mean() for one in self.found]))
 
     @property
-    def ensemble(self) -> np.ndarray:
-        """Held-out log densities under all members, shape (rows,)."""
-        return _mean_density([one.ensemble for one in self.found])
-
-    @property
     def apart(self) -> np.ndarray:
-        """The same under members that other rows stopped, shape (rows,)."""
+        """Held-out log densities under all members, each stopped by other rows, shape (rows,)."""
         return _mean_density([one.apart for one in self.found])
 
     def best(self) -> Rounds:

@@ -23,13 +23,11 @@ from tati_re.launch.batch_members import (
 )
 from tati_re.launch.candidates import exceeds
 from tati_re.launch.fit_maker import FitMaker, Predicted
-from tati_re.launch.member_fits import FEWEST_STEPS, MemberFits
+from tati_re.launch.member_fits import MemberFits, leave_at
 from tati_re.launch.request import BATCH_SIZE
-from tati_re.launch.starts import fresh_starts, starting_walkers
+from tati_re.launch.starts import starting_walkers
 from tati_re.launch.time_plan import TimePlan
 from tati_re.options.make import Options, make_options
-from tati_re.posterior.noise_level import with_extra_starts
-from tati_re.runs.fits import Fits
 from tati_re.system.system import System
 
 _SECONDS_OF_TRIAL = 15.0
@@ -165,8 +163,7 @@ class BatchSetup:
         if system.flat.vectorizable:  # steps of four members cost little more than those of one
             return MEMBERS
         fits = self._maker.fits(system, self.options, 1, xla=False)
-        drawn = fresh_starts(system.flat.tensor_names, system.flat.shapes, 1, self.options.seed)
-        start = with_extra_starts(system.flat, drawn.astype(system.flat.dtype))
+        start = self._maker.drawn(system, self.options, 1)
         epoch = system.dataset.num_examples // fits.batch_size
         return members_at_once(fits.seconds_of_step(start), seconds, max(1, epoch))
 
@@ -192,10 +189,8 @@ class BatchSetup:
             deadline=began + seconds / 3,
             before=members * len(rounds.found),
         )
-        steps = steps_of_fit(system.dataset.num_examples, fits.batch_size)
-        if "fit_steps" in self.options.explicit:
-            steps = max(FEWEST_STEPS, self.options.fit_steps)
-        steps *= length
+        wanted = steps_of_fit(system.dataset.num_examples, fits.batch_size)
+        steps = self._maker.num_steps(self.options, wanted) * length
         rounds.found.append(fits.run(start, steps, began + seconds))
         return time.monotonic() - began
 
@@ -213,19 +208,18 @@ class BatchSetup:
         is_long = seconds >= _SECONDS_OF_TRIAL / TRIAL_SHARE
         return is_long and self._plan.left >= 3.0 * TRIAL_SHARE * seconds
 
-    def _settle_steps(self, system: System, rounds: Rounds) -> BatchSteps | None:
-        """Chooses the sampler and its steps on mini-batches, where the user named none of them;
-        None where he did, or where the curvature cannot be measured.
+    def _settle_steps(self, system: System, rounds: Rounds) -> None:
+        """Chooses the sampler and its steps on mini-batches, unless the user named one of them or
+        the curvature cannot be measured.
         """
         named = {"sampler", "step_size", "friction"} & self.options.explicit
         if named or "sampler" in self._objects:
-            return None
+            return
         try:
             steps = self._steps_at(system, rounds)
         except InputError:  # the run tunes its steps
-            return None
+            return
         self._take_steps(steps)
-        return steps
 
     def _steps_at(self, system: System, rounds: Rounds) -> BatchSteps:
         """The steps that suit the first fit."""
@@ -292,19 +286,7 @@ class BatchSetup:
         self.options = make_options(self.options, num_walkers=members)
         sim.options = make_options(sim.options, num_walkers=members)
         sim.walkers = starting_walkers(sim.options, sim.system.flat)
-        walkers = sim.walkers
-        walkers.position = rounds.positions.astype(walkers.position.dtype)
-        walkers.sentence = None
-        walkers.drawn = None
-        walkers.auxiliary = rounds.auxiliary
-        walkers.fits = Fits(
-            positions=walkers.position.copy(),
-            auxiliary=rounds.auxiliary,
-            held_out=held_out,
-            steps=rounds.steps,
-            density=rounds.apart,
-        )
-        walkers.fits_alone = not has_chains
+        leave_at(sim.walkers, rounds, held_out, fits_alone=not has_chains)
 
     def _said_of_rounds(self, rounds: Rounds) -> str:
         """How many members were fitted, and how good they are."""

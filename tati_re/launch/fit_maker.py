@@ -12,7 +12,7 @@ import numpy as np
 from tati_re.launch.batch_members import WARM_UP, learning_rate_of
 from tati_re.launch.candidates import Candidate, candidates_of
 from tati_re.launch.mean_first import MEAN, predicts_spread, units_of, with_spread
-from tati_re.launch.member_fits import MemberFits, without_rows
+from tati_re.launch.member_fits import FEWEST_STEPS, MemberFits, without_rows
 from tati_re.launch.request import BATCH_SIZE, is_cheap
 from tati_re.launch.starts import fresh_starts
 from tati_re.options.make import Options, make_options
@@ -126,6 +126,20 @@ class FitMaker:
         pays = seconds >= SECONDS_OF_XLA and system.execution(self._options) == "xla"
         return pays and system.flat.xla_safe
 
+    @staticmethod
+    def drawn(system: System, options: Options, members: int, before: int = 0) -> np.ndarray:
+        """Members newly drawn, shape (members, parameters), after so many others `before` them."""
+        flat = system.flat
+        drawn = fresh_starts(flat.tensor_names, flat.shapes, before + members, options.seed)
+        return with_extra_starts(flat, drawn[before:].astype(flat.dtype))
+
+    @staticmethod
+    def num_steps(options: Options, most: int) -> int:
+        """Steps of a fit: those that the user gave, else `most`."""
+        if "fit_steps" in options.explicit:
+            return max(FEWEST_STEPS, options.fit_steps)
+        return most
+
     def start(
         self,
         system: System,
@@ -139,8 +153,7 @@ class FitMaker:
         their mean already. So many other members were drawn `before` them.
         """
         flat = system.flat
-        drawn = fresh_starts(flat.tensor_names, flat.shapes, before + members, options.seed)
-        start = with_extra_starts(flat, drawn[before:].astype(flat.dtype))
+        start = self.drawn(system, options, members, before)
         after = system.potential(options, self._objects, copies=members).loss
         if not (predicts_spread(after) and self._is_built(options)):
             return start

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import keras
 import numpy as np
@@ -19,7 +19,9 @@ from tati_re.launch.starts import with_seeds
 from tati_re.models.inspect import layers_of
 from tati_re.posterior.losses import Loss
 from tati_re.posterior.potential import ModelEvaluate, ModelPotential
+from tati_re.runs.fits import Fits
 from tati_re.system.system import System
+from tati_re.system.walkers import Walkers
 
 LOOKS = 32
 """Looks at the held-out rows during the steps of a fit."""
@@ -86,6 +88,45 @@ def can_be_fitted(system: System) -> bool:
         system: The model and its data.
     """
     return not system.streamed
+
+
+class Fitted(Protocol):
+    """Fitted members, of one round or of several."""
+
+    @property
+    def positions(self) -> np.ndarray: ...
+
+    @property
+    def auxiliary(self) -> tuple[np.ndarray, ...]: ...
+
+    @property
+    def steps(self) -> np.ndarray: ...
+
+    @property
+    def apart(self) -> np.ndarray: ...
+
+
+def leave_at(walkers: Walkers, members: Fitted, held_out: np.ndarray, fits_alone: bool) -> None:
+    """Leaves walkers at fitted members, and keeps these as their fits.
+
+    Args:
+        walkers: As many walkers as members.
+        members: The members.
+        held_out: Rows of the training part that no member was fitted to.
+        fits_alone: Whether no chain starts from them.
+    """
+    walkers.position = members.positions.astype(walkers.position.dtype)
+    walkers.sentence = None
+    walkers.drawn = None
+    walkers.auxiliary = members.auxiliary
+    walkers.fits = Fits(
+        positions=walkers.position.copy(),
+        auxiliary=members.auxiliary,
+        held_out=held_out,
+        steps=members.steps,
+        density=members.apart,
+    )
+    walkers.fits_alone = fits_alone
 
 
 def held_out_rows(data: Dataset, fraction: float, seed: int) -> np.ndarray:

@@ -18,17 +18,16 @@ from tati_re.launch.candidates import Candidate, candidates_of, exceeds, widths_
 from tati_re.launch.fit_maker import ACTIVATION, FIT_BATCH_SIZE, FitMaker, Predicted
 from tati_re.launch.goal import PREDICT
 from tati_re.launch.member_fits import (
-    FEWEST_STEPS,
     FittedMembers,
     can_be_fitted,
     held_out_rows,
+    leave_at,
 )
 from tati_re.launch.request import BATCH_SIZE, is_cheap
 from tati_re.launch.short_chains import ShortChains
 from tati_re.launch.starts import starting_walkers
 from tati_re.launch.time_plan import TimePlan, seconds_of_step
 from tati_re.options.make import Options, make_options
-from tati_re.runs.fits import Fits
 from tati_re.system.target import system_of
 
 NUM_MEMBERS = 8
@@ -245,25 +244,12 @@ class PredictionSetup:
         fits = self.maker.fits(
             system, self._options, members, xla=self.maker.has_xla(system, share)
         )
-        steps = MEMBER_STEPS
-        if "fit_steps" in self._options.explicit:
-            steps = max(FEWEST_STEPS, self._options.fit_steps)
+        steps = self.maker.num_steps(self._options, MEMBER_STEPS)
         now = time.monotonic()
         start = self.maker.start(system, self._options, members, choice.held_out, now + share / 3)
         found = fits.run(start, steps, now + share)
-        walkers = sim.walkers
-        walkers.position = found.positions.astype(walkers.position.dtype)
-        walkers.sentence = None
-        walkers.drawn = None
-        walkers.auxiliary = found.auxiliary
-        walkers.fits = Fits(
-            positions=walkers.position.copy(),
-            auxiliary=found.auxiliary,
-            held_out=choice.held_out,
-            steps=found.steps,
-            density=found.apart,
-        )
-        walkers.fits_alone = not self._has_chains(found, members)
+        fits_alone = not self._has_chains(found, members)
+        leave_at(sim.walkers, found, choice.held_out, fits_alone)
         one = float(found.densities.mean())
         ensemble = float(found.ensemble.mean())
         return (
