@@ -67,8 +67,8 @@ class SimulationOfTati(_Simulation):
     def __getattr__(self, name: str) -> Any:
         """What belongs to the system is there once the data are."""
         if name in _OF_SYSTEM and self._awaits_data:
-            what = "The Simulation has no data yet."
-            raise InputError(what, expected="nn.dataset = [features, labels], or file names")
+            problem = "The Simulation has no data yet."
+            raise InputError(problem, expected="nn.dataset = [features, labels], or file names")
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __repr__(self) -> str:

@@ -60,7 +60,7 @@ def hidden_units(model: Any) -> list[HiddenUnits]:
         if not chained:
             _refuse(f"layer {second.name} after {first.name}")
     with_units = [k for k, layer in enumerate(layers) if type(layer).__name__ in _WITH_UNITS]
-    found = []
+    units = []
     for here, after in pairwise(with_units):
         layer = layers[here]
         following = layers[after]
@@ -78,8 +78,8 @@ def hidden_units(model: Any) -> list[HiddenUnits]:
         activations = [layer, *(one for one in between if type(one).__name__ == "Activation")]
         odd = {one.activation.__name__ for one in activations} <= _ODD
         odd &= {type(one).__name__ for one in between} <= {*_ODD_LAYERS, "Activation"}
-        found.append(HiddenUnits(incoming, outgoing, odd))
-    return found
+        units.append(HiddenUnits(incoming, outgoing, odd))
+    return units
 
 
 def _refuse(received: str) -> None:

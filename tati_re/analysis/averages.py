@@ -121,9 +121,9 @@ def averages_of_rows(
     # Sorts and Fourier transforms of long columns run side by side. The filters of warnings belong
     # to the process: what threads do to them ends here.
     with warnings.catch_warnings(), ThreadPoolExecutor() as pool:
-        found = list(pool.map(lambda job: _average(*job), jobs))
+        averages = list(pool.map(lambda job: _average(*job), jobs))
     return pd.DataFrame(
-        found, columns=None if found else ["observable", *average(np.zeros((1, 1)))]
+        averages, columns=None if averages else ["observable", *average(np.zeros((1, 1)))]
     )
 
 

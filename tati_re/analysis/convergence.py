@@ -279,12 +279,12 @@ def autocorrelation_time(chains: np.ndarray) -> float:
             constant.
     """
     tau, needed = autocorrelation_estimate(chains)
-    what = (
+    problem = (
         f"The chain is too short to estimate its autocorrelation time (so far {tau:.3g} "
         "rows). Take more steps."
     )
     expected = f"at least {needed:,} rows, {ENOUGH_TIMES:g} autocorrelation times"
-    refuse_if(needed, what, f"{np.atleast_2d(chains).shape[1]:,} rows", expected)
+    refuse_if(needed, problem, f"{np.atleast_2d(chains).shape[1]:,} rows", expected)
     return tau
 
 
@@ -338,9 +338,9 @@ def autocorrelation_function(chains: np.ndarray) -> np.ndarray:
     return np.average(array_stats().autocorr(chains), axis=0, weights=chains.var(axis=1))
 
 
-def _first(found: np.ndarray) -> int:
+def _first(mask: np.ndarray) -> int:
     """The first place where something is found, the last of all where it is not."""
-    return int(np.argmax(found)) if found.any() else len(found) - 1
+    return int(np.argmax(mask)) if mask.any() else len(mask) - 1
 
 
 def _checked(chains: np.ndarray) -> np.ndarray:
@@ -401,5 +401,5 @@ def array_stats() -> Any:
     """The functions of arviz-stats on arrays."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="arviz_stats")
-        from arviz_stats.base import array_stats as found
-    return found
+        from arviz_stats.base import array_stats as stats
+    return stats

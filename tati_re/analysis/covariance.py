@@ -228,8 +228,8 @@ def _times_along(positions: Positions, eigenpairs: Eigenpairs) -> tuple[list[flo
     first = np.unique(steps)
     stacked = along[rows] * there[:, :, None]
     between = (first[-1] - first[0]) / (len(first) - 1)
-    found = [time_or_note(stacked[:, :, number]) for number in range(stacked.shape[2])]
-    return [time * between for time, _ in found], [note for _, note in found]
+    estimates = [time_or_note(stacked[:, :, number]) for number in range(stacked.shape[2])]
+    return [time * between for time, _ in estimates], [note for _, note in estimates]
 
 
 class _Passes:
@@ -279,9 +279,9 @@ class _Passes:
             not (np.isfinite(squares) and np.isfinite(shift).all()),
             "Some positions are not finite.",
         )
-        found = f"{self.num_rows} positions with a total weight of {self.total:g}"
+        received = f"{self.num_rows} positions with a total weight of {self.total:g}"
         self.divisor = degrees_of_freedom(self.total, of_weights) if self.total > 0 else np.nan
-        refuse_if(np.isnan(self.divisor), "A covariance needs at least two positions.", found)
+        refuse_if(np.isnan(self.divisor), "A covariance needs at least two positions.", received)
         self.shift = shift / self.total
         self.trace = max(0.0, squares - self.total * float(self.shift @ self.shift)) / self.divisor
         return (product.T - self.total * np.outer(self.shift, self.shift @ matrix)) / self.divisor

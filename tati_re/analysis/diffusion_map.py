@@ -145,8 +145,10 @@ def diffusion_map(
     vectors = inner / np.sqrt(weight)[:, None]
     vectors /= np.sqrt(stationary @ vectors**2)
     pieces = int((values > 1 - 1e-10).sum())
-    what = f"The points split into {pieces} or more groups that no kernel connects."
-    refuse_if(pieces > 1, what, f"bandwidth {epsilon:.3g}", "a larger bandwidth or more neighbors")
+    problem = f"The points split into {pieces} or more groups that no kernel connects."
+    refuse_if(
+        pieces > 1, problem, f"bandwidth {epsilon:.3g}", "a larger bandwidth or more neighbors"
+    )
     return DiffusionMap(
         (values[1:] - 1) / epsilon,
         signed(vectors.T).T[:, 1:],
@@ -157,13 +159,13 @@ def diffusion_map(
     )
 
 
-def landmarks(found: DiffusionMap, num_landmarks: int, first: int | None = None) -> np.ndarray:
+def landmarks(diffusion: DiffusionMap, num_landmarks: int, first: int | None = None) -> np.ndarray:
     """Selects points far from each other in the diffusion distance.
 
     Each point is the farthest from all earlier ones.
 
     Args:
-        found: The diffusion map.
+        diffusion: The diffusion map.
         num_landmarks: Number of points, at least 1.
         first: Index of the first point, such as the point of lowest potential. Default: None, the
             point with the largest value of the first eigenfunction.
@@ -174,12 +176,12 @@ def landmarks(found: DiffusionMap, num_landmarks: int, first: int | None = None)
     Raises:
         InputError: There are fewer points than landmarks.
     """
-    coordinates = found.coordinates
+    coordinates = diffusion.coordinates
     if not 1 <= num_landmarks <= len(coordinates):
         raise InputError(
             "num_landmarks is out of range.", num_landmarks, f"1 to {len(coordinates)}"
         )
-    chosen = [int(np.argmax(found.vectors[:, 0])) if first is None else int(first)]
+    chosen = [int(np.argmax(diffusion.vectors[:, 0])) if first is None else int(first)]
     distance = np.full(len(coordinates), np.inf)
     while len(chosen) < num_landmarks:
         distance = np.minimum(distance, ((coordinates - coordinates[chosen[-1]]) ** 2).sum(axis=1))

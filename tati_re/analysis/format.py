@@ -28,11 +28,11 @@ def table(lines: list[tuple[str, str]], width: int = WIDTH) -> str:
     fill = textwrap.TextWrapper(
         width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
     )
-    found = []
+    cells = []
     for label, value in ((printable(label), printable(value)) for label, value in lines):
         fill.initial_indent = label.ljust(indent)
-        found.append(fill.fill(value) if value else label)
-    return "\n".join(found)
+        cells.append(fill.fill(value) if value else label)
+    return "\n".join(cells)
 
 
 def with_error(mean: float, error: float, short: bool = False) -> str:

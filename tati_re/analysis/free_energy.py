@@ -114,8 +114,8 @@ def _along(
     map_options: dict[str, Any],
 ) -> Coordinate:
     if kind == "diffusion":
-        found, block = diffusion_map_of(run, number, burnin, thin, **map_options)
-        return _by_walker([block], lambda _: found.vectors[:, number - 1])
+        diffusion, block = diffusion_map_of(run, number, burnin, thin, **map_options)
+        return _by_walker([block], lambda _: diffusion.vectors[:, number - 1])
     pairs = covariance_eigenpairs(run, number, None, burnin, thin)
     refuse_if(
         number > len(pairs.values),
@@ -207,13 +207,13 @@ def free_energy(
 
     weights = weights / weights.mean()
     if method == "histogram":
-        places, found = _by_bins(values, weights, num_bins, low, high)
+        places, estimates = _by_bins(values, weights, num_bins, low, high)
     else:
         places = np.linspace(low, high, num_bins)
         width = bandwidth or _kernel_width(values, weights, counted)
-        found = _by_kernels(values, weights, places, width)
+        estimates = _by_kernels(values, weights, places, width)
 
-    density, error = np.array(found).T
+    density, error = np.array(estimates).T
     with np.errstate(divide="ignore", invalid="ignore"):
         energy = np.where(density > 0, -temperature * np.log(density), np.nan)
         relative = np.where(density > 0, temperature * error / density, np.nan)

@@ -120,11 +120,11 @@ def noise_covariance(
     if (np.abs(np.linalg.eigvals(matrix)).max(-1) >= 1).any():
         raise InputError("step_size: the steps are unstable in the stiffest direction.")
     if order == "replacement":
-        found = np.stack(
+        covariance = np.stack(
             [_stationary(one, np.outer(kick, kick)) for one, kick in zip(matrix, push, strict=True)]
         )
     else:
-        found = np.stack(
+        covariance = np.stack(
             [
                 _over_a_sweep(
                     one,
@@ -139,9 +139,11 @@ def noise_covariance(
         )
 
     kinetic = (
-        np.full(wells, np.nan) if step.momentum is None else found[:, step.momentum, step.momentum]
+        np.full(wells, np.nan)
+        if step.momentum is None
+        else covariance[:, step.momentum, step.momentum]
     )
-    return Heating(found[:, 0, 0], found[:, 0, -1], kinetic)
+    return Heating(covariance[:, 0, 0], covariance[:, 0, -1], kinetic)
 
 
 def _over_a_sweep(

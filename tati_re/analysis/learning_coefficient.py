@@ -74,11 +74,11 @@ def learning_coefficient(
             continue
         reduced = strength * (likelihood - lowest)
         held = sampled.inverse_temperatures[rung] * penalty
-        found = coefficient_estimates(reduced, held)
-        added |= found["correction"] > _RESOLVED * found["correction_error"]
+        estimates = coefficient_estimates(reduced, held)
+        added |= estimates["correction"] > _RESOLVED * estimates["correction_error"]
         energies = likelihood * (examples / scale)
         line = {"rung": rung, "effective_examples": strength * scale, "energy": energies.mean()}
-        line |= {"energy_error": monte_carlo_error(energies)} | found
+        line |= {"energy_error": monte_carlo_error(energies)} | estimates
         lines.append(line | {"short": is_short(likelihood)})
     table = pd.DataFrame(lines)
     # Of all rungs or of none: a curve through both kinds would bend.
@@ -182,16 +182,16 @@ def _fitted(
         return (curve_value(multiplicity, x[0], x[1], examples) - values) / errors
 
     least = -np.inf if multiplicity == 1 else 0.5 - t.min()
-    found = least_squares(
+    fit = least_squares(
         residuals, [values[0], max(0, least + 1)], bounds=([-np.inf, least], np.inf), x_scale="jac"
     )
-    spread = np.linalg.pinv(found.jac.T @ found.jac)[0, 0]
+    spread = np.linalg.pinv(fit.jac.T @ fit.jac)[0, 0]
     line = {
         "multiplicity": multiplicity,
-        "coefficient": found.x[0],
+        "coefficient": fit.x[0],
         "error": float(np.sqrt(spread)),
     }
-    return line | {"offset": found.x[1], "chi_squared": float(2 * found.cost), "rungs": len(values)}
+    return line | {"offset": fit.x[1], "chi_squared": float(2 * fit.cost), "rungs": len(values)}
 
 
 def curve_value(

@@ -42,12 +42,12 @@ def draws_of(run: RunFiles, burnin: int | None = None, thin: int = 1) -> dict[st
             weights.
     """
     positions = Positions(run, burnin, thin)
-    what = f"The run {run.folder} stored projections, not parameters."
-    refuse_if(positions.projected, what, expected="a run without the option directions")
+    problem = f"The run {run.folder} stored projections, not parameters."
+    refuse_if(positions.projected, problem, expected="a run without the option directions")
     stored = positions.read()
     weighted = stored.weight is not None and np.ptp(stored.weight) > 0
-    what = "The draws have different weights."
-    refuse_if(weighted, what, expected="run.trajectory, with its column weight")
+    problem = "The draws have different weights."
+    refuse_if(weighted, problem, expected="run.trajectory, with its column weight")
     rows = rows_by_walker(stored.step, stored.walker)
     values = values_by_name(run, stored.values[rows.ravel()])
     return {name: value.reshape(*rows.shape, *value.shape[1:]) for name, value in values.items()}
@@ -71,13 +71,13 @@ def values_by_name(run: RunFiles, positions: np.ndarray) -> dict[str, np.ndarray
 
 def _tensors(described: ParametersEntry, positions: np.ndarray) -> dict[str, np.ndarray]:
     """Positions by the names of tensors."""
-    found = {}
+    tensors = {}
     first = 0
     for name, shape in zip(described.names, described.shapes, strict=True):
         size = math.prod(shape)
-        found[name] = positions[:, first : first + size].reshape(-1, *shape)
+        tensors[name] = positions[:, first : first + size].reshape(-1, *shape)
         first += size
-    return found
+    return tensors
 
 
 def parameter_summary(
@@ -121,13 +121,13 @@ _COLUMNS = ["mean", "sd", "q5", "median", "q95", "ess_bulk", "ess_tail", "r_hat"
 def _summary_of(chains: np.ndarray) -> dict[str, float]:
     """The summary of one entry, of draws `(chains, draws)`."""
     low, middle, high = np.quantile(chains, (0.05, 0.5, 0.95))
-    found = {"mean": chains.mean(), "q5": low, "median": middle, "q95": high}
-    found["sd"] = chains.std(ddof=1) if chains.size > 1 else np.nan
+    summary = {"mean": chains.mean(), "q5": low, "median": middle, "q95": high}
+    summary["sd"] = chains.std(ddof=1) if chains.size > 1 else np.nan
     if chains.shape[1] >= 2 * MINIMUM_DRAWS:
-        found["ess_bulk"] = effective_sample_size(chains, "bulk")
-        found["ess_tail"] = effective_sample_size(chains, "tail")
-        found["r_hat"] = r_hat(chains)
-    return {name: float(value) for name, value in found.items()}
+        summary["ess_bulk"] = effective_sample_size(chains, "bulk")
+        summary["ess_tail"] = effective_sample_size(chains, "tail")
+        summary["r_hat"] = r_hat(chains)
+    return {name: float(value) for name, value in summary.items()}
 
 
 def least_sizes(
@@ -147,15 +147,15 @@ def least_sizes(
         are left out.
     """
     layout = layout_of(run)
-    found: dict[str, float] = {}
+    sizes: dict[str, float] = {}
     for name, support in {} if layout is None else layout.supports.items():
         for entry in entries_of(name, support.shape):
             size = _least_size(*entries[entry]) if entry in entries else math.nan
             if math.isnan(size):
                 continue
-            found[entry] = size
-            found[name] = min(size, found.get(name, math.inf))
-    return found
+            sizes[entry] = size
+            sizes[name] = min(size, sizes.get(name, math.inf))
+    return sizes
 
 
 def _least_size(chains: np.ndarray, weights: np.ndarray | None) -> float:

@@ -24,8 +24,8 @@ def load_pymbar():
         with _quiet():
             import pymbar
     except ImportError:
-        what = "method: mbar needs the package pymbar."
-        raise InputError(what, "not installed", "pip install 'tati_re[evidence]'") from None
+        problem = "method: mbar needs the package pymbar."
+        raise InputError(problem, "not installed", "pip install 'tati_re[evidence]'") from None
     return pymbar
 
 
@@ -209,17 +209,17 @@ def _estimates(
     mixture = logsumexp(free[:, None] - reduced + np.log(counts)[:, None], axis=0)
     reference = logsumexp(-(sampled.inverse_temperatures[0] * (flat + prior)) - mixture)
     values = [series[:, :, chosen].ravel() for series in own.values()]
-    found = []
+    estimates = []
     effective = []
     for temperature in temperatures:
         logs = -(flat + prior) / temperature - mixture
         shares = np.exp(logs - logs.max())
         total = shares.sum()
-        found.append(
+        estimates.append(
             [*(float(shares @ value / total) for value in values), logsumexp(logs) - reference]
         )
         effective.append(float(total**2 / (shares @ shares)))
-    return np.array(found, dtype=np.float64), effective, free
+    return np.array(estimates, dtype=np.float64), effective, free
 
 
 def _by_rung(rows: pd.DataFrame, column: str) -> np.ndarray:
@@ -234,19 +234,21 @@ def exact_rows(run: RunFiles, rows: pd.DataFrame, of: str = "reweighting") -> pd
     """Rows with energies on all data, for an analysis of this name; refuses a bias and the noise of
     mini-batches.
     """
-    what = f"{of} does not account for the bias or the visits of this run."
+    problem = f"{of} does not account for the bias or the visits of this run."
     refuse_if(
         "weight" in rows.columns,
-        what,
+        problem,
         "a column weight",
         "averages, which use the column weight",
     )
     if "full_potential" in rows.columns:
         rows = rows.dropna(subset=["full_potential"])
         return rows.assign(potential=rows["full_potential"], loss=rows["full_loss"])
-    what = f"{of} needs energies of all data: mini-batch noise enters the weights exponentially."
+    problem = f"{of} needs energies of all data: mini-batch noise enters the weights exponentially."
     batch = f"batch_size {run.manifest.options.batch_size}"
-    refuse_if(run.manifest.sees_batches, what, batch, "a run on all data, or one with full_every")
+    refuse_if(
+        run.manifest.sees_batches, problem, batch, "a run on all data, or one with full_every"
+    )
     return rows
 
 

@@ -229,8 +229,8 @@ def temperatures(
     Raises:
         InputError: Rows have more than one temperature, or there are too few.
     """
-    found = (_measured(run_info, kind, num_parameters, num_burnin_steps) for kind in COLUMNS)
-    return [temperature for temperature in found if temperature is not None]
+    estimates = (_measured(run_info, kind, num_parameters, num_burnin_steps) for kind in COLUMNS)
+    return [temperature for temperature in estimates if temperature is not None]
 
 
 def target_temperature(run_info: pd.DataFrame, num_burnin_steps: int = 0) -> float:
@@ -356,8 +356,10 @@ def group_temperatures(
     rows = at_target(select_rows(run, burnin, thin))
     sizes = run.manifest.parameters.sizes()
     recorded = [match for match in map(_COLUMN.match, rows.columns) if match and match[2] in sizes]
-    what = "The run recorded no temperatures of groups."
-    refuse_if(not recorded, what, expected="a run with group_temperatures (--group-temperatures)")
+    problem = "The run recorded no temperatures of groups."
+    refuse_if(
+        not recorded, problem, expected="a run with group_temperatures (--group-temperatures)"
+    )
     few = rows.empty or rows.groupby("walker").size().max() < MINIMUM_DRAWS
     refuse_if(few, f"Fewer than {MINIMUM_DRAWS} rows of each walker are left.", len(rows))
     lines = []
@@ -376,15 +378,20 @@ def group_temperatures(
             if energies.isna().all():
                 continue
             number = sum(sizes[tensor] for tensor in members)
-            found = _of_rows(rows.assign(energies=energies), "energies", kind, number, -1)
+            estimate = _of_rows(rows.assign(energies=energies), "energies", kind, number, -1)
             aimless = kind == "configurational" and has_no_target(run.manifest)
-            found = found._replace(lower=np.nan, upper=np.nan) if aimless else found
-            line = {"group": group, "parameters": number, "temperature": kind, "mean": found.mean}
-            line |= {"target": found.target, "lower": found.lower, "upper": found.upper}
+            estimate = estimate._replace(lower=np.nan, upper=np.nan) if aimless else estimate
+            line = {
+                "group": group,
+                "parameters": number,
+                "temperature": kind,
+                "mean": estimate.mean,
+            }
+            line |= {"target": estimate.target, "lower": estimate.lower, "upper": estimate.upper}
             line |= {
-                "rows": found.effective_sample_size,
-                "verdict": found.verdict,
-                "reason": NO_TARGET if aimless else found.reason,
+                "rows": estimate.effective_sample_size,
+                "verdict": estimate.verdict,
+                "reason": NO_TARGET if aimless else estimate.reason,
             }
             lines.append(line)
     return pd.DataFrame(lines)

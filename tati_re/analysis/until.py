@@ -58,8 +58,8 @@ class Condition(NamedTuple):
     limit: float
 
     def __str__(self) -> str:
-        what = f"{self.quantity}({self.name})" if self.name else self.quantity
-        return f"{what}{'>' if self.quantity == 'ess' else '<'}{self.limit:g}"
+        label = f"{self.quantity}({self.name})" if self.name else self.quantity
+        return f"{label}{'>' if self.quantity == 'ess' else '<'}{self.limit:g}"
 
     def value(self, numbers: Mapping[str, Any]) -> float:
         """What the numbers of a look say of it."""
@@ -80,7 +80,7 @@ def conditions_of(text: str | None) -> list[Condition]:
     """The conditions of the option `until`; refuses what is none in one sentence, with its
     place.
     """
-    found: list[Condition] = []
+    conditions: list[Condition] = []
     place = 0
     text = text or ""
     while place < len(text):
@@ -90,16 +90,18 @@ def conditions_of(text: str | None) -> list[Condition]:
             one = Condition(quantity or of_one, (name or "").strip(), float(number))
             least = 1.0 if one.quantity in _HATS else 0.0
             if (sign == ">") == (one.quantity == "ess") and least < one.limit < math.inf:
-                if (one.quantity, one.name) in ((other.quantity, other.name) for other in found):
+                if (one.quantity, one.name) in (
+                    (other.quantity, other.name) for other in conditions
+                ):
                     raise InputError(
                         f"until: {str(one).rstrip('0123456789.<>')} occurs twice.", text, FORM
                     )
-                found.append(one)
+                conditions.append(one)
                 place = match.end()
                 continue
         at = place + len(text[place:]) - len(text[place:].lstrip()) + 1
         raise InputError(f"until: no valid condition at character {at}.", text, FORM)
-    return found
+    return conditions
 
 
 def look_after(steps: int, unit: int, multiple: int = 1) -> int:
@@ -190,17 +192,17 @@ def diagnosis(quantities: Iterable[Quantity], limit: float) -> dict[str, Any]:
         else:
             own = (hat, name) if not hat <= own[0] and hat == hat else (own[0], own[1] or name)
     hat, name, draws, weights = worst
-    found: dict[str, Any] = {"rhat": hat, "rhat_of": name, "ess": least[0], "ess_of": least[1]}
+    numbers: dict[str, Any] = {"rhat": hat, "rhat_of": name, "ess": least[0], "ess_of": least[1]}
     if own[1]:
-        found |= {WEIGHTS: own[0], f"{WEIGHTS}_of": own[1]}
+        numbers |= {WEIGHTS: own[0], f"{WEIGHTS}_of": own[1]}
     there = np.ones(draws.shape) if weights is None else weights
     if count:
-        found |= _by_chance(there, count)
+        numbers |= _by_chance(there, count)
     if hat > limit and math.isfinite(hat):
-        found["spoiled_by"], found["rhat_without"] = _spoilers(draws, there, hat)
+        numbers["spoiled_by"], numbers["rhat_without"] = _spoilers(draws, there, hat)
     elif few:
-        found |= {"rhat": math.nan, "rhat_of": "too few draws"}
-    return found
+        numbers |= {"rhat": math.nan, "rhat_of": "too few draws"}
+    return numbers
 
 
 def weighted(draws: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, float]:

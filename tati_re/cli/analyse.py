@@ -106,31 +106,31 @@ def _one_of(name: str, value: str, known: Sequence[str]) -> str:
 def _choices(typed: dict[str, Any]) -> Choices:
     from tati_re.report.modules import Choices
 
-    found: dict[str, Any] = {"observables": tuple(typed.get("observables", ()))}
-    found |= {
+    choices: dict[str, Any] = {"observables": tuple(typed.get("observables", ()))}
+    choices |= {
         name: number_typed(name, typed[name], least=low)
         for name, (low, _) in NUMBERS.items()
         if name in typed
     }
-    found |= {name: typed[name] for name in ("along", "target_measure") if name in typed}
-    found |= {
+    choices |= {name: typed[name] for name in ("along", "target_measure") if name in typed}
+    choices |= {
         name: number_typed(name, typed[name], float)
         for name in ("alpha", "lowest_loss")
         if name in typed
     }
     if "bandwidth" in typed:
         rule = typed["bandwidth"]
-        found["bandwidth"] = (
+        choices["bandwidth"] = (
             rule if rule in ("bgh", "median") else number_typed("bandwidth", rule, float)
         )
     if "temperatures" in typed:
-        found["temperatures"] = tuple(
+        choices["temperatures"] = tuple(
             number_typed("temperatures", text, float) for text in typed["temperatures"]
         )
-    found |= {
+    choices |= {
         name: _one_of(name, typed[name], known) for name, known in WORDS.items() if name in typed
     }
-    return Choices(**found)
+    return Choices(**choices)
 
 
 def _show(name: str, result: Result) -> None:
@@ -179,7 +179,9 @@ def _analyse(
 
 def _compare(results: dict[str, dict[str, Result]], typed: dict[str, Any]) -> None:
     spectra = {
-        name: found["covariance"].table for name, found in results.items() if "covariance" in found
+        name: result["covariance"].table
+        for name, result in results.items()
+        if "covariance" in result
     }
     if (
         len(spectra) < 2

@@ -33,7 +33,7 @@ from tati_re.options.methods import (
     meanings,
     options_of_methods,
 )
-from tati_re.options.representable import what_instead
+from tati_re.options.representable import representable_range
 from tati_re.options.tati_names import ALIASES
 from tati_re.runs.run_folder import free_folder
 
@@ -182,8 +182,8 @@ class Parser(argparse.ArgumentParser):
         for text in vars(known).get("set", []):
             meant = meanings(text)
             if meant and not meant & flags:
-                what = f"--set {text.partition('=')[0]} is not an option of {self.prog}."
-                raise InputError(what, text, f"an option that {self.prog} --help names")
+                problem = f"--set {text.partition('=')[0]} is not an option of {self.prog}."
+                raise InputError(problem, text, f"an option that {self.prog} --help names")
         if self.of_file and "parameters_step" in known and "parameters" not in known:
             step = known.parameters_step
             raise InputError(
@@ -214,8 +214,8 @@ class Parser(argparse.ArgumentParser):
         if name in map(flag, OPTIONS) and name not in self._option_string_actions:
             resume = " Any run, including a fit, is resumed by tati-sample --resume RUN."
             return resume if name == "--resume" else ""
-        if said := ELSEWHERE.get(name.strip("-").replace("-", "_")):
-            return f" {said}"
+        if advice := ELSEWHERE.get(name.strip("-").replace("-", "_")):
+            return f" {advice}"
         flags = [known for known in self._option_string_actions if known not in self._of_tati]
         longer = [known for known in flags if known.startswith(name) and name != "--"]
         return f" Did you mean '{longer[0]}'?" if longer else nearest(name, flags)
@@ -294,7 +294,7 @@ def make_parser(
     return parser
 
 
-def loading(verbose: int = 1, what: str | None = None) -> None:
+def loading(verbose: int = 1, activity: str | None = None) -> None:
     """Says what takes seconds where TensorFlow is not there yet; by default that is loading it,
     without scikit-learn and Matplotlib, which Keras would load for helpers that no command uses: a
     fourth of the time.
@@ -302,8 +302,8 @@ def loading(verbose: int = 1, what: str | None = None) -> None:
     if "tensorflow" in sys.modules:
         return
     if verbose > 0:
-        print(f"{what or 'Loading TensorFlow'} ...", flush=True)
-    if what is None:
+        print(f"{activity or 'Loading TensorFlow'} ...", flush=True)
+    if activity is None:
         with left_out("sklearn", "matplotlib"):
             importlib.import_module("tati_re.core.backend")
         settled()
@@ -336,7 +336,7 @@ def number_typed(name: str, text: str, kind: type = int, least: float | None = N
     except ValueError:
         expected = "an integer" if kind is int else "a number"
         raise InputError(f"{flag(name)} has the wrong type.", text, expected) from None
-    if instead := what_instead(value, "float32"):
+    if instead := representable_range(value, "float32"):
         raise InputError(f"{flag(name)} is out of range.", text, f"a finite number, {instead}")
     refuse_if(
         least is not None and value < least,

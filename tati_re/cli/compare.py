@@ -109,14 +109,14 @@ def _verify(folders: list[str], quiet: bool) -> int:
     loading(not quiet, f"Reading {', '.join(folders)}")
     from tati_re.runs.verify import verify
 
-    found = [(folder, file) for folder in folders for file in verify(folder)]
-    bad = [file for _, file in found if not file.whole]
+    checked_files = [(folder, file) for folder in folders for file in verify(folder)]
+    bad = [file for _, file in checked_files if not file.whole]
     if not quiet:
-        for folder, file in found:
+        for folder, file in checked_files:
             where = f"{folder}: " if len(folders) > 1 else ""
             print(f"{where}{'ok ' if file.whole else 'BAD'} {file.name}: {file.sentence}")
         print(
-            f"{len(bad)} of {len(found)} files differ from what the run wrote."
+            f"{len(bad)} of {len(checked_files)} files differ from what the run wrote."
             if bad
             else "All files are intact."
         )
@@ -130,14 +130,14 @@ def _verify(folders: list[str], quiet: bool) -> int:
     return int(bool(unlike))
 
 
-def _print_differences(found: Sequence[Any], quiet: bool) -> None:
+def _print_differences(differences: Sequence[Any], quiet: bool) -> None:
     if quiet:
         return
-    for each in found[:_MOST_LINES]:
+    for each in differences[:_MOST_LINES]:
         print(": ".join(part for part in each if part))
-    if len(found) > _MOST_LINES:
-        print(f"... and {len(found) - _MOST_LINES} more")
-    print("They differ." if found else "They agree.")
+    if len(differences) > _MOST_LINES:
+        print(f"... and {len(differences) - _MOST_LINES} more")
+    print("They differ." if differences else "They agree.")
 
 
 def _averages(paths: Sequence[str], typed: dict[str, Any]) -> int:
@@ -147,10 +147,10 @@ def _averages(paths: Sequence[str], typed: dict[str, Any]) -> int:
 
     first, second = (load(path) for path in paths)
     resolution = _positive("--resolution", typed.get("resolution", RESOLUTION))
-    found = compare_runs(first, second, resolution)
+    comparison = compare_runs(first, second, resolution)
     if not typed.get("quiet"):
-        print(found)
-    return {AGREE: 0, DIFFER: 1}.get(found.verdict, UNKNOWN_STATUS)
+        print(comparison)
+    return {AGREE: 0, DIFFER: 1}.get(comparison.verdict, UNKNOWN_STATUS)
 
 
 def _positive(name: str, text: Any) -> float:
@@ -186,8 +186,8 @@ def _elpd(paths: list[str], quiet: bool) -> int:
     first, second = (stored_leave_one_out(run) or leave_one_out(run) for run in runs)
     difference, error = first.difference(second)
     if not quiet:
-        for path, found in zip(paths, (first, second), strict=True):
-            print(f"{path}: {found}")
+        for path, estimate in zip(paths, (first, second), strict=True):
+            print(f"{path}: {estimate}")
         print(f"{paths[1]} minus {paths[0]}: elpd {difference:.1f} +- {error:.1f}")
     return 0
 
@@ -240,11 +240,11 @@ def _body(argv: list[str]) -> int:
         for k in range(0, len(words), 3)
     }
     tolerance = _tolerance("--tolerance", typed.get("tolerance", ["1e-8"]))
-    found = compare(
+    differences = compare(
         paths[0], paths[1], tolerance, columns, typed.get("drop", ()), typed.get("ignore_sign", ())
     )
-    _print_differences(found, typed.get("quiet", False))
-    return int(bool(found))
+    _print_differences(differences, typed.get("quiet", False))
+    return int(bool(differences))
 
 
 main = entry_point("tati-compare", _body, __name__)

@@ -96,8 +96,8 @@ def _matrix(text: str) -> Any:
 
 def _made(typed: dict[str, Any]) -> Dataset:
     name = typed["name"]
-    what = f"{name}: unknown data set.{nearest(name, GENERATORS)}"
-    refuse_if(name not in GENERATORS, what, expected=", ".join(GENERATORS))
+    problem = f"{name}: unknown data set.{nearest(name, GENERATORS)}"
+    refuse_if(name not in GENERATORS, problem, expected=", ".join(GENERATORS))
     generate = GENERATORS[name]
     known = inspect.signature(generate).parameters
     given = {n: typed[n] for n in (*NUMBERS, "covariance", *READING) if n in typed}
@@ -142,8 +142,8 @@ def _body(argv: list[str]) -> None:
         typed["inspect"] = [typed.pop("name")]
     if (typed.get("name") is None) == (typed.get("inspect") is None):
         both = f"{typed['name']} and --inspect" if typed.get("name") else "neither"
-        what = "tati-dataset either makes a set or reads files."
-        raise InputError(what, both, f"one of {', '.join(GENERATORS)}; or --inspect")
+        problem = "tati-dataset either makes a set or reads files."
+        raise InputError(problem, both, f"one of {', '.join(GENERATORS)}; or --inspect")
     dataset = _made(typed) if typed.get("name") else _read(typed)
     output = Path(typed["output"]) if "output" in typed else None
     taken = [path for path in files_of(dataset, output) if path.exists()] if output else []

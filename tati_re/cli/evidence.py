@@ -60,14 +60,14 @@ def _of_folder(typed: dict[str, Any]) -> dict[str, Options]:
     trust = typed.pop("trust", False)
     path = Path(folder) / KEPT / MODELS
     try:
-        said = read_json_object(path)
+        entries = read_json_object(path)
     except OSError:
         raise InputError(
             "--resume: this folder holds no evidence estimate.",
             folder,
             "the --output of an earlier call",
         ) from None
-    for name, one in said.items():
+    for name, one in entries.items():
         expected = "the file as originally written"
         refuse_if(
             not isinstance(one, dict), f"{path} contains no options.", f"{name} = {one}", expected
@@ -78,7 +78,7 @@ def _of_folder(typed: dict[str, Any]) -> dict[str, Options]:
         name: options_of_folder(
             {**one, "output": folder}, folder, "--resume", trust=trust, **changed
         )
-        for name, one in said.items()
+        for name, one in entries.items()
     }
 
 
@@ -126,9 +126,11 @@ def _check(models: dict[str, Options]) -> None:
                 expected=OPTIONS["data"].description,
             )
     if len({str(options.data) for options in models.values()}) > 1:
-        what = "--compare: the models have different data, so their evidences cannot be compared."
+        problem = (
+            "--compare: the models have different data, so their evidences cannot be compared."
+        )
         raise InputError(
-            what, " and ".join(str(options.data) for options in models.values()), "one data set"
+            problem, " and ".join(str(options.data) for options in models.values()), "one data set"
         )
     if len({tuple(options.method) for options in models.values()}) > 1:
         raise InputError(
@@ -136,10 +138,10 @@ def _check(models: dict[str, Options]) -> None:
         )
     jobs = len(_jobs(models, Path()))
     for options in models.values():
-        what = "--workers: more workers than independent estimates."
+        problem = "--workers: more workers than independent estimates."
         refuse_if(
             (options.workers or 1) > jobs,
-            what,
+            problem,
             options.workers,
             f"1 to {jobs}, or more models or methods",
         )
@@ -159,7 +161,7 @@ def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
 
     first = next(iter(models.values()))
     check_gpus(first)
-    found = {}
+    evidences = {}
     lines = []
     tables = []
     sims = {name: Simulation.from_options(options) for name, options in models.items()}
@@ -191,13 +193,15 @@ def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
         with closing(team):
             team.run(_jobs(models, folder), lambda *_: None)
     for name in models:
-        found[name] = estimations.pop(name).estimates()
-        tables.append(found[name].table.assign(model=name or "model"))
-        lines += [*([f"{name}:"] if name else []), found[name].summary()]
+        evidences[name] = estimations.pop(name).estimates()
+        tables.append(evidences[name].table.assign(model=name or "model"))
+        lines += [*([f"{name}:"] if name else []), evidences[name].summary()]
     if len(models) > 1:
         factors = []
         for method in next(iter(models.values())).method:
-            table = bayes_factors({name: estimates[method] for name, estimates in found.items()})
+            table = bayes_factors(
+                {name: estimates[method] for name, estimates in evidences.items()}
+            )
             factors.append(table.assign(method=method))
             lines += ["", f"log Bayes factors by {method.replace('_', ' ')}, the best model first:"]
             for row in table.to_dict("records"):
@@ -207,10 +211,10 @@ def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
     write_whole(folder / "evidence.csv", frame_text(pd.concat(tables)))
     if len(models) > 1:
         write_whole(folder / "bayes_factors.csv", frame_text(pd.concat(factors)))
-    for name, estimates in found.items():
+    for name, estimates in evidences.items():
         for each in estimates:
             write_whole(folder / f"{_head(name)}{each.method}.csv", frame_text(each.curve))
-    flat = [(name, each) for name, estimates in found.items() for each in estimates]
+    flat = [(name, each) for name, estimates in evidences.items() for each in estimates]
     labels = [f"{name} {each.method}".strip().replace("_", " ") for name, each in flat]
     plot_evidence([each for _, each in flat], folder / "evidence.png", labels)
     return "\n".join([*lines, f"tables and figure: {folder}"])
@@ -260,9 +264,9 @@ def _body(argv: list[str]) -> int | None:
                 "--output is not empty.", folder, "a new folder, --resume, or --overwrite"
             )
         with stopping(first.requeue_signal), saying(lambda: _stopped(folder)):
-            said = _report(models, folder, resumed)
+            text = _report(models, folder, resumed)
     if first.verbose > 0:
-        print(said)
+        print(text)
     return None
 
 

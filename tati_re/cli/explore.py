@@ -79,18 +79,18 @@ def parser_of_command() -> arguments.Parser:
 
 
 def _choices(typed: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    choices: dict[str, Any] = {
         name: arguments.number_typed(name, typed[name]) for name in INTEGERS if name in typed
     }
-    if "leg_steps" in found:
-        found["num_steps"] = found.pop("leg_steps")
+    if "leg_steps" in choices:
+        choices["num_steps"] = choices.pop("leg_steps")
     if "heats" in typed:
-        found["heats"] = tuple(
+        choices["heats"] = tuple(
             arguments.number_typed("heats", part, float, 0) for part in typed["heats"].split(",")
         )
     if "max_time" in typed:
-        found["max_time"] = arguments.number_typed("max_time", typed["max_time"], float)
-    return found | {name: typed[name] for name in ("directions",) if name in typed}
+        choices["max_time"] = arguments.number_typed("max_time", typed["max_time"], float)
+    return choices | {name: typed[name] for name in ("directions",) if name in typed}
 
 
 def _explore(typed: dict[str, Any], folder: Path) -> int:
@@ -148,7 +148,7 @@ def _explore(typed: dict[str, Any], folder: Path) -> int:
         ]:
             print(f"Not used by the legs: {', '.join(idle)}.")
     parallel = choices.get("num_processes", 0) > 1
-    found = explore(
+    exploration = explore(
         source if parallel else system,
         start,
         path=path,
@@ -157,17 +157,17 @@ def _explore(typed: dict[str, Any], folder: Path) -> int:
         say=None if quiet else lambda text: print(text, flush=True),
         **choices,
     )
-    write_exploration(found, typed, sim.parameter_names())
+    write_exploration(exploration, typed, sim.parameter_names())
     written = [
         "minima.csv",
         "minima.npz",
-        *(["barriers.csv", "paths.csv", "tree.csv"] if found.paths else []),
+        *(["barriers.csv", "paths.csv", "tree.csv"] if exploration.paths else []),
     ]
-    if "no_figures" not in typed and len(found.minima):
-        plot_exploration(found, folder / "exploration.png")
+    if "no_figures" not in typed and len(exploration.minima):
+        plot_exploration(exploration, folder / "exploration.png")
         written.append("exploration.png")
-        if found.paths:
-            plot_disconnectivity(found, folder / "disconnectivity.png")
+        if exploration.paths:
+            plot_disconnectivity(exploration, folder / "disconnectivity.png")
             written.append("disconnectivity.png")
     if not quiet:
         columns = [
@@ -180,16 +180,16 @@ def _explore(typed: dict[str, Any], folder: Path) -> int:
             "ln_volume",
         ]
         style: dict[str, Any] = {"index": False, "float_format": "{:.5g}".format}
-        table = found.minima[[*columns, "times_found"]].head(20).to_string(**style, na_rep="")
+        table = exploration.minima[[*columns, "times_found"]].head(20).to_string(**style, na_rep="")
         print(
             table
-            if len(found.minima)
+            if len(exploration.minima)
             else "No descent reached a minimum: use longer legs, or more of them."
         )
-        if len(found.barriers):
-            print(found.barriers.head(20).to_string(**style))
-        print(f"{found.reason}; written to {folder}: {', '.join(written)}")
-    return OUT_OF_TIME if found.out_of_time else FINISHED
+        if len(exploration.barriers):
+            print(exploration.barriers.head(20).to_string(**style))
+        print(f"{exploration.reason}; written to {folder}: {', '.join(written)}")
+    return OUT_OF_TIME if exploration.out_of_time else FINISHED
 
 
 def _body(argv: list[str]) -> int:
@@ -206,12 +206,12 @@ def _body(argv: list[str]) -> int:
         "RUN, no --parameters",
     )
     arguments.loading(not typed.get("quiet"))
-    said = "Interrupted: {} legs are kept in {}. The same command continues."
+    notice = "Interrupted: {} legs are kept in {}. The same command continues."
     with (
         arguments.flags_named({*OWN, "num_steps"}, {"num_steps": "leg_steps"}),
         arguments.output_folder(typed.get("output"), "explore") as folder,
         stopping(arguments.requeue_signal_of(typed)),
-        saying(lambda: said.format(len([*folder.glob("jobs/*.npz")]), folder)),
+        saying(lambda: notice.format(len([*folder.glob("jobs/*.npz")]), folder)),
     ):
         return _explore(typed, folder)
 

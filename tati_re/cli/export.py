@@ -43,8 +43,8 @@ def parser_of_command() -> Parser:
 def _body(argv: list[str]) -> None:
     typed = parser_of_command().parse(argv)
     names = typed.get("runs", [])
-    what = "tati-export writes one run at a time."
-    refuse_if(len(names) != 1, what, ", ".join(names) or "none", "tati-export RUN")
+    problem = "tati-export writes one run at a time."
+    refuse_if(len(names) != 1, problem, ", ".join(names) or "none", "tati-export RUN")
     form = typed.get("to", TATI)
     refuse_if(form not in ENDINGS, "--to is not known.", form, ", ".join(ENDINGS))
     source = Path(names[0])
@@ -65,21 +65,21 @@ def _body(argv: list[str]) -> None:
 
 def _choices(typed: dict[str, Any]) -> dict[str, Any]:
     """How many members or hidden units, and the loss that may be."""
-    found: dict[str, Any] = {}
+    choices: dict[str, Any] = {}
     distils = bool(typed.get("distil"))
-    what = "--members chooses draws, and --distil trains one network."
-    refuse_if(distils and "members" in typed, what, expected="one of them")
-    what = "--hidden is the size of a distilled network."
-    refuse_if("hidden" in typed and not distils, what, expected="--distil --hidden 64 64 64")
+    problem = "--members chooses draws, and --distil trains one network."
+    refuse_if(distils and "members" in typed, problem, expected="one of them")
+    problem = "--hidden is the size of a distilled network."
+    refuse_if("hidden" in typed and not distils, problem, expected="--distil --hidden 64 64 64")
     if "hidden" in typed:
         units = [number_typed("hidden", text, int, 1) for text in typed["hidden"]]
-        found["hidden"] = tuple(units)
+        choices["hidden"] = tuple(units)
     if "members" in typed:
         every = typed["members"] == ALL
-        found["members"] = None if every else number_typed("members", typed["members"], int, 1)
+        choices["members"] = None if every else number_typed("members", typed["members"], int, 1)
     if "tolerance" in typed:
-        found["tolerance"] = number_typed("tolerance", typed["tolerance"], float, 0)
-    return found
+        choices["tolerance"] = number_typed("tolerance", typed["tolerance"], float, 0)
+    return choices
 
 
 def _predictor(source: Path, choices: dict[str, Any], data: str | None, distils: bool) -> Any:
@@ -89,9 +89,9 @@ def _predictor(source: Path, choices: dict[str, Any], data: str | None, distils:
 
     if source.suffix == ENDINGS[TATI]:
         if choices or data is not None or distils:
-            what = "The members of a .tati file are chosen already."
+            problem = "The members of a .tati file are chosen already."
             expected = "a run folder, or no --members, --distil, --tolerance, --data"
-            raise InputError(what, str(source), expected)
+            raise InputError(problem, str(source), expected)
         return Predictor.load(source)
     run = load(source)
     inputs = None if data is None else read_inputs(data, run)[0]

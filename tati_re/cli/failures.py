@@ -16,7 +16,7 @@ from typing import Any
 
 from tati_re._version import __version__
 from tati_re.core.errors import InputError, shown
-from tati_re.core.given import said
+from tati_re.core.given import error_text
 from tati_re.core.printable import printable
 from tati_re.core.process.exit_status import (
     BAD_INPUT,
@@ -71,7 +71,7 @@ def status_of_output(failure: OSError | ValueError | None, status: int, writes_f
     if has_no_reader(failure):
         return OUTPUT_CLOSED
     named = failure.strerror if isinstance(failure, OSError) else None
-    reason = named or said(failure)
+    reason = named or error_text(failure)
     print(f"error: Standard output cannot be written: {reason}.", file=sys.stderr)
     return OUTPUT_FAILED
 
@@ -83,10 +83,10 @@ def _in_words(error: Exception, arguments: Sequence[str]) -> tuple[int, str, boo
     if isinstance(error, MemoryError) or (
         foreign and isinstance(error, tensorflow.errors.ResourceExhaustedError)
     ):
-        what = f"Not enough memory ({said(error)})."
+        problem = f"Not enough memory ({error_text(error)})."
         return (
             BAD_INPUT,
-            str(InputError(what, expected="fewer walkers, replicas or examples at a time")),
+            str(InputError(problem, expected="fewer walkers, replicas or examples at a time")),
             foreign,
         )
     if isinstance(error, OSError) and error.filename is not None:
@@ -97,11 +97,15 @@ def _in_words(error: Exception, arguments: Sequence[str]) -> tuple[int, str, boo
         )
         typed = _flag_of(name, arguments)
         name = name if len(name) <= 160 else f"{name[:77]}...{name[-80:]}"
-        return BAD_INPUT, f"{typed}{name} cannot be used: {error.strerror or said(error)}.", False
+        return (
+            BAD_INPUT,
+            f"{typed}{name} cannot be used: {error.strerror or error_text(error)}.",
+            False,
+        )
     if isinstance(error, OSError):
-        return BAD_INPUT, f"The operating system refused this ({said(error)}).", False
+        return BAD_INPUT, f"The operating system refused this ({error_text(error)}).", False
     if foreign:
-        return BAD_INPUT, f"TensorFlow cannot compute this ({said(error)}).", True
+        return BAD_INPUT, f"TensorFlow cannot compute this ({error_text(error)}).", True
     own = {
         os.path.abspath(text.rpartition("=")[2].partition(":")[0]).removesuffix(".py")
         for text in arguments
@@ -112,10 +116,10 @@ def _in_words(error: Exception, arguments: Sequence[str]) -> tuple[int, str, boo
         ):  # whose code fails, and not that of the package
             return (
                 BAD_INPUT,
-                f"{frame.filename} fails in line {frame.lineno} ({said(error)}).",
+                f"{frame.filename} fails in line {frame.lineno} ({error_text(error)}).",
                 True,
             )
-    return INTERNAL_ERROR, f"Internal error ({said(error)}).", True
+    return INTERNAL_ERROR, f"Internal error ({error_text(error)}).", True
 
 
 def _flag_of(name: str, arguments: Sequence[str]) -> str:

@@ -262,13 +262,13 @@ def _centre(typed: dict[str, Any], sim: Any, walker: int | None) -> tuple[Any, s
 
     if "parameters" in typed:
         step = arguments.integer_of(typed, "parameters_step")
-        found = read_parameters(typed["parameters"], step, names=sim.parameter_names())
+        parameters = read_parameters(typed["parameters"], step, names=sim.parameter_names())
         row = 0 if walker is None else walker
-        if row >= len(found.positions):
+        if row >= len(parameters.positions):
             raise InputError(
-                "--walker: the walker does not exist.", row, f"0 to {len(found.positions) - 1}"
+                "--walker: the walker does not exist.", row, f"0 to {len(parameters.positions) - 1}"
             )
-        return found.positions[row], found.source
+        return parameters.positions[row], parameters.source
     if typed.get("centre") == "zero":
         return np.zeros(sim.num_parameters()), "zero"
     if "run" in typed:
@@ -519,13 +519,13 @@ def _plane(view: _View) -> list[str]:
     ranges: Any = typed.get("range", "-1:1:41").split(",")
     if typed.get("grid"):
         directions, ranges, names = named_axes(view.surface.parameter_names, typed["grid"])
-        said = [f"parameter {name}" for name in names]
+        labels = [f"parameter {name}" for name in names]
     else:
-        directions, said = _directions(view)
+        directions, labels = _directions(view)
     _check_directions(view, len(directions))
     directions = module.project_out(directions, view.mask)
     if not view.quiet:
-        for number, sentence in enumerate(said):
+        for number, sentence in enumerate(labels):
             print(f"c{number}: {sentence}")
 
     landscape = module.scan(
@@ -538,7 +538,7 @@ def _plane(view: _View) -> list[str]:
         names=names,
         output=view.folder,
         overwrite=view.overwrite,
-        description={**view.words, "axes": said},
+        description={**view.words, "axes": labels},
         progress=None if view.quiet else _progress,
     )
     written = ["landscape.csv"]

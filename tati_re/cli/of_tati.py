@@ -10,7 +10,7 @@ from tati_re.cli.arguments import Parser, loading
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.process.memory import check_free
 from tati_re.options.make import options_from_flags
-from tati_re.options.representable import what_instead
+from tati_re.options.representable import representable_range
 from tati_re.options.tati_names import (
     ALIASES,
     EXPLORER,
@@ -93,7 +93,7 @@ def write_dataset_as_tati(argv: list[str]) -> None:
     count = typed["dimension"]
     ratio = typed["train_test_ratio"]
     for name in ("noise", "train_test_ratio"):
-        if instead := what_instead(typed[name], "float32"):
+        if instead := representable_range(typed[name], "float32"):
             raise InputError(
                 f"--{name} is out of range.", typed[name], f"a finite number, {instead}"
             )
@@ -112,8 +112,8 @@ def write_dataset_as_tati(argv: list[str]) -> None:
             raise InputError(
                 f"--{part}_data_files: fewer points than files.", size, "a larger --dimension"
             )
-        what = f"--{part}_data_files is missing: --train_test_ratio {ratio:g} leaves {size} points for it."
-        refuse_if(size and not files[part], what, expected="files for them, or another ratio")
+        problem = f"--{part}_data_files is missing: --train_test_ratio {ratio:g} leaves {size} points for it."
+        refuse_if(size and not files[part], problem, expected="files for them, or another ratio")
     from tati_re.coming_from_tati import ClassificationDatasets, split_into_files
 
     seed = typed.get("seed")
@@ -192,9 +192,9 @@ def _axis(typed: dict[str, Any], kind: str, offset: float = 0.0) -> "Axis":
 
     low, high = _numbers(typed, f"interval_{kind}", 2)
     if not low < high or typed[f"samples_{kind}"] < 1:
-        what = f"--interval_{kind} and --samples_{kind} are not a grid."
+        problem = f"--interval_{kind} and --samples_{kind} are not a grid."
         raise InputError(
-            what,
+            problem,
             f"{low:g} to {high:g} in {typed[f'samples_{kind}']}",
             "rising numbers, an interval",
         )
@@ -331,22 +331,22 @@ def explorer(typed: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def write_exploration(found: Any, typed: dict[str, Any], names: list[str]) -> None:
+def write_exploration(exploration: Any, typed: dict[str, Any], names: list[str]) -> None:
     """Files of TATi's explorer: bottoms, where legs started, and legs, one row a position."""
     import numpy as np
 
-    lengths = [len(leg) for leg in found.legs]
+    lengths = [len(leg) for leg in exploration.legs]
     legs = {
         "id": np.repeat(np.arange(len(lengths)), lengths),
         "step": np.concatenate([np.arange(n) for n in lengths]),
     }
     starts = {"id": np.arange(len(lengths)), "step": np.zeros(len(lengths), int)}
-    bottoms = found.minima[["number", "round", "loss", "gradient_norm", "hessian_index"]]
+    bottoms = exploration.minima[["number", "round", "loss", "gradient_norm", "hessian_index"]]
     bottoms = dict(bottoms.set_axis(["id", "step", "loss", "gradient", "num_negative_ev"], axis=1))
     tables = (
-        (bottoms, found.positions),
-        (starts, [leg[0] for leg in found.legs]),
-        (legs, np.concatenate(found.legs)),
+        (bottoms, exploration.positions),
+        (starts, [leg[0] for leg in exploration.legs]),
+        (legs, np.concatenate(exploration.legs)),
     )
     for name, (columns, rows) in zip(EXPLORER_FILES, tables, strict=True):
         if name in typed:

@@ -76,13 +76,13 @@ def analyse_as_tati(argv: list[str]) -> None:
     typed = parser.parse(argv)
     for name, default in _NUMBERS.items():
         least = min(default, 1)
-        what = f"--{name} is out of range."
-        refuse_if(typed[name] < least, what, typed[name], f"an integer at least {least}")
+        problem = f"--{name} is out of range."
+        refuse_if(typed[name] < least, problem, typed[name], f"an integer at least {least}")
     modules = typed.get("modules", [])
     refuse_if(not modules, "No module is named.", expected=", ".join(MODULES))
     for module in modules:
-        what = f"{module} is not a module.{nearest(module, MODULES)}"
-        refuse_if(module not in MODULES, what, expected=", ".join(MODULES))
+        problem = f"{module} is not a module.{nearest(module, MODULES)}"
+        refuse_if(module not in MODULES, problem, expected=", ".join(MODULES))
 
     files = _Files(typed)
     for module in modules:
@@ -147,8 +147,8 @@ class _Files:
         steps = table["step"].unique()
         kept = steps[steps > self.typed["drop_burnin"]][:: self.typed["every_nth"]]
         if not len(kept):
-            what = f"--drop_burnin leaves no rows of {path}."
-            raise InputError(what, self.typed["drop_burnin"], f"below {steps.max()}")
+            problem = f"--drop_burnin leaves no rows of {path}."
+            raise InputError(problem, self.typed["drop_burnin"], f"below {steps.max()}")
         return table[table["step"].isin(kept)]
 
     @cached_property
@@ -187,11 +187,11 @@ class _Files:
     def reweights(self) -> bool:
         """Whether points of the diffusion map count for exp(-βL)."""
         method = self.typed.get("diffusion_map_method", METHODS[0])
-        what = f"--diffusion_map_method is not known.{nearest(method, METHODS)}"
-        refuse_if(method not in METHODS, what, method, ", ".join(METHODS))
+        problem = f"--diffusion_map_method is not known.{nearest(method, METHODS)}"
+        refuse_if(method not in METHODS, problem, method, ", ".join(METHODS))
         text = str(self.typed.get("use_reweighting", "0")).lower()
-        what = "--use_reweighting has the wrong type."
-        refuse_if(text not in (*_YES, *_NO), what, text, "true or false")
+        problem = "--use_reweighting has the wrong type."
+        refuse_if(text not in (*_YES, *_NO), problem, text, "true or false")
         return method == "TMDMap" or text in _YES
 
     @cached_property
@@ -231,8 +231,8 @@ def check_numbers(table: "pd.DataFrame", names: Sequence[str], path: str) -> Non
         InputError: A column is missing or holds something else.
     """
     for name in names:
-        what = f"{path} has no column {name}."
-        refuse_if(name not in table, what, ", ".join(map(str, table.columns[:6])))
+        problem = f"{path} has no column {name}."
+        refuse_if(name not in table, problem, ", ".join(map(str, table.columns[:6])))
         refuse_if(
             table[name].dtype.kind not in "biuf",
             f"The column {name} of {path} holds a cell that is not a number.",
@@ -249,9 +249,9 @@ def _parse_run_file(files: _Files) -> None:
 
 
 def _parse_trajectory_file(files: _Files) -> None:
-    found = files.trajectory
-    count, parameters = found.positions.shape
-    print(f"{count} rows of {found.path} with {parameters} parameters")
+    trajectory = files.trajectory
+    count, parameters = trajectory.positions.shape
+    print(f"{count} rows of {trajectory.path} with {parameters} parameters")
 
 
 def _average_energies(files: _Files) -> None:
@@ -365,8 +365,11 @@ def _of_walkers(files: _Files) -> list[tuple[int, "np.ndarray"]]:
     """Each walker's number and positions, `(rows, parameters)`."""
     import numpy as np
 
-    found = files.trajectory
-    return [(int(w), found.positions[found.walkers == w]) for w in np.unique(found.walkers)]
+    trajectory = files.trajectory
+    return [
+        (int(w), trajectory.positions[trajectory.walkers == w])
+        for w in np.unique(trajectory.walkers)
+    ]
 
 
 def _times_along(vectors: "np.ndarray", chains: "np.ndarray", path: str) -> list[dict[str, Any]]:
@@ -393,13 +396,13 @@ def _time_of_covariance(files: _Files) -> None:
     import numpy as np
 
     target = files.target("integrated_autocorrelation_time")
-    found = files.trajectory
-    tables = _covariance_tables(files, found.positions)
+    trajectory = files.trajectory
+    tables = _covariance_tables(files, trajectory.positions)
     for name, table in tables.items():
         files.write(name, table)
-    chains = np.stack([found.chains(column) for column in found.positions.T], axis=-1)
+    chains = np.stack([trajectory.chains(column) for column in trajectory.positions.T], axis=-1)
     vectors = tables["covariance_eigenvectors"].to_numpy()
-    write(_times_along(vectors, chains, found.path), target)
+    write(_times_along(vectors, chains, trajectory.path), target)
 
 
 def _time_of_covariance_per_walker(files: _Files) -> None:
@@ -410,8 +413,8 @@ def _time_of_covariance_per_walker(files: _Files) -> None:
     lines = []
     for walker, positions in _of_walkers(files):
         vectors = _covariance_tables(files, positions)["covariance_eigenvectors"].to_numpy()
-        found = _times_along(vectors, positions[None], files.trajectory.path)
-        lines += [{"walker": walker} | line for line in found]
+        times = _times_along(vectors, positions[None], files.trajectory.path)
+        lines += [{"walker": walker} | line for line in times]
     write(lines, target)
 
 
@@ -419,19 +422,19 @@ def _diffusion_map(files: _Files) -> None:
     """Eigenvalues of the diffusion map, and its eigenvectors at the points of the trajectory."""
     names = ("diffusion_map_file", "diffusion_matrix_file")
     _needs_target(files, "diffusion_map", names)
-    found = files.diffusion_map
+    diffusion = files.diffusion_map
     print(
-        f"Bandwidth {found.bandwidth:.6g} of the kernel exp(-d^2 / 4 bandwidth), from the points."
+        f"Bandwidth {diffusion.bandwidth:.6g} of the kernel exp(-d^2 / 4 bandwidth), from the points."
     )
-    numbers = range(len(found.values))
+    numbers = range(len(diffusion.values))
     values = {
         "i": [*numbers],
-        "eigenvalue": 1 + found.bandwidth * found.values,
-        "generator": found.values,
+        "eigenvalue": 1 + diffusion.bandwidth * diffusion.values,
+        "generator": diffusion.values,
     }
     files.write("diffusion_map_file", values)
-    columns = {"i": range(len(found.vectors))} | files.point_columns()
-    columns |= {f"ev_{k + 1}": found.vectors[:, k] for k in numbers}
+    columns = {"i": range(len(diffusion.vectors))} | files.point_columns()
+    columns |= {f"ev_{k + 1}": diffusion.vectors[:, k] for k in numbers}
     files.write("diffusion_matrix_file", columns)
 
 
@@ -476,12 +479,12 @@ def _free_energy_histograms(files: _Files) -> None:
     _map_files(files)
     bins = max(files.typed["landmarks"], 2)
     for number, vector in enumerate(files.diffusion_map.vectors.T, start=1):
-        found = free_energy(files.trajectory.chains(vector), num_bins=bins)
-        found = found[found["density"] > 0]
+        histogram = free_energy(files.trajectory.chains(vector), num_bins=bins)
+        histogram = histogram[histogram["density"] > 0]
         columns = {
-            "bin": found["coordinate"],
-            "free_energy": -np.log(found["density"]),
-            "error": found["error"],
+            "bin": histogram["coordinate"],
+            "free_energy": -np.log(histogram["density"]),
+            "error": histogram["error"],
         }
         write(columns, files.of_eigenvector("free_energy_file", number))
 

@@ -100,8 +100,8 @@ def _body(argv: list[str]) -> None:
     report = report_temperatures if typed.get("by_temperature") else report_predictions
     with writing(folder), flags_named(NUMBERS):
         if folder.is_dir() and entries(folder) and not typed.get("overwrite"):
-            what = f"The folder {folder} is not empty."
-            raise InputError(what, expected="--overwrite, or --output with another folder")
+            problem = f"The folder {folder} is not empty."
+            raise InputError(problem, expected="--overwrite, or --output with another folder")
         text = report(runs, folder, typed)
     if not typed.get("quiet"):
         print(text)
@@ -111,12 +111,12 @@ def _predicted_by_file(typed: dict[str, Any]) -> None:
     """Predicts with the file of a predictor; without --output the table is printed as CSV."""
     known = {"runs", "data", "encoding", "interval", "output", "overwrite", "quiet"}
     if other := sorted({*typed} - known):
-        what = f"--{other[0].replace('_', '-')} belongs to run folders, not to a {SUFFIX} file."
-        raise InputError(what, expected="--data, --encoding, --interval, --output, --overwrite")
+        problem = f"--{other[0].replace('_', '-')} belongs to run folders, not to a {SUFFIX} file."
+        raise InputError(problem, expected="--data, --encoding, --interval, --output, --overwrite")
     path, *data = typed["runs"]
     data += [typed["data"]] if "data" in typed else []
-    what = f"{path} predicts one file of inputs at a time."
-    refuse_if(len(data) != 1, what, ", ".join(data) or "none", f"tati predict {path} new.csv")
+    problem = f"{path} predicts one file of inputs at a time."
+    refuse_if(len(data) != 1, problem, ", ".join(data) or "none", f"tati predict {path} new.csv")
     level = number_typed("interval", typed.get("interval", "0.9"), float, 0)
     from tati_re.prediction.inputs import read_inputs
     from tati_re.prediction.predict import with_names
@@ -128,9 +128,9 @@ def _predicted_by_file(typed: dict[str, Any]) -> None:
     predictor = Predictor.load(path)
     run = predictor.carried_run
     inputs, labels = read_inputs(data[0], run, typed.get("encoding"))
-    found = predictor.predict(with_names(run, inputs), labels, interval=level)
+    prediction = predictor.predict(with_names(run, inputs), labels, interval=level)
     if "output" not in typed:
-        print(frame_text(found.frame()).decode(), end="")
+        print(frame_text(prediction.frame()).decode(), end="")
         return
     folder = Path(typed["output"])
     taken = folder.is_dir() and entries(folder) and not typed.get("overwrite")
@@ -138,9 +138,9 @@ def _predicted_by_file(typed: dict[str, Any]) -> None:
         taken, f"The folder {folder} is not empty.", expected="--overwrite, or another folder"
     )
     made(folder)
-    found.write_csv(folder / "predictions.csv")
+    prediction.write_csv(folder / "predictions.csv")
     if not typed.get("quiet"):
-        print("\n".join(f"{name}: {value}" for name, value in found.score_lines()))
+        print("\n".join(f"{name}: {value}" for name, value in prediction.score_lines()))
         print(f"written: {folder / 'predictions.csv'}")
 
 

@@ -103,9 +103,9 @@ def set_threads(number: int | None) -> None:
         tf.config.threading.set_inter_op_parallelism_threads(number)
         tf.config.threading.set_intra_op_parallelism_threads(number)
     except RuntimeError:
-        what = "threads can only be set before TensorFlow runs anything in this process."
+        problem = "threads can only be set before TensorFlow runs anything in this process."
         expected = f"{threads()}, or the option in the first Simulation of a fresh process"
-        raise InputError(what, number, expected) from None
+        raise InputError(problem, number, expected) from None
 
 
 def threads(asked: Callable[[], int] = tf.config.threading.get_intra_op_parallelism_threads) -> int:

@@ -21,23 +21,29 @@ class InputError(ValueError):
     """Invalid input, reported in one sentence before any work starts.
 
     Args:
-        what: What is wrong, with the option's name as the user typed it. It ends with a full stop.
+        problem: What is wrong, with the option's name as the user typed it. It ends with a full stop.
         received: The invalid value, printed as *Received: ...*. Default: None, not printed.
         expected: A valid value, printed as *Expected: ...*. Default: None, not printed.
     """
 
-    def __init__(self, what: str, received: object = None, expected: object = None) -> None:
-        text = what if len(what) < _LONG else f"{what[: _LONG // 2]}...{what[-_LONG // 2 :]}"
+    def __init__(self, problem: str, received: object = None, expected: object = None) -> None:
+        text = (
+            problem
+            if len(problem) < _LONG
+            else f"{problem[: _LONG // 2]}...{problem[-_LONG // 2 :]}"
+        )
         for word, value in (("Received", received), ("Expected", expected)):
             if value is not None:  # in place of what a sentence inside of this one says
                 text = f"{text.split(f' {word}: ')[0]} {word}: {shown(value, 300 if word == 'Received' else 3000)}."
         super().__init__(printable(text, keep=""))
 
 
-def refuse_if(wrong: object, what: str, received: object = None, expected: object = None) -> None:
+def refuse_if(
+    wrong: object, problem: str, received: object = None, expected: object = None
+) -> None:
     """Raises an `InputError` with these words if something is wrong."""
     if wrong:
-        raise InputError(what, received, expected)
+        raise InputError(problem, received, expected)
 
 
 class SamplingError(RuntimeError):
@@ -111,9 +117,9 @@ def check_utf8(path: AnyPath, option: str = "") -> None:
         text.encode() if isinstance(text, str) else text.decode()
     except UnicodeError:
         start = f"{option}: the" if option else "The"
-        what = f"{start} the name of this file or folder is not in UTF-8."
+        problem = f"{start} the name of this file or folder is not in UTF-8."
         received = pasted(os.fsdecode(text))
-        raise InputError(what, received, "a name in UTF-8; rename it with mv") from None
+        raise InputError(problem, received, "a name in UTF-8; rename it with mv") from None
 
 
 def _for_shell(character: str) -> str:
@@ -126,5 +132,5 @@ def _for_shell(character: str) -> str:
 def nearest(name: str, names: Iterable[str]) -> str:
     """Returns `" Did you mean 'x'?"` for the known name closest to `name`, or an empty string."""
     lowered = {str(n).lower(): str(n) for n in names}
-    found = difflib.get_close_matches(str(name).lower(), list(lowered), n=1, cutoff=0.6)
-    return f" Did you mean '{lowered[found[0]]}'?" if found else ""
+    matches = difflib.get_close_matches(str(name).lower(), list(lowered), n=1, cutoff=0.6)
+    return f" Did you mean '{lowered[matches[0]]}'?" if matches else ""

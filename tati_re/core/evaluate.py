@@ -86,7 +86,7 @@ class Evaluate(Protocol):
     num_examples: int
     exact: bool
     counting: bool = False
-    found: tuple = (None, None)
+    known_accuracy: tuple = (None, None)
 
     @property
     def auxiliary(self) -> tuple:
@@ -170,9 +170,9 @@ class Evaluate(Protocol):
         """
         return position, momentum
 
-    def found_at(self, position):
+    def accuracy_at(self, position):
         """Returns the accuracy from the last call if it was at this position, otherwise None."""
-        return self.found[1] if self.found[0] is position else None
+        return self.known_accuracy[1] if self.known_accuracy[0] is position else None
 
     def metric(self, position):
         """Returns the accuracy on this mini-batch, `(walkers,)`, float64, or `None`."""

@@ -20,7 +20,7 @@ from itertools import islice
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 
 from tati_re.core.errors import InputError, SamplingError, shown
-from tati_re.core.given import said
+from tati_re.core.given import error_text
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -90,7 +90,7 @@ def _refusal(
     if not unknown:
         return None
     name, value = unknown[0]
-    return InputError(f"{name} cannot be used ({said(error, 120)}).", _written(value))
+    return InputError(f"{name} cannot be used ({error_text(error, 120)}).", _written(value))
 
 
 def _is_suspect(value: Any, hint: Any, error: Exception) -> bool:

@@ -22,9 +22,9 @@ def as_array(values: Any, name: str, dtype: Any = None, numbers: bool = False) -
     """
     import numpy as np  # not with the help of a command
 
-    what = f"{name}: a masked array has missing numbers."
+    problem = f"{name}: a masked array has missing numbers."
     expected = "an array without a mask, such as the unmasked rows, or filled(...)"
-    refuse_if(masked := _masked(values), what, f"{masked} masked entries", expected)
+    refuse_if(masked := _masked(values), problem, f"{masked} masked entries", expected)
     padded = "rows of equal length, for example by keras.utils.pad_sequences"
     try:
         array = np.asarray(values)
@@ -34,7 +34,7 @@ def as_array(values: Any, name: str, dtype: Any = None, numbers: bool = False) -
             raise InputError(
                 f"{name} has rows of unequal lengths.", type(values).__name__, padded
             ) from None
-        received = f"{type(values).__name__} ({said(error)})"
+        received = f"{type(values).__name__} ({error_text(error)})"
         raise InputError(
             f"{name} cannot be converted to a NumPy array.", received, "an array of numbers"
         ) from error
@@ -59,8 +59,8 @@ def _masked(values: Any) -> int:
 
 
 @contextmanager
-def users_code(what: str, expected: str) -> Iterator[None]:
-    """Makes one sentence of whatever code of users raises; `what` is the option and the name of the
+def users_code(subject: str, expected: str) -> Iterator[None]:
+    """Makes one sentence of whatever code of users raises; `subject` is the option and the name of the
     code.
     """
     try:
@@ -68,11 +68,11 @@ def users_code(what: str, expected: str) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:
-        what = f"{what} cannot be computed inside the compiled steps ({said(error)})."
-        raise InputError(what, expected=expected) from error
+        problem = f"{subject} cannot be computed inside the compiled steps ({error_text(error)})."
+        raise InputError(problem, expected=expected) from error
 
 
-def said(error: BaseException, most: int = 300) -> str:
+def error_text(error: BaseException, most: int = 300) -> str:
     """An exception in one line: its type and message, without colors and what comes after `most`
     characters.
     """

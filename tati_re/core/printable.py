@@ -29,11 +29,11 @@ def printable(text: str, keep: str = "\n\t") -> str:
         The text; the same where it has no control characters, and none that has no width or turns
         the direction of writing.
     """
-    found = _SUSPECT.sub(_written, text)
+    escaped = _SUSPECT.sub(_written, text)
     for control in "\n\t":
         if control not in keep:
-            found = found.replace(control, " ")
-    return found
+            escaped = escaped.replace(control, " ")
+    return escaped
 
 
 def is_printable(text: str) -> bool:
@@ -41,8 +41,8 @@ def is_printable(text: str) -> bool:
     return printable(text, keep="") == text
 
 
-def _written(found: re.Match[str]) -> str:
-    character = found[0]
+def _written(match: re.Match[str]) -> str:
+    character = match[0]
     if unicodedata.category(character) not in _KINDS:
         return character
     return character.encode("unicode_escape").decode()

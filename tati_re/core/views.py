@@ -62,7 +62,7 @@ def html_table(
         for label, value in lines
         if label or value
     )
-    said = "".join(f"<p><b>Warning:</b> {escape(note)}</p>" for note in notes)
+    warnings = "".join(f"<p><b>Warning:</b> {escape(note)}</p>" for note in notes)
     more = (
         ""
         if frame is None
@@ -71,7 +71,7 @@ def html_table(
         )
     )
     more = more and f'<div style="overflow-x:auto">{more}</div>'
-    return f"<div><b>{escape(title)}</b>{said}<table>{rows}</table>{more}</div>"
+    return f"<div><b>{escape(title)}</b>{warnings}<table>{rows}</table>{more}</div>"
 
 
 def shown(kind: Class) -> Class:

@@ -35,15 +35,15 @@ def read_npz(
     except InputError:
         raise
     except (ValueError, TypeError, AttributeError, OSError, EOFError, *DAMAGED) as error:
-        what = f"{path} cannot be read as an NPZ file of numbers."
+        problem = f"{path} cannot be read as an NPZ file of numbers."
         if "allow_pickle" in str(error):
             received = "pickled Python objects, which could run code"
             expected = (
                 "arrays of numbers, as np.savez writes them; class names as np.array(labels, str)"
             )
-            raise InputError(what, received, expected) from None
+            raise InputError(problem, received, expected) from None
         raise InputError(
-            what, str(error).split("\n")[0].rstrip(".") or type(error).__name__
+            problem, str(error).split("\n")[0].rstrip(".") or type(error).__name__
         ) from None
 
 
@@ -63,13 +63,13 @@ def _chosen(
     check_keys(keys, (2, 4))
     parts = [[key] if key in file.files else key.split("+") for key in keys]
     for key in [part for several in parts for part in several]:
-        what = f"data_keys: {path.name} has no array '{key}'.{nearest(key, file.files)}"
-        refuse_if(key not in file.files, what, key, f"one of {', '.join(file.files)}")
+        problem = f"data_keys: {path.name} has no array '{key}'.{nearest(key, file.files)}"
+        refuse_if(key not in file.files, problem, key, f"one of {', '.join(file.files)}")
     if weights is not None and weights not in file.files:
-        what = (
+        problem = (
             f"sample_weights: {path.name} has no array '{weights}'.{nearest(weights, file.files)}"
         )
-        raise InputError(what, weights, f"one of {', '.join(file.files)}")
+        raise InputError(problem, weights, f"one of {', '.join(file.files)}")
     if len(parts[0]) > 1:
         contents = _several(path, file, parts)
     else:
@@ -127,11 +127,11 @@ def load_keras(name: str) -> Contents:
     try:
         (inputs, targets), test = getattr(keras.datasets, name).load_data()
     except Exception as error:  # urllib, http, ssl and Keras each raise their own
-        what = f"{name} could not be downloaded by Keras."
+        problem = f"{name} could not be downloaded by Keras."
         reason = " ".join(str(error).split())[:120].rstrip(".") or type(error).__name__
         expected = (
             "a network connection, or the path of an NPZ file with the arrays x_train, "
             "y_train, x_test, y_test"
         )
-        raise InputError(what, reason, expected) from None
+        raise InputError(problem, reason, expected) from None
     return images(inputs, targets, test, name)

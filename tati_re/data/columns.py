@@ -108,6 +108,6 @@ def _source(variable: str, text: str, names: Sequence[str]) -> int:
     refuse_if(
         re.search(r"[()^*+/]", variable), "input_columns: one entry cannot be parsed.", text, FORMS
     )
-    what = f"input_columns: there is no column '{variable}'.{nearest(variable, names)}"
+    problem = f"input_columns: there is no column '{variable}'.{nearest(variable, names)}"
     shown = ", ".join(names) if len(names) <= 10 else f"{', '.join(names[:9])}, ..., {names[-1]}"
-    raise InputError(what, text, f"columns of {shown}")
+    raise InputError(problem, text, f"columns of {shown}")

@@ -54,8 +54,8 @@ def joined(parts: Sequence[Contents]) -> Contents:
     for other in parts[1:]:
         pairs = {"inputs": (other.inputs, first.inputs), "targets": (other.targets, first.targets)}
         for kind, (have, want) in pairs.items():
-            what = f"{other.name} and {first.name} hold {kind} of different shapes and cannot be joined."
-            refuse_if(have.shape[1:] != want.shape[1:], what, have.shape[1:], want.shape[1:])
+            problem = f"{other.name} and {first.name} hold {kind} of different shapes and cannot be joined."
+            refuse_if(have.shape[1:] != want.shape[1:], problem, have.shape[1:], want.shape[1:])
         if other.input_scale != first.input_scale:
             received = f"{first.inputs.dtype} and {other.inputs.dtype}"
             raise InputError(

@@ -447,28 +447,28 @@ def _check_part(part: str, inputs: np.ndarray | None, targets: np.ndarray | None
         ):
             index = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
             place = f"{part}{kind}[{', '.join(map(str, index))}]"
-            what = "The data contain a value that is not finite."
-            raise InputError(what, f"{place} = {values[index]}", "finite numbers")
+            problem = "The data contain a value that is not finite."
+            raise InputError(problem, f"{place} = {values[index]}", "finite numbers")
 
 
-def checked_weights(weights: Any, count: int, what: str = "sample_weights") -> np.ndarray:
+def checked_weights(weights: Any, count: int, argument: str = "sample_weights") -> np.ndarray:
     """Weights as float64 `(count,)`."""
-    values = as_array(weights, what, np.float64)
+    values = as_array(weights, argument, np.float64)
     values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
     if values.shape != (count,):
         raise InputError(
-            f"{what} do not match the examples.",
+            f"{argument} do not match the examples.",
             f"shape {values.shape}",
             f"({count},), one per example",
         )
     if not np.isfinite(values).all() or (values < 0).any():
         i = int(np.flatnonzero(~np.isfinite(values) | (values < 0))[0])
         raise InputError(
-            f"{what} contain an invalid weight.",
+            f"{argument} contain an invalid weight.",
             f"{values[i]:g} of example {i}",
             "0 or more",
         )
-    refuse_if(not values.any(), f"{what} are all zero.", expected="at least one above 0")
+    refuse_if(not values.any(), f"{argument} are all zero.", expected="at least one above 0")
     return values
 
 
@@ -525,16 +525,16 @@ def weights_by_class(dataset: Any) -> list[float]:
     numbers = np.asarray(numbers).reshape(len(targets), -1)
     if numbers.shape[1] != 1:
         return []
-    found = []
+    class_weights = []
     for number in range(dataset.num_classes):
         weights = dataset.weights[numbers[:, 0] == number]
         if not len(weights) or np.ptp(weights) > 1e-9 * weights.max():
             return []
-        found.append(float(weights[0]))
-    return found if np.ptp(found) > 0 and min(found) > 0 else []
+        class_weights.append(float(weights[0]))
+    return class_weights if np.ptp(class_weights) > 0 and min(class_weights) > 0 else []
 
 
-def said_of_class_weights(weights: Sequence[float]) -> str:
+def class_weights_note(weights: Sequence[float]) -> str:
     """Says that probabilities are those of weighted classes, and how to undo it."""
     smallest = min(weights)
     ratio = " : ".join(f"{weight / smallest:.4g}" for weight in weights[:10])

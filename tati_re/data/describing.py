@@ -104,12 +104,12 @@ def _counts(dataset: Dataset) -> list[str]:
     """The number of examples of each class, in both parts."""
 
     parts = [part for part in (dataset.targets, dataset.test_targets) if part is not None]
-    found = [
+    labels = [
         (part.argmax(1) if dataset.task == "one_hot" else part).reshape(-1).tolist()
         for part in parts
     ]
-    train = Counter(found[0])
-    test = Counter(*found[1:])
+    train = Counter(labels[0])
+    test = Counter(*labels[1:])
     first = -1 if dataset.task == "signs" else 0
     classes = [-1, 1] if first else list(range(dataset.num_classes or 0))
     named = dict(enumerate(dataset.class_names))

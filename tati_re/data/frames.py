@@ -33,7 +33,7 @@ def is_frame(values: Any) -> bool:
     return loaded is not None and isinstance(values, loaded.DataFrame)
 
 
-def in_order(values: Any, names: Sequence[str], what: str) -> Any:
+def in_order(values: Any, names: Sequence[str], argument: str) -> Any:
     """Of a data frame the columns of these names, in their order; anything else, and all where
     there are no names, as it is. So is a frame of other names where those or these are mere
     numbers, which nobody gave.
@@ -48,19 +48,19 @@ def in_order(values: Any, names: Sequence[str], what: str) -> Any:
     if counted and not {*columns} & {*known}:
         return values
     for name in known:
-        missing = f"{what}: the data frame has no column '{name}'.{nearest(name, columns)}"
+        missing = f"{argument}: the data frame has no column '{name}'.{nearest(name, columns)}"
         refuse_if(columns.count(name) != 1, missing, ", ".join(columns), ", ".join(known))
     return values.set_axis(columns, axis=1)[known]
 
 
-def rows_by_name(values: Any, names: Sequence[str], what: str) -> Any:
+def rows_by_name(values: Any, names: Sequence[str], argument: str) -> Any:
     """Rows that are mappings as a data frame; anything else as it is.
 
     Args:
         values: A mapping of names to numbers or columns, a list of mappings, or a series of pandas
             whose index are names, which are one row.
         names: The columns that rows have to have.
-        what: What the values are, for a message.
+        argument: What the values are, for a message.
 
     Raises:
         InputError: The columns have no names, or a row lacks one.
@@ -71,12 +71,12 @@ def rows_by_name(values: Any, names: Sequence[str], what: str) -> Any:
     if not names:
         expected = "an array of shape (n, ...), in the order of the columns"
         raise InputError(
-            f"{what}: the columns of the data have no names.", type(values).__name__, expected
+            f"{argument}: the columns of the data have no names.", type(values).__name__, expected
         )
     for number, row in enumerate(rows):
         known = [str(name) for name in row]
         for name in names:
-            place = what if len(rows) == 1 else f"{what}: row {number}"
+            place = argument if len(rows) == 1 else f"{argument}: row {number}"
             missing = f"{place} lacks the column '{name}'.{nearest(name, known)}"
             refuse_if(name not in known, missing, ", ".join(known), ", ".join(names))
     from pandas import DataFrame
@@ -86,7 +86,9 @@ def rows_by_name(values: Any, names: Sequence[str], what: str) -> Any:
             return DataFrame({str(name): np.asarray(value) for name, value in rows[0].items()})
         except ValueError as error:
             expected = "one number per column, or equally many numbers as in the other columns"
-            raise InputError(f"{what}: the columns cannot be combined.", error, expected) from None
+            raise InputError(
+                f"{argument}: the columns cannot be combined.", error, expected
+            ) from None
     return DataFrame([{str(name): value for name, value in row.items()} for row in rows])
 
 
@@ -103,7 +105,7 @@ def _mappings(values: Any) -> list[Mapping[Any, Any]] | None:
     return None
 
 
-def check_order(inputs: Any, values: Any, what: str) -> None:
+def check_order(inputs: Any, values: Any, argument: str) -> None:
     """Refuses what has the index of the inputs, a data frame, in another order: rows go by their
     place.
     """
@@ -112,7 +114,7 @@ def check_order(inputs: Any, values: Any, what: str) -> None:
         same = len(rows) == len(others) and {*rows} == {*others}
         refuse_if(
             same,
-            f"{what} have the same index as the inputs, but in another order.",
+            f"{argument} have the same index as the inputs, but in another order.",
             expected="y.loc[x.index]",
         )
 
@@ -186,11 +188,11 @@ def _check(column: Any, where: str) -> None:
     if len(column) and (not number or types.is_complex_dtype(column.dtype)):
         value = next((each for each in column if not isinstance(each, int | float)), column.iloc[0])
         text = value if isinstance(value, str) else "text"
-        what = f"{where} contains text."
+        problem = f"{where} contains text."
         written = "," not in text and _FRACTION.fullmatch(text)
         told = "numbers: x.astype(float) converts text to numbers" if written else advice(text)
         told = {COLUMNS: SENTENCES if " " in text else TEXT}.get(told, told)
-        refuse_if(isinstance(value, str | bytes), what, repr(value), told)
+        refuse_if(isinstance(value, str | bytes), problem, repr(value), told)
         kind = "dates" if isinstance(value, date) else type(value).__name__
         expected = DATES if isinstance(value, date | timedelta) else "integers or floats"
         raise InputError(f"{where} contains {kind}.", repr(value), expected)

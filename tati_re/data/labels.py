@@ -103,8 +103,8 @@ def check_spellings(
     otherwise = f"; num_classes = {len(names)} treats the {len(names)} texts as class names"
     may_be_classes = 2 <= len(names) <= MAX_CLASSES and are_repeated(len(names), len(texts))
     otherwise = otherwise if may_be_classes else ""
-    found = {name: numeral_of(name) for name in names if not is_number(name, fortran=False)}
-    if unlike := _no_name(found, len(names), len(texts)):
+    numerals = {name: numeral_of(name) for name in names if not is_number(name, fortran=False)}
+    if unlike := _no_name(numerals, len(names), len(texts)):
         name, numeral = unlike
         place = f"{where(texts.index(name))} = {name!r}"
         raise InputError(
@@ -112,9 +112,9 @@ def check_spellings(
             place,
             f"{numeral.advice}{otherwise}",
         )
-    if found and len(found) < len(names):
-        number = next(name for name in names if name not in found)
-        word = next(iter(found))
+    if numerals and len(numerals) < len(names):
+        number = next(name for name in names if name not in numerals)
+        word = next(iter(numerals))
         raise InputError(
             "Some labels are numbers, others are text.",
             f"{where(texts.index(number))} = {number!r} and {where(texts.index(word))} = {word!r}",
@@ -123,12 +123,14 @@ def check_spellings(
     _check_case(names, otherwise)
 
 
-def _no_name(found: dict[str, Numeral | None], count: int, rows: int) -> tuple[str, Numeral] | None:
-    """The first text that is a number and no name; `found` are the kinds of all texts that no
+def _no_name(
+    numerals: dict[str, Numeral | None], count: int, rows: int
+) -> tuple[str, Numeral] | None:
+    """The first text that is a number and no name; `numerals` are the kinds of all texts that no
     program reads as numbers, of `count` different labels in so many rows.
     """
-    kinds = {name: numeral for name, numeral in found.items() if numeral is not None}
-    few = len(found) == count and are_repeated(count, rows) and count <= MAX_CLASSES
+    kinds = {name: numeral for name, numeral in numerals.items() if numeral is not None}
+    few = len(numerals) == count and are_repeated(count, rows) and count <= MAX_CLASSES
     limits = [name for name, numeral in kinds.items() if numeral.looks == "a limit"]
     one_way = len(limits) > 2 and len({name.strip()[0] for name in limits}) == 1
     for name, numeral in kinds.items():
@@ -180,11 +182,11 @@ def are_names(labels: np.ndarray, names: Names) -> bool:
         return True
     if not names or labels.size != len(labels):
         return False
-    found = {*map(called, labels.reshape(-1).tolist())}
-    return are_integers(names) or found <= {*map(called, names)}
+    spellings = {*map(called, labels.reshape(-1).tolist())}
+    return are_integers(names) or spellings <= {*map(called, names)}
 
 
-def numbers_of_names(labels: object, names: Names, what: str) -> np.ndarray:
+def numbers_of_names(labels: object, names: Names, argument: str) -> np.ndarray:
     """The numbers, from 0, of the classes that are called `names`, for labels that are names,
     `(n,)`.
     """
@@ -195,7 +197,7 @@ def numbers_of_names(labels: object, names: Names, what: str) -> np.ndarray:
         if names:
             expected = ", ".join(map(called, names[:10]))
         raise InputError(
-            f"{what}: unknown class.{nearest(unknown[0], number)}", unknown[0], expected
+            f"{argument}: unknown class.{nearest(unknown[0], number)}", unknown[0], expected
         )
     return np.array([number[text] for text in texts], np.int32)
 
@@ -357,10 +359,10 @@ def _declared(
         and (columns == (num_classes,) or (targets.sum(-1) == 1).all())
     ):
         for name, part in parts:
-            what = "The labels do not fit num_classes."
+            problem = "The labels do not fit num_classes."
             received = f"{name} of shape {part.shape}"
             refuse_if(
-                columns != (num_classes,), what, received, f"{classes}, or {num_classes} columns"
+                columns != (num_classes,), problem, received, f"{classes}, or {num_classes} columns"
             )
             _check_one_hot(name, part)
         return "one_hot"
@@ -399,11 +401,13 @@ def _check_one_hot(name: str, rows: np.ndarray, otherwise: str = "") -> None:
         if rows.shape[1] > 10:
             shown += ", ..."
         total = rows[row].astype(float).sum()
-        what = (
+        problem = (
             "Labels in several columns are not one-hot."
             if total == 1
             else "One-hot labels do not sum to one."
         )
         raise InputError(
-            what, f"{name}[{row}] = [{shown}], sum {total:g}", f"a single 1 in each row{otherwise}"
+            problem,
+            f"{name}[{row}] = [{shown}], sum {total:g}",
+            f"a single 1 in each row{otherwise}",
         )

@@ -118,8 +118,8 @@ def load_data(
         data, columns = _read(source, test_data, reading, multi_label, places, rule)
 
     if data.layout and (columns is not None or standardize != "none"):
-        what = "standardize and input_columns need data with one input."
-        raise InputError(what, f"{len(data.layout)} inputs", "neither")
+        problem = "standardize and input_columns need data with one input."
+        raise InputError(problem, f"{len(data.layout)} inputs", "neither")
     check_order(
         source[0] if isinstance(source, (tuple, list)) else source, sample_weights, "sample_weights"
     )

@@ -131,9 +131,9 @@ def number_in(cell: str) -> float:
     Raises:
         ValueError: The text is not a number.
     """
-    if found := _FORTRAN.fullmatch(cell.strip()):
-        mantissa = found[1] or found[3]
-        exponent = found[2] or found[4]
+    if match := _FORTRAN.fullmatch(cell.strip()):
+        mantissa = match[1] or match[3]
+        exponent = match[2] or match[4]
         return float(f"{mantissa}e{exponent}")
     return float(cell.replace("_", "?"))
 
@@ -186,12 +186,12 @@ def _is_money(text: str) -> bool:
 
 def _with_unit(text: str) -> Numeral | None:
     """A number with a unit of measurement, or with another suffix that may make it a name."""
-    found = _SUFFIXED.fullmatch(text)
-    if found is None or _ORDINAL.fullmatch(text):
+    match = _SUFFIXED.fullmatch(text)
+    if match is None or _ORDINAL.fullmatch(text):
         return None
-    number = found[1]
-    space = found[2]
-    suffix = found[3].strip()
+    number = match[1]
+    space = match[2]
+    suffix = match[3].strip()
     parts = [re.sub(r"[\^\-\d²³().]", "", part) for part in re.split(r"[/·*\s]+", suffix)]
     known = all(part in _UNITS for part in parts if part)
     fraction = re.search(r"[.,]\d", number) is not None

@@ -126,9 +126,10 @@ def _mapped(file: Any, dtype: np.dtype, shape: tuple[int, ...]) -> np.memmap:
 
 
 def _full(error: OSError) -> InputError:
-    what = (
+    problem = (
         f"memory_limit: larger data cannot be stored in {tempfile.gettempdir()}: {error.strerror}."
     )
     return InputError(
-        what, expected="a larger memory_limit, or another folder in the environment variable TMPDIR"
+        problem,
+        expected="a larger memory_limit, or another folder in the environment variable TMPDIR",
     )

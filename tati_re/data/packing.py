@@ -101,10 +101,10 @@ def as_packed(
         return values
     if isinstance(inputs, Mapping):
         known = [name for name, _ in layout]
-        what = "inputs by name: the inputs of the data have no names."
+        problem = "inputs by name: the inputs of the data have no names."
         refuse_if(
             not any(known),
-            what,
+            problem,
             ", ".join(inputs),
             f"a list of {len(known)} arrays in the order of the data",
         )
@@ -115,9 +115,11 @@ def as_packed(
         inputs = [inputs[name] for name in known]
     for part, scale in zip(inputs, scales, strict=True):
         refuse_scaled(np.asarray(part), scale)
-    values, found = packed(inputs, scales)
-    if [math.prod(shape) for _, shape in found] != [math.prod(shape) for _, shape in layout]:
-        shapes = ", ".join(str(shape) for _, shape in found)
+    values, packed_layout = packed(inputs, scales)
+    if [math.prod(shape) for _, shape in packed_layout] != [
+        math.prod(shape) for _, shape in layout
+    ]:
+        shapes = ", ".join(str(shape) for _, shape in packed_layout)
         raise InputError(
             "inputs do not match the data.", shapes, ", ".join(str(shape) for _, shape in layout)
         )
@@ -129,8 +131,10 @@ def refuse_scaled(values: np.ndarray, scale: float) -> None:
     already.
     """
     done = scale < 1.0 and values.dtype.kind == "f" and values.size and values.max() <= 1.0
-    what = f"inputs: they are multiplied by 1/{1 / scale:g} here, but seem to be scaled already."
-    refuse_if(done, what, f"{values.dtype} up to 1", f"numbers as in the data, up to {1 / scale:g}")
+    problem = f"inputs: they are multiplied by 1/{1 / scale:g} here, but seem to be scaled already."
+    refuse_if(
+        done, problem, f"{values.dtype} up to 1", f"numbers as in the data, up to {1 / scale:g}"
+    )
 
 
 def order_of(layout: Layout, wanted: Layout) -> np.ndarray | None:
@@ -140,8 +144,8 @@ def order_of(layout: Layout, wanted: Layout) -> np.ndarray | None:
     order = list(range(len(layout)))
     if any(names):
         for name in names:
-            what = f"data: the model has no input '{name}'.{nearest(name, theirs)}"
-            refuse_if(name not in theirs, what, ", ".join(names), ", ".join(theirs))
+            problem = f"data: the model has no input '{name}'.{nearest(name, theirs)}"
+            refuse_if(name not in theirs, problem, ", ".join(names), ", ".join(theirs))
         order = [names.index(name) for name in theirs if name in names]
     sizes = [math.prod(layout[i][1]) for i in order]
     if layout and sizes != [math.prod(shape) for _, shape in wanted]:

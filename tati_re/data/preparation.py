@@ -62,8 +62,10 @@ class Standard:
         with np.errstate(over="ignore", invalid="ignore"):
             mean, deviation = mean_and_deviation(values, weights)
         if not np.isfinite(deviation).all():
-            what = "data: numbers are too large for a standard deviation."
-            raise InputError(what, f"{np.abs(values).max():g}", "numbers whose square is a float64")
+            problem = "data: numbers are too large for a standard deviation."
+            raise InputError(
+                problem, f"{np.abs(values).max():g}", "numbers whose square is a float64"
+            )
         return cls(mean, np.where(deviation == 0, 1.0, deviation))
 
     @classmethod
@@ -103,8 +105,8 @@ class Preparation:
             return values
         shape = standard.mean.shape
         if values.shape[values.ndim - len(shape) :] != shape:
-            what = "The inputs differ in shape from those that were standardized."
-            raise InputError(what, values.shape, f"(n, ..., {shape[0]}), one row per example")
+            problem = "The inputs differ in shape from those that were standardized."
+            raise InputError(problem, values.shape, f"(n, ..., {shape[0]}), one row per example")
         return standard(values)
 
     def targets(self, targets: np.ndarray) -> np.ndarray:
@@ -143,11 +145,11 @@ class Preparation:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Preparation:
-        said = config.get("columns")
+        column_parts = config.get("columns")
         columns = (
             None
-            if said is None
-            else Columns(tuple(Column(*parts) for parts in said), tuple(config["names"]))
+            if column_parts is None
+            else Columns(tuple(Column(*parts) for parts in column_parts), tuple(config["names"]))
         )
         standards: dict[str, Any] = {
             f"{name}_standard": Standard(

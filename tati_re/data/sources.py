@@ -60,12 +60,15 @@ def read_source(source: object, reading: ReadOptions) -> tuple[Contents, Columns
     elif is_frame(source):
         return _from_frame(source, reading)
     else:
-        what = (
+        problem = (
             "data_keys applies only to NPZ and TFRecord files; arrays are identified by "
             "their positions."
         )
         refuse_if(
-            reading.data_keys is not None, what, ", ".join(reading.data_keys or ()), "no data_keys"
+            reading.data_keys is not None,
+            problem,
+            ", ".join(reading.data_keys or ()),
+            "no data_keys",
         )
         contents = (
             read_tf_dataset(source, reading.limit) if is_tf_dataset(source) else _from_pair(source)
@@ -126,15 +129,15 @@ def _from_files(source: object, reading: ReadOptions) -> tuple[Contents, Columns
 def _one_reader(paths: Sequence[Path]) -> Reader:
     """The reader of all files, which have to be of one type."""
     kinds = sorted({suffix_of(path) for path in paths})
-    found = [reader for path in paths if (reader := reader_of(path)) is not None]
-    same = len({type(reader) for reader in found}) == 1 and found[0].joins_suffixes
+    readers = [reader for path in paths if (reader := reader_of(path)) is not None]
+    same = len({type(reader) for reader in readers}) == 1 and readers[0].joins_suffixes
     if len(kinds) > 1 and not same:
         raise InputError(
             "data: files of different types cannot be joined.",
             " and ".join(kinds),
             "files of one type",
         )
-    return found[0]
+    return readers[0]
 
 
 def _check_options(reader: Reader, path: Path, reading: ReadOptions) -> None:
@@ -142,10 +145,10 @@ def _check_options(reader: Reader, path: Path, reading: ReadOptions) -> None:
     if reading.encoding is not None and not reader.takes_encoding:
         raise InputError(_ENCODING, path.name, _TEXT_FILES)
     if reading.data_keys is not None and not reader.takes_keys:
-        what = f"data_keys applies only to NPZ and TFRecord files; {_content_of(reader, path)}."
+        problem = f"data_keys applies only to NPZ and TFRecord files; {_content_of(reader, path)}."
         received = ", ".join(reading.data_keys)
         expected = "label_columns" if isinstance(reader, TableReader) else "no data_keys"
-        raise InputError(what, received, expected)
+        raise InputError(problem, received, expected)
     if reading.weights is not None and not reader.takes_weights:
         raise InputError(
             f"sample_weights cannot be read from {reader.name} files.",
@@ -171,8 +174,8 @@ def _from_tables(
     for path in paths[1:]:
         others = _column_names(reader, path, reading.encoding)
         if others != names:
-            what = f"{path.name} has a different header from {paths[0].name}."
-            raise InputError(what, ", ".join(others), ", ".join(names))
+            problem = f"{path.name} has a different header from {paths[0].name}."
+            raise InputError(problem, ", ".join(others), ", ".join(names))
     choice = choose_columns(
         names, reading.label_columns, reading.input_columns, paths[0].name, reading.weights
     )

@@ -33,11 +33,11 @@ def prepare(dataset: Dataset, columns: Columns | None, standardize: str) -> Prep
         columns = None
     if columns is None and standardize == "none":
         return None
-    what = "standardize, input_columns: data larger than memory_limit cannot be transformed."
+    problem = "standardize, input_columns: data larger than memory_limit cannot be transformed."
     expected = "a larger memory_limit, or inputs prepared beforehand"
     refuse_if(
         on_disk(dataset.inputs),
-        what,
+        problem,
         f"inputs of {dataset.inputs.nbytes / 1e6:,.3g} megabytes",
         expected,
     )
@@ -65,13 +65,13 @@ def standardized(dataset: Dataset, standardize: str) -> Dataset:
     return dataset if preparation is None else replace(dataset, preparation=preparation)
 
 
-def standardized_as(dataset: Dataset, said: Mapping[str, Any], standardize: str) -> Dataset:
+def standardized_as(dataset: Dataset, config: Mapping[str, Any], standardize: str) -> Dataset:
     """The same by the numbers that a run's manifest says (`get_config`), whatever data they were
     measured on.
     """
     columns = None if dataset.preparation is None else dataset.preparation.columns
-    found = replace(Preparation.from_config(said), columns=columns, standardize=standardize)
-    return replace(dataset, preparation=found)
+    preparation = replace(Preparation.from_config(config), columns=columns, standardize=standardize)
+    return replace(dataset, preparation=preparation)
 
 
 def of_order_one(values: np.ndarray) -> bool:
@@ -240,7 +240,7 @@ def _standardized(
 
 def _of_given_model(parts: list[str]) -> str:
     """Says that the targets of a given model are standardized, and its inputs are not."""
-    said = (
+    sentence = (
         "The targets are standardized (mean 0, standard deviation 1 on the training "
         "set), because the model does not scale its outputs. Predictions are in the "
         "units of the data; standardize='none' turns this off."
@@ -248,10 +248,10 @@ def _of_given_model(parts: list[str]) -> str:
     inputs = (
         " The inputs are also far from order 1 but are not changed; standardize all scales both."
     )
-    return said + inputs if "inputs" in parts else said
+    return sentence + inputs if "inputs" in parts else sentence
 
 
-def said_of_skewed(targets: np.ndarray) -> tuple[str, ...]:
+def skewed_targets_notes(targets: np.ndarray) -> tuple[str, ...]:
     """A sentence for the start of a run, where positive targets are much more skewed than their
     logarithms.
     """

@@ -65,8 +65,8 @@ def choose_columns(
     """
     _check_names(names, file, inputs_are_named=input_columns is not None)
     if weights is not None and weights not in names:
-        what = f"sample_weights: {file} has no column '{weights}'.{nearest(weights, names)}"
-        raise InputError(what, weights, f"one of {', '.join(names)}")
+        problem = f"sample_weights: {file} has no column '{weights}'.{nearest(weights, names)}"
+        raise InputError(problem, weights, f"one of {', '.join(names)}")
 
     names = [n for n in names if n != weights]
     labels = _labels_of(names, label_columns, file)
@@ -120,8 +120,8 @@ def _labels_of(names: Sequence[str], label_columns: Sequence[str] | None, file: 
         labels = [str(name) for name in label_columns]
 
     for name in labels:
-        what = f"label_columns: {file} has no column '{name}'.{nearest(name, names)}"
-        refuse_if(name not in names, what, name, f"one of {', '.join(names)}")
+        problem = f"label_columns: {file} has no column '{name}'.{nearest(name, names)}"
+        refuse_if(name not in names, problem, name, f"one of {', '.join(names)}")
     return labels
 
 
@@ -208,38 +208,38 @@ def _texts(file: TextTable, names: list[str], label: str, named: bool) -> np.nda
     """
     path = file.path
     place = names.index(label)
-    found = list[str]()
+    texts = list[str]()
     lines = list[int]()
     for number, cells in file.rows():
         first = cells[place].replace(",", ".") if file.separator == ";" else cells[place]
-        if not found and (is_number(first) or is_missing(first)):
+        if not texts and (is_number(first) or is_missing(first)):
             return None
-        if not found and not named and _is_numeral(first):
+        if not texts and not named and _is_numeral(first):
             raise InputError(
                 f"{path.name}, line {number}, column '{label}' is not a finite number.",
                 cells[place],
                 f"{advice(first)}; with num_classes, texts of any form are class names",
             )
-        found.append(cells[place])
+        texts.append(cells[place])
         lines.append(number)
-    spellings = {*found}
+    spellings = {*texts}
     if len(spellings) > 2 and {text.lower() for text in spellings} <= {"true", "false"}:
         return None
-    no_header = label in found and sum(map(is_number, names)) == len(names) - 1
+    no_header = label in texts and sum(map(is_number, names)) == len(names) - 1
     refuse_if(
         no_header,
         f"{path.name} has no header line.",
         ", ".join(names)[:80],
         "column names, then examples",
     )
-    check_spellings(found, named, lambda i: f"{path.name}, line {lines[i]}, column '{label}'")
-    if not found:
+    check_spellings(texts, named, lambda i: f"{path.name}, line {lines[i]}, column '{label}'")
+    if not texts:
         return None
     try:
-        check_texts(len(found), max(map(len, found)), file.size())
+        check_texts(len(texts), max(map(len, texts)), file.size())
     except ValueError as error:
         raise InputError(f"{path.name}, column '{label}' is too large: {error}.") from None
-    return np.array(found)
+    return np.array(texts)
 
 
 def _is_numeral(cell: str) -> bool:

@@ -90,8 +90,8 @@ class TextTable:
         with suppress(OSError, UnicodeError):
             with opened(self.path, "rt", newline="", encoding=self._codec) as file:
                 first = file.readline(80).strip("\r\n")
-            if found := _SEPARATOR_LINE.fullmatch(first):
-                return found[1]
+            if match := _SEPARATOR_LINE.fullmatch(first):
+                return match[1]
         if self._spaced:
             return _separator_or_space(lines)
         header = re.sub('"[^"]*"', "", lines[0]) if lines else ""
@@ -195,8 +195,8 @@ class TextTable:
                 return (self.separator or " ").join(marked)
         dropped = self.width - len(self.places)
         named = f"{self.width}, {dropped} of them without a name" if dropped else self.width
-        what = f"{self.path.name}, line {number} has the wrong number of cells."
-        raise InputError(what, count, named)
+        problem = f"{self.path.name}, line {number} has the wrong number of cells."
+        raise InputError(problem, count, named)
 
     @cached_property
     def _all_names(self) -> list[str]:
@@ -250,8 +250,8 @@ class TextTable:
         head = self._head()
         for mark, kind in _NO_TEXT.items():
             if head.startswith(mark):
-                what = f"{self.path.name} is not a table of text."
-                raise InputError(what, kind, "a table saved as text, such as CSV in UTF-8")
+                problem = f"{self.path.name} is not a table of text."
+                raise InputError(problem, kind, "a table saved as text, such as CSV in UTF-8")
 
     def _undecodable(self) -> InputError:
         """The line and the byte that are not text in the encoding."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.given import said
+from tati_re.core.given import error_text
 from tati_re.core.process.memory import free_bytes
 from tati_re.core.user_warnings import warn_user
 from tati_re.data.archives import images
@@ -70,7 +70,7 @@ def read_tf_dataset(source: Any, limit: float | None = None) -> Contents:
                 and max(stores[0].rows / 1e6, sum(store.size for store in stores) / 1e9) > told
             ):
                 told *= 2
-                what = (
+                problem = (
                     f"data: the tf.data.Dataset does not state its length; {stores[0].rows:,} "
                     "examples are read"
                 )
@@ -80,10 +80,10 @@ def read_tf_dataset(source: Any, limit: float | None = None) -> Contents:
                 full = held > (free_bytes() or math.inf)
                 refuse_if(
                     full,
-                    f"{what}, and fill the memory.",
+                    f"{problem}, and fill the memory.",
                     expected="a data set without repeat(), or with take(n)",
                 )
-                warn_user(f"{what} so far; take(n) would limit it.")
+                warn_user(f"{problem} so far; take(n) would limit it.")
     except InputError:
         raise
     except ValueError:
@@ -92,7 +92,7 @@ def read_tf_dataset(source: Any, limit: float | None = None) -> Contents:
         ) from None
     except Exception as error:
         raise InputError(
-            f"data: the tf.data.Dataset raises {said(error)}.", expected=FORM
+            f"data: the tf.data.Dataset raises {error_text(error)}.", expected=FORM
         ) from error
     refuse_if(not stores[0].rows, "data: the tf.data.Dataset has no examples.", expected=FORM)
     inputs, targets, *weights = (store.finished() for store in stores)
@@ -109,10 +109,10 @@ def _single(spec: tuple) -> bool:
         return False
     if None in (inputs[0], labels[0]) or inputs[0] != labels[0]:
         return None not in (inputs[0], labels[0])
-    what = "data: the elements of the tf.data.Dataset could be examples or batches of numbers."
+    problem = "data: the elements of the tf.data.Dataset could be examples or batches of numbers."
     refuse_if(
         inputs.rank == labels.rank == 1,
-        what,
+        problem,
         f"inputs and labels of shape {inputs}",
         "dataset.batch(n)",
     )

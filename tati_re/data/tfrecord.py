@@ -72,13 +72,13 @@ def read_tfrecord(
         for batch in records.batch(_AT_ONCE):
             parsed = tf.io.parse_example(batch, spec)
             for key, side in sides.items():
-                what = (
+                problem = (
                     f"{path.name}: the records differ in '{key}' and do not contain images of "
                     "one shape."
                 )
                 refuse_if(
                     (parsed[key] != side).numpy().any(),
-                    what,
+                    problem,
                     f"{side[0]} and others",
                     "the same in all records",
                 )
@@ -88,10 +88,10 @@ def read_tfrecord(
                     lengths[i] = len(values[0, 0])
                 if i == 1 and values.dtype == object:
                     texts = [text.decode(errors="replace") for text in values.ravel()]
-                    what = f"{path.name}: feature '{key}' contains text."
+                    problem = f"{path.name}: feature '{key}' contains text."
                     refuse_if(
                         all(map(str.isprintable, texts)),
-                        what,
+                        problem,
                         texts[0],
                         "the class number, an integer",
                     )
@@ -152,9 +152,11 @@ def _check(path: Path, features: Any, keys: Sequence[str], record: int) -> None:
     for key in keys:
         if key not in features:
             known = sorted(features)
-            what = f"data_keys: record {record} of {path.name} has no feature '{key}'.{nearest(key, known)}"
+            problem = f"data_keys: record {record} of {path.name} has no feature '{key}'.{nearest(key, known)}"
             raise InputError(
-                what, ", ".join(known) or "no features", "the names of the inputs and of the labels"
+                problem,
+                ", ".join(known) or "no features",
+                "the names of the inputs and of the labels",
             )
         if _kind(features[key]) is None or _length(features[key]) == 0:
             raise InputError(
@@ -175,9 +177,9 @@ def _odd_record(tf: Any, path: Path, records: Any, keys: Sequence[str], first: A
                 (_kind(f[key]).removesuffix("_list"), _length(f[key])) for f in (features, first)
             )
             if have != want:
-                what = f"Record {number} of {path.name} has a feature '{key}' unlike the first record's."
+                problem = f"Record {number} of {path.name} has a feature '{key}' unlike the first record's."
                 return InputError(
-                    what, f"{have[1]} of type {have[0]}", f"{want[1]} of type {want[0]}"
+                    problem, f"{have[1]} of type {have[0]}", f"{want[1]} of type {want[0]}"
                 )
     return InputError(f"{path} cannot be read as a TFRecord file of examples.", path)
 
@@ -204,9 +206,9 @@ def _decoded(path: Path, key: str, values: np.ndarray, first: int, length: int) 
     lengths = np.array([len(text) for text in texts])
     odd = np.flatnonzero(lengths != length)
     if len(odd):
-        what = f"{path.name}: the records differ in the number of bytes of feature '{key}'."
+        problem = f"{path.name}: the records differ in the number of bytes of feature '{key}'."
         raise InputError(
-            what, f"{lengths[odd[0]]} in record {first + odd[0]}", f"{length}, as in the first"
+            problem, f"{lengths[odd[0]]} in record {first + odd[0]}", f"{length}, as in the first"
         )
     return np.frombuffer(b"".join(texts), np.uint8).reshape(len(texts), -1)
 

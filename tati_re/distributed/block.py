@@ -303,9 +303,14 @@ class BlockLoop(Loop):
             return tuple(self.method.energies(state, evaluate))
 
         none = tf.zeros((self.walkers,), tf.float64)
-        found = tf.cond(tf.logical_and(swaps, walked[4]), energies, lambda: (none, none))
+        energy_columns = tf.cond(tf.logical_and(swaps, walked[4]), energies, lambda: (none, none))
         centre = fields_of(state, [name for name in ("centre_loss",) if name in state._fields])
-        columns = *found, *centre.values(), walked[3], *fields_of(state, self._own).values()
+        columns = (
+            *energy_columns,
+            *centre.values(),
+            walked[3],
+            *fields_of(state, self._own).values(),
+        )
         return chunk, tf.stack([tf.cast(values, tf.float64) for values in columns])
 
     def _entered(

@@ -261,9 +261,9 @@ class Blocks(Loop):
 
     def _end(self, ends: list[int | None]) -> None:
         """The burn-in is over where all blocks have found its end."""
-        found = [end for end in ends if end is not None]
-        if len(found) == len(ends):
-            self.timeline.num_burnin_steps = max(found)
+        known_ends = [end for end in ends if end is not None]
+        if len(known_ends) == len(ends):
+            self.timeline.num_burnin_steps = max(known_ends)
 
     # Steps
 
@@ -293,7 +293,7 @@ class Blocks(Loop):
                 events.append(self._swapped(move + here - 1))
         self._here = after = _Elsewhere(self._fetched)
         nothing = np.zeros((0, self.walkers, 0))
-        found = (
+        records = (
             [np.concatenate(each) for each in zip(*parts, strict=True)] if parts else [nothing] * 3
         )
         told = np.stack(events) if events else np.zeros((0, 0, 0))
@@ -305,11 +305,11 @@ class Blocks(Loop):
         return Chunk(
             carry=result,
             taken=done,
-            rows=found[0],
-            num_rows=len(found[0]),
-            positions=found[1],
-            beside=found[2],
-            num_positions=len(found[1]),
+            rows=records[0],
+            num_rows=len(records[0]),
+            positions=records[1],
+            beside=records[2],
+            num_positions=len(records[1]),
             events=told,
             num_events=len(events) if self.timeline.event_every else 0,
         )
@@ -337,17 +337,17 @@ class Blocks(Loop):
         taken = min(min(answer.taken) for answer in self._last.values())
         if not all(recorded):
             return taken, []
-        found = joined(recorded)
+        records = joined(recorded)
         if self._apart is not None:
             index = self._rungs[self._flat.part["index"]]
             ladders = self.method.num_ladders
             place = index * ladders + np.arange(self.walkers) % ladders
             kept = np.argsort(place[place < self.num_recorded])
-            found = [
+            records = [
                 values[:, order]
-                for values, order in zip(found, (np.argsort(place), kept, kept), strict=True)
+                for values, order in zip(records, (np.argsort(place), kept, kept), strict=True)
             ]
-        return taken, found
+        return taken, records
 
     # Swaps
 
@@ -472,8 +472,8 @@ class Blocks(Loop):
         def asked(chosen):
             try:
                 own = {first: (chosen[first : first + self.size],) for first in self._firsts}
-                found = self._team.ask("examples", (field,), own)
-                return np.concatenate([found[first] for first in self._firsts])
+                examples = self._team.ask("examples", (field,), own)
+                return np.concatenate([examples[first] for first in self._firsts])
             except Exception as error:  # which TensorFlow would hand on as words
                 self._raised.append(error)
                 raise

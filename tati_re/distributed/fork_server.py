@@ -60,13 +60,13 @@ class ForkServer:
                 self._control.close()
                 raise
 
-    def start(self, environment: Mapping[str, str], pipe: int, said: int) -> "Forked":
+    def start(self, environment: Mapping[str, str], pipe: int, output: int) -> "Forked":
         """A worker at the end of a pipe, its output to a file; `EOFError` or `OSError` where the
         server is gone.
         """
         with self._asking():
             self._control.send((dict(environment), os.getcwd(), sys.path))
-            for descriptor in (pipe, said):
+            for descriptor in (pipe, output):
                 send_handle(self._control, descriptor, self._process.pid)
             return Forked(self, self._control.recv())
 
@@ -108,7 +108,7 @@ class Forked:
 _SERVERS: dict[tuple, ForkServer] = {}
 
 
-def forked(environment: Mapping[str, str], pipe: int, said: int) -> Forked | None:
+def forked(environment: Mapping[str, str], pipe: int, output: int) -> Forked | None:
     """A copy of this process's server for this environment, begun where there is none; `None` where
     it cannot be.
     """
@@ -120,7 +120,7 @@ def forked(environment: Mapping[str, str], pipe: int, said: int) -> Forked | Non
         if key not in _SERVERS:
             _SERVERS[key] = ForkServer(environment)
         try:
-            return _SERVERS[key].start(environment, pipe, said)
+            return _SERVERS[key].start(environment, pipe, output)
         except (EOFError, OSError):
             _SERVERS.pop(key).close()
     return None
@@ -147,7 +147,7 @@ def _serve_copies(descriptor: int) -> None:
             control.send(os.waitstatus_to_exitcode(os.waitpid(request, 0)[1]))
             continue
         pipe = recv_handle(control)
-        said = recv_handle(control)
+        received = recv_handle(control)
         pid = os.fork()
         if not pid:
             control.close()
@@ -157,10 +157,10 @@ def _serve_copies(descriptor: int) -> None:
             os.chdir(folder)
             sys.path[:] = path
             for output in (1, 2):
-                os.dup2(said, output)
+                os.dup2(received, output)
             serve(pipe)
         os.close(pipe)
-        os.close(said)
+        os.close(received)
         control.send(pid)
 
 

@@ -37,18 +37,18 @@ class SideBySide:
     def _started(self, slot: int) -> Process:
         return Process(self._pickled, self._threads, self._gpus, slot)
 
-    def run(self, jobs: Sequence[Any], found: Callable[[int, Any], None]) -> None:
-        """Does the jobs; `found` is called with the place and the result of each as it is ready. An
+    def run(self, jobs: Sequence[Any], on_result: Callable[[int, Any], None]) -> None:
+        """Does the jobs; `on_result` is called with the place and the result of each as it is ready. An
         exception ends the processes: what they still had to say would be taken for answers to later
         jobs.
         """
         try:
-            self._run(jobs, found)
+            self._run(jobs, on_result)
         except BaseException:
             self.close()
             raise
 
-    def _run(self, jobs: Sequence[Any], found: Callable[[int, Any], None]) -> None:
+    def _run(self, jobs: Sequence[Any], on_result: Callable[[int, Any], None]) -> None:
         left = [*enumerate(jobs)][::-1]
         doing = self._doing
         deaths = Counter[int | None]()
@@ -86,7 +86,7 @@ class SideBySide:
                 free.append(slot)
                 if its is not None:
                     done += 1
-                    found(its, result)
+                    on_result(its, result)
 
     def close(self) -> None:
         """Ends the processes."""
@@ -129,12 +129,12 @@ def side_by_side(
         refuse_if(number < 1, f"{name}: too few.", number, "1 or more")
     import cloudpickle
 
-    found = [None] * len(jobs)
+    results = [None] * len(jobs)
 
     def ready(place: int, result: bytes) -> None:
-        found[place] = cloudpickle.loads(result)
+        results[place] = cloudpickle.loads(result)
         if done is not None:
-            done(place, found[place])
+            done(place, results[place])
 
     # Jobs and results may be of classes of a script, which only cloudpickle carries.
     with closing(
@@ -145,4 +145,4 @@ def side_by_side(
         )
     ) as team:
         team.run([cloudpickle.dumps(job) for job in jobs], ready)
-    return found
+    return results

@@ -30,11 +30,11 @@ def check_cluster(address: str) -> None:
         )
     mode = os.environ.get("RAY_AUTH_MODE")
     path = os.environ.get("RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token")
-    what = "cluster: Ray executes any code it receives. Enable its token authentication."
+    problem = "cluster: Ray executes any code it receives. Enable its token authentication."
     right = "RAY_AUTH_MODE=token"
     refuse_if(
         mode != "token",
-        what,
+        problem,
         f"RAY_AUTH_MODE={mode or ''}",
         f"{right} here and on the machine that starts Ray",
     )
@@ -44,9 +44,11 @@ def check_cluster(address: str) -> None:
     how = "the file written by `(umask 077; ray get-auth-token --generate)`"
     refuse_if(not file.is_file(), "cluster: Ray has no token.", file, how)
     if file.stat().st_mode & 0o077:
-        what = "cluster: other users can read Ray's token, and can use it to run any code as you."
+        problem = (
+            "cluster: other users can read Ray's token, and can use it to run any code as you."
+        )
         raise InputError(
-            what,
+            problem,
             f"{file}, mode {stat.S_IMODE(file.stat().st_mode):o}",
             f"chmod 600 {file}, a new token",
         )
@@ -189,10 +191,10 @@ class Cluster:
         places = self._places()
         if sum(places.values()) < number:
             each = f"{threads} thread(s)" + (f" and {gpus:g} GPU(s)" if gpus else "")
-            found = f"{sum(places.values())} slot(s) on {len(places)} machine(s)"
+            received = f"{sum(places.values())} slot(s) on {len(places)} machine(s)"
             raise InputError(
                 f"cluster: there are no slots for {number} workers of {each} each.",
-                found,
+                received,
                 "fewer workers",
             )
         self._plan: list[str] = []
@@ -262,13 +264,13 @@ def _connected(address: str) -> Any:
                 socket.create_connection((host, int(port)), timeout=10).close()
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:
-        said = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
+        reason = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
         expected = (
             "the address of a running Ray cluster that uses this token; `ray symmetric-run` "
             "starts one in a job"
         )
         raise InputError(
-            f"cluster: no Ray cluster answers at {address!r}.", said, expected
+            f"cluster: no Ray cluster answers at {address!r}.", reason, expected
         ) from None
     finally:
         with contextlib.suppress(

@@ -60,12 +60,12 @@ class Worker(ABC):
         """The answer; `Lost` where the worker is gone, `Failed` or an `InputError` where it could
         not answer.
         """
-        kind, found = pickle.loads(self.hear())
+        kind, content = pickle.loads(self.hear())
         if kind == "InputError":
-            raise InputError(found)
+            raise InputError(content)
         if kind != "answer":
-            raise Failed(kind, found)
-        return found
+            raise Failed(kind, content)
+        return content
 
 
 class Process(Worker):
@@ -79,7 +79,7 @@ class Process(Worker):
         self, pickled: bytes, threads: int, share: float | None = None, number: int = 0
     ) -> None:
         self.pipe, theirs = Pipe()
-        self._said = tempfile.TemporaryFile(prefix="tati_re-")  # noqa: SIM115, closed with the worker
+        self._output = tempfile.TemporaryFile(prefix="tati_re-")  # noqa: SIM115, closed with the worker
         environment = (
             os.environ
             | dict.fromkeys(_THREADS, str(threads))
@@ -90,7 +90,7 @@ class Process(Worker):
         seen = visible[gpu % len(visible)] if visible and gpu is not None else gpu
         environment["CUDA_VISIBLE_DEVICES"] = "-1" if gpu is None else str(seen)
         environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-        ends = theirs.fileno(), self._said.fileno()
+        ends = theirs.fileno(), self._output.fileno()
         copied = forked(environment, *ends) if CAN_FORK and gpu is None else None
         self._process = copied or _started(environment, *ends)
         theirs.close()
@@ -106,25 +106,25 @@ class Process(Worker):
             return self.pipe.recv_bytes()
         except (EOFError, OSError):
             status = self._process.wait()
-            self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - _LAST_WORDS))
-            words = self._said.read().decode(errors="replace").strip().splitlines()
+            self._output.seek(max(0, self._output.seek(0, os.SEEK_END) - _LAST_WORDS))
+            words = self._output.read().decode(errors="replace").strip().splitlines()
             raise Lost(f"exit status {status}{f': {words[-1]}' if words else ''}") from None
 
     def close(self) -> None:
         self.pipe.close()
         self._process.kill()
         self._process.wait()
-        self._said.close()
+        self._output.close()
 
 
-def _started(environment: dict[str, str], pipe: int, said: int) -> subprocess.Popen:
+def _started(environment: dict[str, str], pipe: int, output: int) -> subprocess.Popen:
     """A worker that imports TensorFlow itself."""
     command = [sys.executable, "-m", "tati_re.distributed.worker", str(pipe)]
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
-        stdout=said,
-        stderr=said,
+        stdout=output,
+        stderr=output,
         env=environment,
         pass_fds=[pipe],
     )
@@ -142,16 +142,16 @@ class Here:
     place = "this machine"
 
     def __init__(self, made: Any, _number: int) -> None:
-        self._answer, self._found = made()
+        self._answer, self._result = made()
 
     def tell(self, message: bytes) -> None:
         self.send(pickle.loads(message))
 
     def send(self, message: Any) -> None:
-        self._found = self._answer(*message)
+        self._result = self._answer(*message)
 
     def receive(self) -> Any:
-        return self._found
+        return self._result
 
     def close(self) -> None:
         pass

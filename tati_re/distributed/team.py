@@ -84,9 +84,9 @@ class Team:
     def _compare(self, number: int, told: dict[str, Any], first: dict[str, Any]) -> None:
         differ = [name for name in first if told.get(name) != first[name]]
         if "device" in differ:
-            what = "workers: all workers of a run must compute on CPUs, or all on GPUs."
+            problem = "workers: all workers of a run must compute on CPUs, or all on GPUs."
             raise InputError(
-                what, f"{told.get('device')} and {first['device']}", "machines of one kind"
+                problem, f"{told.get('device')} and {first['device']}", "machines of one kind"
             )
         if differ:
             self._say(
@@ -167,11 +167,11 @@ class Team:
         for past, energies in self._log:
             for block, answer in _told(worker, _part(past, held)).items():
                 if answer.potential.tobytes() != energies[block]:
-                    what = (
+                    problem = (
                         "A worker that replaced a dead one computed different energies: the "
                         "machines differ."
                     )
-                    raise WorkersLost(what, 0, block)
+                    raise WorkersLost(problem, 0, block)
         return _told(worker, message)
 
 

@@ -31,10 +31,10 @@ def serve(descriptor: int) -> None:
         told: tuple[str, Any]
         try:
             if answer is None:
-                answer, found = _made(*message)
+                answer, result = _made(*message)
             else:
-                found = answer(*message)
-            told = "answer", found
+                result = answer(*message)
+            told = "answer", result
         except BaseException as error:
             told = type(error).__name__, str(error)
         try:
@@ -51,8 +51,8 @@ def _made(threads: int, pickled: bytes) -> tuple[Any, dict[str, Any]]:
 
     set_threads(threads)
     keras.config.enable_unsafe_deserialization()  # of what the driver itself holds
-    answer, found = cloudpickle.loads(pickled)()
-    return answer, found
+    answer, result = cloudpickle.loads(pickled)()
+    return answer, result
 
 
 if __name__ == "__main__":

@@ -49,8 +49,10 @@ def sentence(walker: int, potential: float, energy: float, highest: float, step:
     """What happened to a walker, with its numbers after that step."""
     if not np.isfinite(potential):
         return f"The potential of walker {walker} is {potential} after step {step}."
-    what, value = ("potential", potential) if potential > highest else ("energy U + p·p/2", energy)
+    quantity, value = (
+        ("potential", potential) if potential > highest else ("energy U + p·p/2", energy)
+    )
     return (
-        f"The {what} of walker {walker} is {value:.3g} after step {step}, above the limit "
+        f"The {quantity} of walker {walker} is {value:.3g} after step {step}, above the limit "
         f"for a run from this start ({highest:.3g}): the run diverges."
     )

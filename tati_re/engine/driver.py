@@ -327,9 +327,9 @@ class Driver:
         line = self.loop.timeline
         if self.step <= line.num_burnin_steps or self._move != line.moves(self.step):
             return False
-        if found := self._next_look(self.step - 1) == self.step:
+        if is_look := self._next_look(self.step - 1) == self.step:
             self.flush(carry)
-        return found
+        return is_look
 
     @property
     def _may_begin(self) -> bool:
@@ -341,7 +341,7 @@ class Driver:
             and line.groups == 1
         )
 
-    def _begun_anew(self, carry: Carry, said: str) -> Carry:
+    def _begun_anew(self, carry: Carry, message: str) -> Carry:
         """The carry with a step that is short enough; all that was drawn before it is burn-in."""
         loop = self.loop
         state = self.loop.burnin.shortened(carry.state, self.step)
@@ -349,7 +349,7 @@ class Driver:
         self._averages.begin()
         if self.predictions is not None:
             self.predictions.begin()
-        self.progress.message(said)
+        self.progress.message(message)
         loop.timeline.num_burnin_steps = self.step
         carry = loop.cooled(Carry(state, carry.auxiliary, moments, carry.highest), self.step)
         self._told = False

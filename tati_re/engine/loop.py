@@ -273,13 +273,13 @@ class Loop:
             **state._asdict(),
             **({"acceptance": state.potential} if self.method.metropolis else {}),
         }
-        found = {**stepped[0]._asdict(), **stepped[1]._asdict()}
+        fields = {**stepped[0]._asdict(), **stepped[1]._asdict()}
         for name, value in needed.items():  # which TensorFlow's loops do not name
             now, wanted = (
                 f"{each.dtype.name} of shape {each.shape}"
                 if isinstance(each, tf.Tensor)
                 else type(each).__name__
-                for each in (found.get(name), value)
+                for each in (fields.get(name), value)
             )
             refuse_if(
                 now != wanted,
@@ -503,8 +503,8 @@ class Loop:
             possible = tf.logical_and(
                 tf.math.is_finite(state.potential), state.potential <= carry.highest
             )
-            if counting and (found := evaluate.found_at(state.position)) is not None:
-                counted[:], accuracy = [True], found
+            if counting and (latest_accuracy := evaluate.accuracy_at(state.position)) is not None:
+                counted[:], accuracy = [True], latest_accuracy
             return (
                 i + 1,
                 self._pack(state),
@@ -545,7 +545,7 @@ class Loop:
                 evaluate = self._evaluate(last, batch, auxiliary)
                 state = self._unpack(fields, evaluate.rung)
                 if counted:
-                    evaluate.found = state.position, accuracy
+                    evaluate.known_accuracy = state.position, accuracy
                 return state, evaluate
 
             buffers = self._recorder.after(last, now, acceptance, alive, buffers)

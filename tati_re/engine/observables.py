@@ -79,8 +79,8 @@ class Observables:
         self.columns = [*ALWAYS, *conditional, *self.extra, *of_groups, *method.label_names]
         self.averaged = [*AVERAGED, *(["acceptance"] if method.metropolis else [])]
         clash = set(self.extra) & {*ALWAYS, *conditional, *of_groups, *method.label_names, *_READ}
-        what = "observables: a column of run.csv already has this name."
-        refuse_if(clash, what, ", ".join(sorted(clash)), "other names")
+        problem = "observables: a column of run.csv already has this name."
+        refuse_if(clash, problem, ", ".join(sorted(clash)), "other names")
 
     def __call__(self, state, evaluate, acceptance, labels: Sequence = ()) -> tf.Tensor:
         """The row of every walker, `(walkers, columns)`, float64; entries without a meaning are
@@ -170,9 +170,9 @@ class Observables:
             value = tf.convert_to_tensor(function(position))
         real = value.dtype.is_floating or value.dtype.is_integer or value.dtype.is_bool
         if not real or value.shape.rank is None or value.shape != position.shape[:1]:
-            what = f"observables: {name!r} must return one number per walker."
+            problem = f"observables: {name!r} must return one number per walker."
             raise InputError(
-                what,
+                problem,
                 f"shape {value.shape}" if real else value.dtype.name,
                 f"({position.shape[0]},)",
             )

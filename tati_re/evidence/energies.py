@@ -102,9 +102,9 @@ def energies_along(
 
     def part_of(name: str, compute: Callable[[], dict], *used: Chains) -> dict:
         kept = parts.has(name)
-        found = parts.part(name, compute, *used)
+        part = parts.part(name, compute, *used)
         countdown.done(kept)
-        return found
+        return part
 
     def at_reference() -> dict:
         exact = Chains(single, ReferenceDraws(), plan.seed, plan.execution, role=" reference")
@@ -117,12 +117,12 @@ def energies_along(
             return {"position": place, "step_size": size}
         place = chains.run(place, weight, size, plan.num_burnin_steps).position
         moved = chains.run(place, weight, size, plan.num_draws)
-        found = {
+        entries = {
             "position": moved.position,
             "energies": moved.energies,
             "acceptance": moved.acceptance.mean(),
         }
-        return {**found, "step_size": size}
+        return {**entries, "step_size": size}
 
     for number, weight in enumerate(path):
         if weight > 0 or sequential:
@@ -248,12 +248,12 @@ def tuned(
     for _ in range(_MOST_ROUNDS):
         moved = chains.run(position, weight, step_size, round_steps)
         position = moved.position
-        found = float(moved.acceptance.mean())
-        settled = settled + 1 if abs(found - plan.target_acceptance) < _WINDOW else 0
+        acceptance = float(moved.acceptance.mean())
+        settled = settled + 1 if abs(acceptance - plan.target_acceptance) < _WINDOW else 0
         if settled == times or (
-            found > plan.target_acceptance and step_size >= plan.largest_step_size
+            acceptance > plan.target_acceptance and step_size >= plan.largest_step_size
         ):
             break
-        step_size *= float(np.exp(np.clip(2.5 * (found - plan.target_acceptance), -1.2, 0.5)))
+        step_size *= float(np.exp(np.clip(2.5 * (acceptance - plan.target_acceptance), -1.2, 0.5)))
         step_size = min(step_size, plan.largest_step_size)
     return position, step_size

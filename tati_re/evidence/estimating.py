@@ -48,91 +48,95 @@ def estimated(energies: Energies, method: str, grid: Quadrature | None = None) -
     if grid is None:
         grid = Quadrature(energies.path, trapezoid_weights(energies.path), "corrected_trapezoid")
     if method == "stepping_stone":
-        found = estimators.stepping_stone(energies.path, energies.values)
+        estimate = estimators.stepping_stone(energies.path, energies.values)
     elif method == "mbar":
-        found = estimators.mbar(energies.path, energies.values)
+        estimate = estimators.mbar(energies.path, energies.values)
     else:
-        found = estimators.thermodynamic_integration(grid, energies.values)
+        estimate = estimators.thermodynamic_integration(grid, energies.values)
     settings = {
         "points": len(energies.path),
         "walkers": energies.values.shape[1],
         "draws": energies.values.shape[2],
     }
     settings["gradients"] = float(energies.gradients)
-    curve = pd.DataFrame(found.curve)
-    notes = _notes(found, energies)
-    if found.bias == 0 and method not in ("stepping_stone", "mbar") and "trapezoid" in grid.rule:
+    curve = pd.DataFrame(estimate.curve)
+    notes = _notes(estimate, energies)
+    if estimate.bias == 0 and method not in ("stepping_stone", "mbar") and "trapezoid" in grid.rule:
         other = estimators.stepping_stone(energies.path, energies.values)
-        away = other.log_z - found.log_z
+        away = other.log_z - estimate.log_z
         reliable = other.curve["effective_fraction"].min() > _FEWEST
-        if reliable and abs(away) > 3 * np.hypot(found.error, other.error):
-            said = (
+        if reliable and abs(away) > 3 * np.hypot(estimate.error, other.error):
+            note = (
                 f"Stepping stones from the same draws differ by {away:+.2g}: use more points, "
                 "stepping_stone, or mbar."
             )
-            notes += (said,)
+            notes += (note,)
     return Evidence(
-        log_z=found.log_z,
-        error=found.error,
+        log_z=estimate.log_z,
+        error=estimate.error,
         method=method,
         curve=curve,
-        repeats=found.repeats,
+        repeats=estimate.repeats,
         notes=notes,
         settings=settings,
-        short=found.short,
+        short=estimate.short,
     )
 
 
-def _notes(found: estimators.Estimate, energies: Energies) -> tuple[str, ...]:
-    said = []
-    if abs(found.bias) > found.error:
-        said.append(
-            f"The trapezoidal rule is off by about {found.bias:+.2g} between its points, "
+def _notes(estimate: estimators.Estimate, energies: Energies) -> tuple[str, ...]:
+    notes = []
+    if abs(estimate.bias) > estimate.error:
+        notes.append(
+            f"The trapezoidal rule is off by about {estimate.bias:+.2g} between its points, "
             "more than its error. Use evidence_grid corrected_trapezoid or "
             "gauss_legendre."
         )
     if (
-        "effective_fraction" in found.curve
-        and (least := found.curve["effective_fraction"].min()) < _FEWEST
+        "effective_fraction" in estimate.curve
+        and (least := estimate.curve["effective_fraction"].min()) < _FEWEST
     ):
-        said.append(
+        notes.append(
             f"One step of the path uses only {least:.1%} of its draws: increase evidence_nodes."
         )
-    if "overlap" in found.curve and (least := np.nanmin(found.curve["overlap"])) < 0.03:
-        said.append(f"Two neighboring points overlap by only {least:.3f}: increase evidence_nodes.")
+    if "overlap" in estimate.curve and (least := np.nanmin(estimate.curve["overlap"])) < 0.03:
+        notes.append(
+            f"Two neighboring points overlap by only {least:.3f}: increase evidence_nodes."
+        )
     if (poor := energies.acceptance[1:].min()) < 0.3:
-        said.append(
+        notes.append(
             f"The acceptance at one point is {poor:.2f}: reduce step_size or use more burn-in."
         )
-    half = found.influence.shape[1] // 2
-    early = found.influence[:, :half]
-    late = found.influence[:, -half:]
+    half = estimate.influence.shape[1] // 2
+    early = estimate.influence[:, :half]
+    late = estimate.influence[:, -half:]
     drift = float(late.mean() - early.mean())
     # Errors of the halves: that of the whole has grown with the drift.
     if abs(drift) > 3.5 * np.hypot(estimators.series_error(early), estimators.series_error(late)):
-        said.append(
+        notes.append(
             f"The second half of the draws gives {drift:+.2g} more than the first: "
             "increase num_burnin_steps."
         )
     deviation = (
-        found.repeats.std(ddof=1) / np.sqrt(len(found.repeats)) if len(found.repeats) > 3 else 0.0
+        estimate.repeats.std(ddof=1) / np.sqrt(len(estimate.repeats))
+        if len(estimate.repeats) > 3
+        else 0.0
     )
-    if deviation > 3 * found.error:
-        said.append(
+    if deviation > 3 * estimate.error:
+        notes.append(
             f"The walkers differ by more than their draws explain (error {deviation:.2g} "
             "from their spread)."
         )
-    middle = np.median(found.repeats)
-    away = np.abs(found.repeats - middle)
+    middle = np.median(estimate.repeats)
+    away = np.abs(estimate.repeats - middle)
     if far := int(np.sum(away > 30 * np.median(away) + 1)) if len(away) > 3 else 0:
         where = (
             f"far from the median, {middle:.6g}, and may never have left their starting "
             "region in the prior"
         )
-        said.append(
+        notes.append(
             f"{far} of {len(away)} walkers are {where}. Use fewer walkers and more num_steps."
         )
-    return tuple(said)
+    return tuple(notes)
 
 
 def energies_of_run(run: Run) -> Energies:
@@ -183,10 +187,12 @@ def energies_of_run(run: Run) -> Energies:
     words = manifest.meaning
     ladder = run.ladder
     rows = run.run_info
-    what = (
+    problem = (
         "The run's potential has example weights or weight regularizers, which are not normalized."
     )
-    refuse_if("its weight" in words or "regularis" in words, what, run.folder, "a run without them")
+    refuse_if(
+        "its weight" in words or "regularis" in words, problem, run.folder, "a run without them"
+    )
     rows = rows[rows["step"] > (options.num_burnin_steps or 0)].sort_values(
         ["rung", "walker", "step"]
     )
@@ -197,8 +203,8 @@ def energies_of_run(run: Run) -> Energies:
             run.folder,
             "no batch_size, T = 1",
         )
-    what = "The run's energies use batch statistics that changed from step to step."
-    refuse_if(options.batch_norm == "batch", what, "batch_norm batch", "batch_norm frozen")
+    problem = "The run's energies use batch statistics that changed from step to step."
+    refuse_if(options.batch_norm == "batch", problem, "batch_norm batch", "batch_norm frozen")
     energies = count * rows["loss"].to_numpy(np.float64).reshape(
         len(ladder), rows["walker"].nunique(), -1
     )

@@ -55,18 +55,20 @@ def check(sim, options: Options, potential) -> None:
             "potential posterior",
         )
     advice = "loss gaussian" if "error" in loss.name else "a cross-entropy, or gaussian"
-    what = f"loss: {loss.name} is not a likelihood with its constant."
-    refuse_if(not loss.likelihood, what, loss.name, f"{advice} with noise_std")
-    what = "sample_weights: a weighted loss is not a log likelihood."
-    refuse_if(sim.dataset.weights is not None, what, "weights of examples or classes", "none")
+    problem = f"loss: {loss.name} is not a likelihood with its constant."
+    refuse_if(not loss.likelihood, problem, loss.name, f"{advice} with noise_std")
+    problem = "sample_weights: a weighted loss is not a log likelihood."
+    refuse_if(sim.dataset.weights is not None, problem, "weights of examples or classes", "none")
     if not prior.proper:
         raise InputError(
             "prior: the evidence needs a proper prior.",
             f"{prior}",
             "gaussian, laplace, student_t or box",
         )
-    what = "model: its weight regularizers are priors that are not normalized."
-    refuse_if(sim.system.flat.regularizer is not None, what, expected="prior and prior_std instead")
+    problem = "model: its weight regularizers are priors that are not normalized."
+    refuse_if(
+        sim.system.flat.regularizer is not None, problem, expected="prior and prior_std instead"
+    )
     if options.batch_norm == "batch":
         raise InputError(
             "batch_norm: its statistics would change from step to step.",
@@ -86,8 +88,8 @@ def check(sim, options: Options, potential) -> None:
             "no temperature, or 1",
         )
     if given := [name for name in _LADDER if name in options.explicit]:
-        what = f"{given[0]}: evidence_grid already sets the points of the path."
-        raise InputError(what, expected="evidence_nodes, evidence_sampling")
+        problem = f"{given[0]}: evidence_grid already sets the points of the path."
+        raise InputError(problem, expected="evidence_nodes, evidence_sampling")
 
 
 _USED = {
@@ -169,7 +171,7 @@ class Estimation:
 
     def estimates(self) -> Evidences:
         with stopping(self.options.requeue_signal):
-            found = [self.by(name) for name in dict.fromkeys(self.options.method)]
+            evidences = [self.by(name) for name in dict.fromkeys(self.options.method)]
         data = self.sim.dataset
         notes = tuple[str, ...]()
         if (
@@ -178,13 +180,13 @@ class Estimation:
         ):
             tests = f"{len(data.test_inputs):,} are held out for testing (test_fraction)"
             notes = (f"log Z is for {data.num_examples:,} examples; {tests}.",)
-        return Evidences([replace(one, notes=one.notes + notes) for one in found])
+        return Evidences([replace(one, notes=one.notes + notes) for one in evidences])
 
     def _specification(self) -> dict[str, str]:
         sim = self.sim
         options = self.options
         given = options.model_dump(mode="json", include=set(options.explicit) - _NO_MATTER)
-        said = {name: json.dumps(value, sort_keys=True) for name, value in given.items()}
+        specification = {name: json.dumps(value, sort_keys=True) for name, value in given.items()}
         potential = self.potential(1)
         flat = self.system.flat
         # Not the position of the walker: the minimum that a descent from it reaches is kept.
@@ -195,13 +197,15 @@ class Estimation:
             f"{name}{list(shape)}"
             for name, shape in zip(flat.tensor_names, flat.shapes, strict=True)
         ]
-        said |= {
+        specification |= {
             "prior and loss": f"{potential.prior}, {potential.loss.name}",
             "execution": self.execution,
         }
-        said |= {"data set": sim.dataset.fingerprint(), "parameters": ", ".join(names)}
-        said |= {"statistics": hashlib.sha256(statistics).hexdigest()[:16]}
-        return said | {"moves": json.dumps(self.sampler.get_config(), sort_keys=True, default=str)}
+        specification |= {"data set": sim.dataset.fingerprint(), "parameters": ", ".join(names)}
+        specification |= {"statistics": hashlib.sha256(statistics).hexdigest()[:16]}
+        return specification | {
+            "moves": json.dumps(self.sampler.get_config(), sort_keys=True, default=str)
+        }
 
     def potential(self, copies: int):
         potential = self.system.potential(self.options, self.objects, copies=copies)
@@ -226,9 +230,11 @@ class Estimation:
         check_walls(request)
         check_control_variate(request)
         if turns_of(sampler).groups > 1 or sampler.adapts or sampler.of_rung or sampler.label_names:
-            what = "sampler: the points of a path need a sampler with a known fixed distribution."
+            problem = (
+                "sampler: the points of a path need a sampler with a known fixed distribution."
+            )
             raise InputError(
-                what, sampler.name, "HMC, MALA, GHMC or a splitting word such as BAOAB"
+                problem, sampler.name, "HMC, MALA, GHMC or a splitting word such as BAOAB"
             )
         return sampler
 
@@ -278,14 +284,14 @@ class Estimation:
         start = time.monotonic()
         if method in ("smc", "frenkel_ladd"):
             parts = PartFiles(self.folder, "smc-" if method == "smc" else "springs-")
-            found = self._smc(parts) if method == "smc" else self._frenkel_ladd(parts)
+            evidence = self._smc(parts) if method == "smc" else self._frenkel_ladd(parts)
             start -= parts.seconds_saved
         else:
             energies, spent = self.from_prior()
             start = time.monotonic() - spent
-            found = estimated(energies, method, self.grid())
-        settings = {**found.settings, "seconds": round(time.monotonic() - start, 3)}
-        return replace(found, method=method, settings=settings)
+            evidence = estimated(energies, method, self.grid())
+        settings = {**evidence.settings, "seconds": round(time.monotonic() - start, 3)}
+        return replace(evidence, method=method, settings=settings)
 
     def from_prior(self) -> tuple[Energies, float]:
         """Energies along the path from the prior, and their sampling time in seconds."""
@@ -309,7 +315,7 @@ class Estimation:
     def _smc(self, parts: PartFiles) -> Evidence:
         options = self.options
         plan = self.plan(self.prior_widths())
-        found = cooled(
+        result = cooled(
             self.potential,
             self.sampler,
             plan,
@@ -324,21 +330,21 @@ class Estimation:
             "populations": options.num_populations,
             "particles": options.num_particles,
         }
-        settings |= {"stages": len(found.curve["path"]), "gradients": float(found.gradients)}
+        settings |= {"stages": len(result.curve["path"]), "gradients": float(result.gradients)}
         notes = []
-        if found.repeats.std() > 1.0:
-            spread = f"{found.repeats.std():.2g}"
+        if result.repeats.std() > 1.0:
+            spread = f"{result.repeats.std():.2g}"
             notes.append(
                 f"log Z of the populations spreads by {spread}: increase num_particles or "
                 "num_moves."
             )
-        curve = pd.DataFrame(found.curve)
+        curve = pd.DataFrame(result.curve)
         return Evidence(
-            log_z=found.log_z,
-            error=found.error,
+            log_z=result.log_z,
+            error=result.error,
             method="smc",
             curve=curve,
-            repeats=found.repeats,
+            repeats=result.repeats,
             notes=tuple(notes),
             settings=settings,
         )
@@ -361,17 +367,17 @@ class Estimation:
             parts,
             self.progress,
         )
-        found = estimated(
+        estimate = estimated(
             energies._replace(gradients=energies.gradients + gradients), "frenkel_ladd", grid
         )
-        notes = list(found.notes)
-        if (height := spike_at_reference(grid, found.curve["mean"].to_numpy())) is not None:
+        notes = list(estimate.notes)
+        if (height := spike_at_reference(grid, estimate.curve["mean"].to_numpy())) is not None:
             notes.append(
                 f"The integrand has a spike of {height:,.4g} at the springs, which the "
                 "even grid mistakes for a slope. Use evidence_grid gauss_legendre, which "
                 "has no point there."
             )
-        return replace(found, notes=tuple(notes))
+        return replace(estimate, notes=tuple(notes))
 
 
 def springs_at_minimum(estimation, parts: PartFiles) -> tuple[Springs, float]:
@@ -394,10 +400,10 @@ def springs_at_minimum(estimation, parts: PartFiles) -> tuple[Springs, float]:
     steps = options.descent_steps
 
     def minimum() -> dict:
-        found = descended(
+        state = descended(
             estimation.potential(1), position, auxiliary, steps, estimation.execution
         )[0]
-        return {"centre": found[0].astype(np.float64)}
+        return {"centre": state[0].astype(np.float64)}
 
     centre = parts.part("minimum", minimum)["centre"]
     if bound is not None:

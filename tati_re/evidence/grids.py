@@ -135,8 +135,10 @@ def make_grid(rule: str, num_nodes: int, power: float = POWER) -> Quadrature:
         return trapezoid(num_nodes, power, rule == "corrected_trapezoid")
     if rule == "simpson":
         return simpson(num_nodes)
-    what = "evidence_grid: unknown name."
-    raise InputError(what, repr(rule), "gauss_legendre, trapezoid, corrected_trapezoid or simpson")
+    problem = "evidence_grid: unknown name."
+    raise InputError(
+        problem, repr(rule), "gauss_legendre, trapezoid, corrected_trapezoid or simpson"
+    )
 
 
 def _check(num_nodes: int, power: float) -> None:

@@ -114,9 +114,9 @@ def sample_parts(options: Options, folder: Path, method: str) -> None:
 
 def prepared(sim, methods: Sequence[str] | None = None, **options: Any) -> Estimation:
     """The checked estimation of `log_evidences`, with the same arguments, not yet started."""
-    what = "workers: these estimates are computed by one process."
+    problem = "workers: these estimates are computed by one process."
     expected = "no workers, or tati-evidence --workers"
-    refuse_if(options.get("workers") is not None, what, options.get("workers"), expected)
+    refuse_if(options.get("workers") is not None, problem, options.get("workers"), expected)
     chosen = _options(sim, methods, options)
     given = {name: options[name] for name in _OBJECTS if _object(options, name)}
     if options.get("output") is None:

@@ -72,10 +72,10 @@ class PartFiles:
         return path is not None and path.exists()
 
     def part(self, name: str, compute: Callable[[], dict[str, Any]], *chains) -> dict[str, Any]:
-        if (found := self.load(name, *chains)) is None:
-            found = compute()
-            self.save(name, found, *chains)
-        return found
+        if (arrays := self.load(name, *chains)) is None:
+            arrays = compute()
+            self.save(name, arrays, *chains)
+        return arrays
 
     def _path(self, name: str) -> Path | None:
         return None if self.folder is None else self.folder / f"{self.prefix}{name}.npz"

@@ -54,14 +54,14 @@ class Evidence:
 
     def summary(self) -> str:
         """Returns the estimate and its notes as text."""
-        found = (
+        headline = (
             f"log Z = {value_and_error(self.log_z, self.error, self.short)} by {NAMES[self.method]}"
         )
         forms = {float: ",.4g", int: ","}
-        said = ", ".join(
+        settings = ", ".join(
             f"{name} {value:{forms.get(type(value), '')}}" for name, value in self.settings.items()
         )
-        return "\n".join(filter(None, [found, said, *self.notes, FOOTNOTE * self.short]))
+        return "\n".join(filter(None, [headline, settings, *self.notes, FOOTNOTE * self.short]))
 
     def _repr_html_(self) -> str:
         lines = [
@@ -126,7 +126,7 @@ class Evidences(Sequence):
 
     @property
     def disagreements(self) -> list[str]:
-        found = []
+        sentences = []
         for one, other in combinations(self._estimates, 2):
             error = math.hypot(one.error, other.error)
             apart = abs(one.log_z - other.log_z)
@@ -134,22 +134,22 @@ class Evidences(Sequence):
                 times = (
                     f"{apart / error:.1f} standard errors" if error > 0 else "and no error is known"
                 )
-                found.append(
+                sentences.append(
                     f"{NAMES[one.method]} and {NAMES[other.method]} disagree: "
                     f"{one.log_z:.6g} and {other.log_z:.6g} differ by {apart:.3g}, "
                     f"{times}. At least one of them has not reached equilibrium, or its "
                     "points are too far apart."
                 )
-        return found
+        return sentences
 
     def summary(self) -> str:
         """Returns the table, disagreements and notes as text."""
         wide = max(len(NAMES[each.method]) for each in self._estimates)
-        said = [
+        rows = [
             (NAMES[each.method], value_and_error(each.log_z, each.error, each.short))
             for each in self._estimates
         ]
-        lines = [f"{name:{wide}}  log Z = {value}" for name, value in said]
+        lines = [f"{name:{wide}}  log Z = {value}" for name, value in rows]
         notes = dict.fromkeys(note for each in self._estimates for note in each.notes)
         foot = [FOOTNOTE] if any(each.short for each in self._estimates) else []
         return "\n".join([*lines, *self.disagreements, *notes, *foot])

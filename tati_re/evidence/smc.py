@@ -58,8 +58,10 @@ def systematic(log_weights, uniform: float, count: int) -> np.ndarray:
     """Systematic resampling: `count` indices, rising, int64, from log weights `(members,)`."""
     log_weights = np.asarray(log_weights, np.float64)
     summed = np.cumsum(np.exp(log_weights - logsumexp(log_weights)))
-    found = np.searchsorted(summed / summed[-1], (np.arange(count) + uniform) / count, side="right")
-    return found.clip(0, len(summed) - 1)
+    indices = np.searchsorted(
+        summed / summed[-1], (np.arange(count) + uniform) / count, side="right"
+    )
+    return indices.clip(0, len(summed) - 1)
 
 
 def combined(log_z) -> tuple[float, float]:
@@ -171,8 +173,8 @@ def cooled(
         now = time.monotonic()
         if now >= due or weight == 1.0:
             so_far = f"{weight:.3g} of the way, log Z so far {combined(log_z)[0]:,.6g}"
-            said = _stages_left(rows, len(rows) - first, now - began)
-            say(f"Stage {len(rows)}: {so_far}{said}.")
+            outcome = _stages_left(rows, len(rows) - first, now - began)
+            say(f"Stage {len(rows)}: {so_far}{outcome}.")
             due = now + LINE_SECONDS
         visited = state["visited"]
         size = float(state["step_size"])
@@ -195,8 +197,8 @@ def cooled(
         parts.save("populations", state, chains, start)
     log_z = state["log_z"]
     if weight < 1.0:
-        said = f"The populations reached only {weight:.3g} of the path in {_MOST_STAGES} stages"
-        raise SamplingError(f"{said}: reduce particle_fraction.", _MOST_STAGES, 0)
+        outcome = f"The populations reached only {weight:.3g} of the path in {_MOST_STAGES} stages"
+        raise SamplingError(f"{outcome}: reduce particle_fraction.", _MOST_STAGES, 0)
     curve = dict(zip(_COLUMNS, state["rows"].T, strict=True))
     return Cooling(*combined(log_z), log_z, curve, chains.gradients + start.gradients)
 

@@ -42,9 +42,9 @@ class Springs:
             else np.broadcast_to(np.asarray(bound, np.float64), self.centre.shape)
         )
         if self.centre.ndim != 1 or self.std.shape != self.centre.shape:
-            what = "springs: wrong shapes."
+            problem = "springs: wrong shapes."
             raise InputError(
-                what, f"{self.centre.shape} and {self.std.shape}", "(parameters,) both"
+                problem, f"{self.centre.shape} and {self.std.shape}", "(parameters,) both"
             )
         if not (np.isfinite(self.std) & (self.std > 0)).all():
             raise InputError(

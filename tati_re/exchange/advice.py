@@ -367,16 +367,16 @@ def exchange_advice(chains, ladder: Ladder | None = None, energy_sd=None) -> Exc
     worst = int(r_hats.argmax())
     first, second = (means[:, half, worst] - means[:, half, worst].mean() for half in (0, 1))
     size = np.sqrt((first @ first) * (second @ second))
-    found = float(r_hats[worst])
+    worst_rhat = float(r_hats[worst])
     kept = float(first @ second / size) if size else 0.0
     left = f"; {max(kept, 0):.0%} of their differences remain from one half to the other"
 
     pays: bool | None
-    if found > 1.4 and kept > 0.8:
+    if worst_rhat > 1.4 and kept > 0.8:
         pays = True
         verdict = "is likely to pay"
         how = "stay apart"
-    elif found < 1.1:
+    elif worst_rhat < 1.1:
         pays = False
         verdict = "is not likely to pay"
         how = "agree"
@@ -386,7 +386,7 @@ def exchange_advice(chains, ladder: Ladder | None = None, energy_sd=None) -> Exc
         verdict = "may or may not pay (the run is too short)"
         how = "do not agree yet"
 
-    sentence = f"Exchange {verdict}: {len(values)} walkers {how} (R-hat {found:.3g}{left})."
+    sentence = f"Exchange {verdict}: {len(values)} walkers {how} (R-hat {worst_rhat:.3g}{left})."
     size_of = None
     if ladder is not None:
         coordinate = ladder.inverse_temperature * ladder.likelihood_weight
@@ -396,4 +396,6 @@ def exchange_advice(chains, ladder: Ladder | None = None, energy_sd=None) -> Exc
             f" The ladder's barrier is {size_of:.1f}; about {2 * size_of + 1:.0f} rungs cross "
             "it best."
         )
-    return ExchangeAdvice(r_hat=found, kept=kept, pays=pays, barrier=size_of, sentence=sentence)
+    return ExchangeAdvice(
+        r_hat=worst_rhat, kept=kept, pays=pays, barrier=size_of, sentence=sentence
+    )

@@ -41,11 +41,11 @@ _OF_SWAPS = (
 
 def ladder_of(options: Options) -> Ladder | None:
     rise = ((options.num_replicas or 2) - 1) * math.log10(options.temperature_ratio or 1.0)
-    what = "temperature_ratio: the highest temperature exceeds the largest number."
+    problem = "temperature_ratio: the highest temperature exceeds the largest number."
     received = f"10^{rise:.4g} times the lowest"
     refuse_if(
         rise > math.log10(LARGEST[options.dtype]),
-        what,
+        problem,
         received,
         "a smaller one, or fewer replicas",
     )
@@ -117,8 +117,8 @@ def _check_own_ladder(sampler: Method, options: Options) -> None:
     if options.bias != "none":
         asked.append("bias")
 
-    what = f"{', '.join(asked)}: the sampler has its own temperatures."
-    refuse_if(asked, what, sampler.name, "another sampler, or no ladder and no bias")
+    problem = f"{', '.join(asked)}: the sampler has its own temperatures."
+    refuse_if(asked, problem, sampler.name, "another sampler, or no ladder and no bias")
     refuse_if(
         isinstance(sampler, ReplicaExchange) and sampler.num_ladders != options.num_walkers,
         "num_walkers: this sampler defines its own temperature ladder.",
@@ -254,13 +254,13 @@ def _rule(options: Options, exact: bool):
     )
 
 
-def _check_burnin(options: Options, what: str) -> None:
+def _check_burnin(options: Options, problem: str) -> None:
     received = (
         "num_burnin_steps = 0" if "num_burnin_steps" in options.explicit else "no num_burnin_steps"
     )
     refuse_if(
         not options.burnin,
-        what,
+        problem,
         received,
         "num_burnin_steps of some thousand, and fewer than num_steps",
     )

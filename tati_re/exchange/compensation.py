@@ -273,13 +273,13 @@ def compensation_table(
     raw = _half_density(ratio, largest, points)
     tail = _tail_ratio(ratio)
     clipped = -2 * float(np.trapezoid(np.minimum(raw, 0.0), z))
-    what = (
+    problem = (
         "The series is not a density: it is negative over wide ranges. It has too many terms "
         "for its filter."
     )
     refuse_if(
         not (tail > 0 and clipped < 0.1),
-        what,
+        problem,
         f"series_terms {series_terms}, series_filter {series_filter}",
     )
     whole = np.linspace(0, RANGE, NUM_POINTS)

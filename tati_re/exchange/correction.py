@@ -80,14 +80,14 @@ class Correction:
         pairs = np.zeros((num_ladders, num_rungs - 1))
         return Smoothed(pairs, pairs, pairs, np.zeros(num_ladders))
 
-    def updated(self, state: Smoothed, pairs, found) -> Smoothed:
-        """The averages with the estimates of a round. These are `found`, ṽ of each pair; of `pairs`
+    def updated(self, state: Smoothed, pairs, moments) -> Smoothed:
+        """The averages with the estimates of a round. These are `moments`, ṽ of each pair; of `pairs`
         (`low`, `high`, `valid`), others than neighbors are passed over. All are `(ladders,
         pairs)`.
         """
         here = _neighbors(state, pairs)
         tried = sum_over(as_float64(here), -2)[..., 0, :]
-        estimate = _picked(here, found[..., :, None], -2)[..., 0, :]
+        estimate = _picked(here, moments[..., :, None], -2)[..., 0, :]
         due = (tried > 0) & (state.tries % self.every == 0)
         updates = state.updates + as_float64(due)
         number = maximum(updates, as_float64(1.0))

@@ -62,17 +62,17 @@ def merged(first: DifferenceMoments, second: DifferenceMoments) -> DifferenceMom
     return DifferenceMoments(count, mean, squares)
 
 
-def estimate_variance(found: DifferenceMoments, factor, num_examples):
+def estimate_variance(moments: DifferenceMoments, factor, num_examples):
     """V = f² s² / n (1 - n/N), the variance of f mean(a), with the sample variance s² = squares /
     (n - 1). It is 0 where n = N, and takes at least 2 differences, or all; f is a number or, as V,
     `(pairs,)`.
     """
-    sample = found.squares / maximum(found.count - 1.0, as_float64(1.0))
+    sample = moments.squares / maximum(moments.count - 1.0, as_float64(1.0))
     return (
         as_float64(factor) ** 2
         * sample
-        / found.count
-        * maximum(1.0 - found.count / num_examples, as_float64(0.0))
+        / moments.count
+        * maximum(1.0 - moments.count / num_examples, as_float64(0.0))
     )
 
 

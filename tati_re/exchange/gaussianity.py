@@ -89,13 +89,13 @@ def gradient_p_values(gradients: np.ndarray, num_vectors: int = 1000, seed: int 
 
 
 def gaussianity_report(
-    p_values: np.ndarray, what: str = "The noise of mini-batches"
+    p_values: np.ndarray, subject: str = "The noise of mini-batches"
 ) -> GaussianityReport:
     """Judges the p-values of several tests by the fraction below 0.05.
 
     Args:
         p_values: The p-values, `(tests,)`.
-        what: The subject of the sentence. Default: "The noise of mini-batches".
+        subject: The subject of the sentence. Default: "The noise of mini-batches".
     """
     p_values = np.asarray(p_values, float)
     tests = len(p_values)
@@ -104,7 +104,7 @@ def gaussianity_report(
     sentence = None
     if fraction > high:
         sentence = (
-            f"{what} is not Gaussian: {fraction:.0%} of {tests} Shapiro-Wilk tests have a "
+            f"{subject} is not Gaussian: {fraction:.0%} of {tests} Shapiro-Wilk tests have a "
             f"p-value below 0.05 (at most {high:.0%} expected). Use larger mini-batches, "
             "or 'metropolis' on all data."
         )

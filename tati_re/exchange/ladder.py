@@ -92,16 +92,19 @@ def geometric(
         InputError: Both or neither of ratio and maximum are given, or values are out of range.
     """
     _check_count(num_replicas)
-    what = "temperature_ratio and max_temperature both define the spacing of the ladder."
+    problem = "temperature_ratio and max_temperature both define the spacing of the ladder."
     received = f"temperature_ratio={temperature_ratio}, max_temperature={max_temperature}"
     refuse_if(
-        temperature_ratio is not None and max_temperature is not None, what, received, "one of them"
+        temperature_ratio is not None and max_temperature is not None,
+        problem,
+        received,
+        "one of them",
     )
     if temperature_ratio is None and max_temperature is None:
-        what = "num_replicas alone does not define the temperatures of the ladder."
+        problem = "num_replicas alone does not define the temperatures of the ladder."
         received = f"num_replicas={num_replicas}"
         raise InputError(
-            what, received, "temperature_ratio, max_temperature or temperatures in addition"
+            problem, received, "temperature_ratio, max_temperature or temperatures in addition"
         )
     _check_above("temperature", temperature, 0.0)
     if max_temperature is not None:
@@ -113,8 +116,10 @@ def geometric(
         _check_above("temperature_ratio", temperature_ratio, 1.0)
     with np.errstate(over="ignore"):
         temperatures = temperature * np.float64(temperature_ratio) ** np.arange(num_replicas)
-    what = "temperature_ratio is too large for so many rungs."
-    refuse_if(not np.isfinite(temperatures).all(), what, temperature_ratio, "a finite hottest rung")
+    problem = "temperature_ratio is too large for so many rungs."
+    refuse_if(
+        not np.isfinite(temperatures).all(), problem, temperature_ratio, "a finite hottest rung"
+    )
     return _posterior(temperatures, step_size)
 
 
@@ -221,10 +226,10 @@ def make_ladder(
             repr(tempering),
             " or ".join(f'"{name}"' for name in TEMPERINGS),
         )
-    what = "step_size and step_sizes both set the step size."
+    problem = "step_size and step_sizes both set the step size."
     refuse_if(
         step_size is not None and step_sizes is not None,
-        what,
+        problem,
         f"{step_size}, {step_sizes}",
         "one of them",
     )
@@ -272,8 +277,8 @@ def _of_likelihood(
 def _check_number(num_replicas: int | None, temperatures: Sequence[float]) -> None:
     """Refuses a number of rungs that is not that of the temperatures."""
     if num_replicas is not None and num_replicas != len(_numbers("temperatures", temperatures)):
-        what = "num_replicas is not the number of temperatures."
-        raise InputError(what, num_replicas, f"{len(temperatures)}, or none")
+        problem = "num_replicas is not the number of temperatures."
+        raise InputError(problem, num_replicas, f"{len(temperatures)}, or none")
 
 
 def _single(target: float, step: float | Sequence[float], given: list[str]) -> Ladder:

@@ -39,8 +39,8 @@ def noise_table(
         for low in range(method.num_rungs - 1):
             gaps = losses[walkers[low]] - losses[walkers[low + 1]]
             if np.ptp(gaps) > 0 and np.isfinite(gaps).all():
-                found = difference_p_values(gaps, size, _ENERGY_BATCHES, each, seed + low)
-                p_values += [("energy", low, float(value)) for value in found]
+                energy_values = difference_p_values(gaps, size, _ENERGY_BATCHES, each, seed + low)
+                p_values += [("energy", low, float(value)) for value in energy_values]
     gradients = _gradients(potential, state, auxiliary, rung, first_batch, int(order[0]))
     if np.isfinite(gradients).all() and np.ptp(gradients, axis=0).any():
         p_values += [

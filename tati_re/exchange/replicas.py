@@ -96,12 +96,12 @@ class ReplicaExchange(Wrapper):
         draws_prior: bool = True,
     ) -> None:
         super().__init__(inner)
-        what = "num_replicas: an ensemble whose halves take turns needs a single temperature."
-        refuse_if(turns_of(self).groups > 1, what, inner.name, "no covariance_blending")
+        problem = "num_replicas: an ensemble whose halves take turns needs a single temperature."
+        refuse_if(turns_of(self).groups > 1, problem, inner.name, "no covariance_blending")
         if self.dynamics.mixes_parameters and tuning_of(self).renewals:
-            what = "num_replicas: a mass with directions is measured at one temperature."
+            problem = "num_replicas: a mass with directions is measured at one temperature."
             expected = "mass = fisher, which has a diagonal for each rung"
-            raise InputError(what, f"{inner.name} with a mass of directions", expected)
+            raise InputError(problem, f"{inner.name} with a mass of directions", expected)
         swap_schedule = swap_schedule or (
             EvenOdd(ladder.num_rungs) if swap_rule is not None else None
         )
@@ -148,13 +148,16 @@ class ReplicaExchange(Wrapper):
 
     def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:
         self.inner.check(step_size, temperature, num_burnin_steps)
-        said = (temperature, step_size)
+        first_rung = (temperature, step_size)
         own = (1 / self.rungs.inverse_temperature[0], self.rungs.step_size[0])
-        what = (
+        problem = (
             "sampler: its ladder starts at a temperature or step size that differs from the run's."
         )
         refuse_if(
-            not np.allclose(said, own, rtol=1e-9, atol=0), what, said, f"({own[0]:g}, {own[1]:g})"
+            not np.allclose(first_rung, own, rtol=1e-9, atol=0),
+            problem,
+            first_rung,
+            f"({own[0]:g}, {own[1]:g})",
         )
 
     # The rungs of the walkers

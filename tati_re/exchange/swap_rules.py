@@ -395,8 +395,8 @@ def make_swap_rule(
     maker = SWAP_RULES[name]
     given = dict[str, Any]()
     if swap_variance is not None:
-        what = f"swap_variance: '{name}' uses all data, without noise."
-        refuse_if(maker.exact, what, swap_variance, "a rule for noisy energies")
+        problem = f"swap_variance: '{name}' uses all data, without noise."
+        refuse_if(maker.exact, problem, swap_variance, "a rule for noisy energies")
         given["target_variance"] = swap_variance
     if name == "corrected":
         given |= {"factor": correction_factor, "correction": correction}

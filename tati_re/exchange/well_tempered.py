@@ -400,8 +400,8 @@ class Biased(Delegating):
         return self._biased(self.evaluate.full(position))
 
     def gradient_variance(self, position):
-        what = "bias: this sampler estimates the gradient's variance from single examples."
-        raise InputError(what, expected="a sampler that does not, such as BAOAB or HMC")
+        problem = "bias: this sampler estimates the gradient's variance from single examples."
+        raise InputError(problem, expected="a sampler that does not, such as BAOAB or HMC")
 
     def at(self, rung: Rung):
         raise InputError(

@@ -122,7 +122,7 @@ def descend(
             "ftol": 1e-15 if exact else 1e-9,
             "gtol": 1e-11,
         }
-        found = minimize(
+        optimum = minimize(
             surface.gradient,
             position,
             jac=True,
@@ -130,8 +130,8 @@ def descend(
             options=options,
             callback=deadline,
         )
-        moved = np.linalg.norm(found.x - position)
-        position = found.x
+        moved = np.linalg.norm(optimum.x - position)
+        position = optimum.x
         if moved <= 1e-9 * (1 + np.linalg.norm(position)) or deadline.is_over:
             break
     value, gradient = surface.gradient(position)
@@ -152,7 +152,7 @@ def _long_way_down(
         "gtol": 1e-11,
         "maxcor": 30,
     }
-    found = minimize(
+    optimum = minimize(
         surface.gradient,
         start,
         jac=True,
@@ -160,7 +160,7 @@ def _long_way_down(
         options=options,
         callback=_Deadline(until),
     )
-    return found.x, float(found.fun), float(np.linalg.norm(found.jac)), found.status != 1
+    return optimum.x, float(optimum.fun), float(np.linalg.norm(optimum.jac)), optimum.status != 1
 
 
 def characterize(
@@ -272,12 +272,12 @@ def lowest_below(
         # No saddle is told from a slope that goes on.
         return point if over else point._replace(kind="unfinished")
 
-    found = below(np.asarray(start, np.float64))
-    if found.kind != "saddle" or deadline.is_over:
-        return found
-    direction = _spectrum(surface, found.position)[1]
-    both = [below(found.position + 0.1 * sign * direction) for sign in (1, -1)]
-    return min([found, *both], key=lambda one: one.potential)
+    lowest = below(np.asarray(start, np.float64))
+    if lowest.kind != "saddle" or deadline.is_over:
+        return lowest
+    direction = _spectrum(surface, lowest.position)[1]
+    both = [below(lowest.position + 0.1 * sign * direction) for sign in (1, -1)]
+    return min([lowest, *both], key=lambda one: one.potential)
 
 
 def _unfinished(surface, position: np.ndarray) -> StationaryPoint:

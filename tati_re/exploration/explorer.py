@@ -132,7 +132,7 @@ def explore(
         counted = folder is None and isinstance(system.trajectories, ModelTrajectories)
         seed = system.trajectories.next_seed() if counted else 0
     if folder is not None:
-        said = {
+        specification = {
             "num_steps": num_steps,
             "num_legs": num_legs,
             "heats": list(heats),
@@ -149,7 +149,7 @@ def explore(
                 ]
             ),
         }
-        open_folder(folder, SPECIFICATION, said, "exploration")
+        open_folder(folder, SPECIFICATION, specification, "exploration")
     made = (
         partial(system_of, source, step_size, friction)
         if isinstance(source, (dict, FunctionPotential))
@@ -190,12 +190,12 @@ def explore(
                 )
             results = pool.run(jobs, began + 0.8 * limit, reports.leg_done, reports.advanced)
             rounds = turn
-            before = len(minima.found)
+            before = len(minima.points)
             for done in results:
                 legs.append(done.positions)
                 minima.add(done, turn)
-            fresh = len(minima.found) - before
-            say(f"round {turn}: {len(jobs)} legs, {fresh} new, {len(minima.found)} in all")
+            fresh = len(minima.points) - before
+            say(f"round {turn}: {len(jobs)} legs, {fresh} new, {len(minima.points)} in all")
             if time.monotonic() - began > 0.8 * limit:
                 reason = f"the {max_time:g} seconds are used up"
                 out_of_time = True
@@ -207,9 +207,9 @@ def explore(
             starts = _next_starts(minima, legs, [*starts], num_legs, directions)
     finally:
         pool.close()
-    order = np.argsort([one.potential for one in minima.found], kind="stable")
-    paths = _connect(surface, [minima.found[i] for i in order[:num_connected]], began + limit, say)
-    if len(minima.found) > 10 and max(minima.times) == 1 and num_candidates > 1:
+    order = np.argsort([one.potential for one in minima.points], kind="stable")
+    paths = _connect(surface, [minima.points[i] for i in order[:num_connected]], began + limit, say)
+    if len(minima.points) > 10 and max(minima.times) == 1 and num_candidates > 1:
         reason += "; no minimum was found twice: there are many more than these"
     out_of_time = out_of_time or time.monotonic() > began + limit
     result = _tables(minima, order, paths, legs, rounds, reason)._replace(out_of_time=out_of_time)
@@ -239,9 +239,9 @@ class _Reports:
         if not self._is_due():
             return
         part = self._parts - self._legs * self._parts_of_leg
-        what = f"leg {self._legs + 1}: {part} of {self._parts_of_leg} parts (leg and descents)"
+        progress = f"leg {self._legs + 1}: {part} of {self._parts_of_leg} parts (leg and descents)"
         pace = (time.monotonic() - self._began) / self._parts
-        self._say(f"{what}; {self._left(pace * self._parts_of_leg, part / self._parts_of_leg)}")
+        self._say(f"{progress}; {self._left(pace * self._parts_of_leg, part / self._parts_of_leg)}")
 
     def leg_done(self, job: Job, done: JobResult, seconds: float) -> None:
         """Counts a leg with its descents, and the time it took."""
@@ -250,9 +250,9 @@ class _Reports:
         self._seconds += seconds
         if not self._is_due():
             return
-        ends = [one.potential for one in done.found]
-        what = f"leg {job.number}: {len(ends)} descents in {seconds:.3g} s"
-        self._say(f"{what}, U {min(ends):.6g} to {max(ends):.6g}; {self._left(seconds)}")
+        ends = [one.potential for one in done.points]
+        summary = f"leg {job.number}: {len(ends)} descents in {seconds:.3g} s"
+        self._say(f"{summary}, U {min(ends):.6g} to {max(ends):.6g}; {self._left(seconds)}")
 
     def _is_due(self) -> bool:
         now = time.monotonic()
@@ -273,26 +273,26 @@ class _StationaryPoints:
     def __init__(self, surface, temperature: float) -> None:
         self.surface = surface
         self.temperature = temperature
-        self.found: list[StationaryPoint] = []
+        self.points: list[StationaryPoint] = []
         self.times: list[int] = []
         self.rounds: list[int] = []
 
     def add(self, done: JobResult, turn: int) -> None:
-        for point in done.found:
+        for point in done.points:
             if point.kind == "saddle" or not np.isfinite(point.potential):
                 continue
             place = self._known(point)
             if place is None:
-                self.found.append(point)
+                self.points.append(point)
                 self.times.append(1)
                 self.rounds.append(turn)
                 continue
             self.times[place] += 1
-            if point.potential < self.found[place].potential:
-                self.found[place] = point
+            if point.potential < self.points[place].potential:
+                self.points[place] = point
 
     def _known(self, point: StationaryPoint) -> int | None:
-        for place, other in enumerate(self.found):
+        for place, other in enumerate(self.points):
             if abs(point.potential - other.potential) > MERGE * self.temperature:
                 continue
             distance = float(np.linalg.norm(point.position - other.position))
@@ -325,20 +325,20 @@ def _next_starts(
     directions: str,
 ) -> list[np.ndarray]:
     chosen = [
-        minima.found[i].position
+        minima.points[i].position
         for i in np.argsort(minima.times, kind="stable")[: max(1, count // 2)]
     ]
     cloud = np.concatenate(legs)
     cloud = cloud[:: -(-len(cloud) // (_CLOUD if directions == "covariance" else _CLOUD // 4))]
-    known = np.array([*(one.position for one in minima.found), *last, *chosen])
+    known = np.array([*(one.position for one in minima.points), *last, *chosen])
     coordinates = _coordinates(np.concatenate([cloud, known]), directions)
     points = coordinates[: len(cloud)]
     marks = coordinates[len(cloud) :]
     often = sum(times > 10 for times in minima.times)
     nearest_distance = np.min(np.linalg.norm(points[:, None] - marks[None], axis=2), axis=1)
-    if 0 < often < len(minima.found):
+    if 0 < often < len(minima.points):
         # Pruned: what lies nearest to a bottom that was found many times, while others were not.
-        bottoms = np.array([one.position for one in minima.found])
+        bottoms = np.array([one.position for one in minima.points])
         # One bottom at a time: all differences at once are gigabytes for networks.
         owner = np.argmin([np.linalg.norm(cloud - bottom, axis=1) for bottom in bottoms], axis=0)
         pruned = np.array(minima.times)[owner] > 10
@@ -397,8 +397,8 @@ def _duration(seconds: float) -> str:
 
 
 def _tables(minima: _StationaryPoints, order, paths, legs, rounds: int, reason: str) -> Exploration:
-    found = [minima.found[i] for i in order]
-    positions = np.array([one.position for one in found])
+    points = [minima.points[i] for i in order]
+    positions = np.array([one.position for one in points])
     rows = [
         (
             k + 1,
@@ -415,7 +415,7 @@ def _tables(minima: _StationaryPoints, order, paths, legs, rounds: int, reason: 
             minima.times[i],
             minima.rounds[i],
         )
-        for k, (i, one) in enumerate(zip(order, found, strict=True))
+        for k, (i, one) in enumerate(zip(order, points, strict=True))
     ]
     names = [
         "number",
@@ -494,5 +494,5 @@ def _check(num_steps, num_legs, heats, num_candidates, max_rounds, patience, dir
     refuse_if(
         not len(heats) or min(heats) <= 0, "heats are out of range.", list(heats), "numbers above 0"
     )
-    what = f"directions is not known.{nearest(directions, DIRECTIONS)}"
-    refuse_if(directions not in DIRECTIONS, what, directions, " or ".join(DIRECTIONS))
+    problem = f"directions is not known.{nearest(directions, DIRECTIONS)}"
+    refuse_if(directions not in DIRECTIONS, problem, directions, " or ".join(DIRECTIONS))

@@ -59,7 +59,7 @@ class JobResult(NamedTuple):
 
     positions: np.ndarray
     rows: np.ndarray
-    found: list[StationaryPoint]
+    points: list[StationaryPoint]
     is_cut: bool = False
 
 
@@ -96,15 +96,15 @@ class ExploredSystem:
         advanced()
 
         rows = candidates(self.surface, positions, job.num_candidates)
-        found: list[StationaryPoint] = []
+        points: list[StationaryPoint] = []
         for place in rows:
-            if found and _is_over(job.until):
+            if points and _is_over(job.until):
                 break
-            found.append(
+            points.append(
                 lowest_below(self.surface, positions[place], self.temperature, until=job.until)
             )
             advanced()
-        return JobResult(positions, rows[: len(found)], found, _is_over(job.until))
+        return JobResult(positions, rows[: len(points)], points, _is_over(job.until))
 
 
 def system_of(
@@ -141,10 +141,10 @@ def write(path: Path, done: JobResult) -> None:
     arrays = {
         "leg": done.positions,
         "places": done.rows,
-        "points": np.stack([one.position for one in done.found]),
-        "kinds": np.array([KINDS.index(one.kind) for one in done.found]),
+        "points": np.stack([one.position for one in done.points]),
+        "kinds": np.array([KINDS.index(one.kind) for one in done.points]),
         "numbers": np.array(
-            [[*fields_of(one, _NUMBERS).values()] for one in done.found], np.float64
+            [[*fields_of(one, _NUMBERS).values()] for one in done.points], np.float64
         ),
     }
     with replacing(path) as file:
@@ -153,14 +153,14 @@ def write(path: Path, done: JobResult) -> None:
 
 def read(path: Path) -> JobResult:
     with load_arrays(path) as file:
-        found = []
+        points = []
         for position, kind, numbers in zip(
             file["points"], file["kinds"], file["numbers"], strict=True
         ):
             values = dict(zip(_NUMBERS, numbers.tolist(), strict=True))
             values |= {"index": int(values["index"]), "num_flat": int(values["num_flat"])}
-            found.append(StationaryPoint(position, kind=KINDS[kind], **values))
-        return JobResult(file["leg"], file["places"], found)
+            points.append(StationaryPoint(position, kind=KINDS[kind], **values))
+        return JobResult(file["leg"], file["places"], points)
 
 
 class Pool:
@@ -182,10 +182,10 @@ class Pool:
         self._team: SideBySide | None = None
         self._number = num_processes
         if num_processes > 1:
-            what = "num_processes: objects of this process are not available in others."
+            problem = "num_processes: objects of this process are not available in others."
             if made is None:
                 raise InputError(
-                    what, num_processes, "a run folder, options in words or a function potential"
+                    problem, num_processes, "a run folder, options in words or a function potential"
                 )
             self._team = SideBySide(
                 lambda: partial(made().run, seed=seed), num_processes, threads()
@@ -219,7 +219,7 @@ class Pool:
         ]
         fresh: dict[int, JobResult] = {}
 
-        def found(part: Sequence[Job], place: int, result: JobResult) -> None:
+        def on_result(part: Sequence[Job], place: int, result: JobResult) -> None:
             fresh[part[place].number] = result
             if self.folder is not None and not result.is_cut:
                 write(path_of_job(self.folder, part[place].number), result)
@@ -236,12 +236,12 @@ class Pool:
             job = left[first]
             part = left[first : first + together]
             if self._team is not None:
-                self._team.run(part, partial(found, part))
+                self._team.run(part, partial(on_result, part))
                 if report is not None:
                     last = part[-1]
                     report(last, fresh[last.number], (time.monotonic() - began) / len(part))
                 continue
-            found(part, 0, self.system.run(job, self.seed, advanced))
+            on_result(part, 0, self.system.run(job, self.seed, advanced))
             if report is not None:
                 report(job, fresh[job.number], time.monotonic() - began)
         skipped = {job.number for job in left} - set(fresh)

@@ -47,7 +47,7 @@ class Exploration(NamedTuple):
         return drawn("exploration", self, path=path)
 
 
-def disconnectivity(found: Exploration) -> pd.DataFrame:
+def disconnectivity(exploration: Exploration) -> pd.DataFrame:
     """Returns the potential at which each minimum joins a lower one when the surface is flooded.
 
     The pass between two minima is the lowest value, over all chains of relaxed paths, of the
@@ -56,7 +56,7 @@ def disconnectivity(found: Exploration) -> pd.DataFrame:
     Karplus, J. Chem. Phys. 106, 1495 (1997); D. Wales et al., Nature 394, 758 (1998).
 
     Args:
-        found: The result of `explore`.
+        exploration: The result of `explore`.
 
     Returns:
         One row per connected minimum, the lowest first. `number` and `potential` describe it.
@@ -64,12 +64,14 @@ def disconnectivity(found: Exploration) -> pd.DataFrame:
         of all). `joins_at` is the potential of the pass, and `depth` its height above the minimum
         (both nan for the lowest).
     """
-    potential = dict(zip(found.minima["number"], found.minima["potential"], strict=True))
+    potential = dict(
+        zip(exploration.minima["number"], exploration.minima["potential"], strict=True)
+    )
     passes = [
         (max(potential[i], potential[j]) + barrier, i, j)
-        for i, j, barrier in found.barriers[["first", "second", "relaxed_barrier"]].itertuples(
-            index=False
-        )
+        for i, j, barrier in exploration.barriers[
+            ["first", "second", "relaxed_barrier"]
+        ].itertuples(index=False)
     ]
     lowest = {int(number): int(number) for _, *pair in passes for number in pair}
     joined: dict[int, tuple[int, float]] = {}

@@ -62,11 +62,11 @@ def random_directions(
             parts = values[piece].reshape(-1, columns)
             row[piece] = (parts / np.linalg.norm(parts, axis=0) * here).reshape(-1)
         start += size
-    what = (
+    problem = (
         "directions: random directions have no length at a center of zeros, as they are "
         "scaled by its norms."
     )
-    refuse_if(not result.any(axis=1).all(), what, normalization, "normalization none")
+    refuse_if(not result.any(axis=1).all(), problem, normalization, "normalization none")
     return result
 
 
@@ -139,15 +139,15 @@ def covariance_directions(
     )
     if isinstance(source, np.ndarray):
         rows = np.asarray(source, np.float64)
-        found = leading_eigenpairs(lambda: [(rows, None)], max(numbers))
+        eigenpairs = leading_eigenpairs(lambda: [(rows, None)], max(numbers))
     else:
-        found = covariance_eigenpairs(source, max(numbers), **choices)
-    most = int(np.sum(found.values > 1e-12 * found.values[0]))
+        eigenpairs = covariance_eigenpairs(source, max(numbers), **choices)
+    most = int(np.sum(eigenpairs.values > 1e-12 * eigenpairs.values[0]))
     refuse_if(
         max(numbers) > most, "There is no eigenvector of that number.", max(numbers), f"1 to {most}"
     )
     places = [number - 1 for number in numbers]
-    return found.vectors[places], found.values[places]
+    return eigenpairs.vectors[places], eigenpairs.values[places]
 
 
 def between(*sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -196,17 +196,17 @@ def held(names: Sequence[str], patterns: Sequence[str]) -> np.ndarray:
         # In fnmatch brackets are sets of characters; in the names of parameters they are brackets.
         literal = pattern.replace("[", "[[]")
         both = zip(names, tensors, strict=True)
-        found = [
+        matches = [
             fnmatchcase(name, literal) or fnmatchcase(tensor, literal) for name, tensor in both
         ]
-        if not any(found):
+        if not any(matches):
             known = list(dict.fromkeys(tensors))
             shown = ", ".join(known[:6]) + (", ..." if len(known) > 6 else "")
             raise InputError(
                 f"{pattern} matches no parameter.{nearest(pattern, known)}",
                 expected=f"such as {shown}",
             )
-        mask |= found
+        mask |= matches
     return mask
 
 

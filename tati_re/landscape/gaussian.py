@@ -193,9 +193,9 @@ def _laplace(sim: Any, full: bool) -> GaussianApproximation:
         widths = np.ones(count)
         least = 0.0
     if any((value != value[:1]).any() for value in sim.walkers.auxiliary):
-        what = "kind: each walker has its own statistics of batch normalization."
-        raise InputError(what, f"{len(positions)} walkers", "one walker, or kind swag")
-    found = []
+        problem = "kind: each walker has its own statistics of batch normalization."
+        raise InputError(problem, f"{len(positions)} walkers", "one walker, or kind swag")
+    expansions = []
     flat = 1e-9 if surface.dtype == "float64" else 1e-5
     for walker, position in enumerate(positions):
         rows = hessian_rows(surface, position, np.arange(0 if full else count))
@@ -208,10 +208,12 @@ def _laplace(sim: Any, full: bool) -> GaussianApproximation:
             curvatures = widths**2 * (hessian if hessian.ndim == 1 else np.diag(hessian))
         kept = np.maximum(curvatures, least)
         if not kept.min() > flat * kept.max():
-            what = f"kind: U is not convex at the position of walker {walker}."
+            problem = f"kind: U is not convex at the position of walker {walker}."
             expected = "walkers at a minimum, as after fit, or a prior that confines all parameters"
             raise InputError(
-                what, f"curvatures from {curvatures.min():.3g} to {curvatures.max():.3g}", expected
+                problem,
+                f"curvatures from {curvatures.min():.3g} to {curvatures.max():.3g}",
+                expected,
             )
         std = widths * np.sqrt(temperature / kept) if vectors is None else np.zeros(count)
         factor = np.zeros((count, 0))
@@ -222,9 +224,11 @@ def _laplace(sim: Any, full: bool) -> GaussianApproximation:
         log_volume = 0.5 * np.sum(np.log(2 * np.pi * temperature * widths**2 / kept))
         excess = excess / temperature**2
         below = np.sum(curvatures < (1 - 1e-6) * least)
-        found.append((std**2, factor, log_volume - potential / temperature + excess, below, excess))
+        expansions.append(
+            (std**2, factor, log_volume - potential / temperature + excess, below, excess)
+        )
     diagonal, factors, evidences, raised, above = (
-        np.array(part) for part in zip(*found, strict=True)
+        np.array(part) for part in zip(*expansions, strict=True)
     )
     if above.max() > 1:
         warn_user(

@@ -71,7 +71,7 @@ def _checked(axis: Axis, received: str, name: str = "range") -> Axis:
     return axis
 
 
-def axes_of(ranges: Sequence[Axis | str] | Axis | str, what: str, count: int | None) -> list[Axis]:
+def axes_of(ranges: Sequence[Axis | str] | Axis | str, item: str, count: int | None) -> list[Axis]:
     """An axis for each of `count` directions or inputs: those that are given, None: as many; or one
     for all.
     """
@@ -83,7 +83,7 @@ def axes_of(ranges: Sequence[Axis | str] | Axis | str, what: str, count: int | N
     axes = axes * (count or 1) if len(axes) == 1 else axes
     if count is not None and len(axes) != count:
         raise InputError(
-            f"range: one for each {what} is needed.",
+            f"range: one for each {item} is needed.",
             f"{len(axes)}",
             "1" if count == 1 else f"1, or {count}",
         )

@@ -188,12 +188,12 @@ def hessian_eigenpairs(
                     operator, k=number, which="LA", v0=start, tol=within, ncv=basis, maxiter=100
                 )
             except ArpackNoConvergence as error:
-                what, advice = (
+                problem, advice = (
                     "The Lanczos iteration did not converge.",
                     "fewer eigenvalues, or dtype float64",
                 )
                 received = f"{len(error.eigenvalues)} of {number} eigenvalues at the {end} end"
-                raise InputError(what, received, advice) from None
+                raise InputError(problem, received, advice) from None
 
         parts = [ends(product, num_largest, "upper", tolerance)] if num_largest else []
         if num_smallest:
@@ -285,10 +285,12 @@ def hessian_trace(
         num_probes < 2, "num_probes is too small to estimate an error.", num_probes, "at least 2"
     )
     probes = _probes(surface, num_probes, free, seed)
-    found = np.concatenate(
+    estimates = np.concatenate(
         [np.sum(signs * surface.hessian_product(position, signs), axis=1) for signs in probes]
     )
-    return Trace(float(found.mean()), float(found.std(ddof=1) / np.sqrt(num_probes)), num_probes)
+    return Trace(
+        float(estimates.mean()), float(estimates.std(ddof=1) / np.sqrt(num_probes)), num_probes
+    )
 
 
 def hessian_density(

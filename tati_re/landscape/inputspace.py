@@ -71,14 +71,14 @@ class InputSpace(NamedTuple):
         For classes, `std` is the standard deviation over the draws.
         """
         inputs = pandas.DataFrame(self.inputs, columns=list(self.names))
-        found = self.prediction.frame().drop(columns="input")
+        predictions = self.prediction.frame().drop(columns="input")
         one = self.prediction
         if isinstance(one, ClassPrediction | LabelPrediction):
             for k, spread in enumerate(one.std.T):
-                found[f"std[{one.class_values[k] if isinstance(one, ClassPrediction) else k}]"] = (
-                    spread
-                )
-        return pandas.concat([inputs, found], axis=1)
+                predictions[
+                    f"std[{one.class_values[k] if isinstance(one, ClassPrediction) else k}]"
+                ] = spread
+        return pandas.concat([inputs, predictions], axis=1)
 
 
 def input_space(
@@ -149,9 +149,9 @@ def input_space(
     else:
         vectors = _chosen(run, which, walker)
         source = (Network(run, model), Members(vectors, np.full(len(vectors), walker or 0)))
-    what = "Sequences of classes cannot be drawn over the inputs."
+    problem = "Sequences of classes cannot be drawn over the inputs."
     rows = source[0].predictive.rows
-    refuse_if(rows > 1, what, f"{rows} places", "one class per input, or run.predict")
+    refuse_if(rows > 1, problem, f"{rows} places", "one class per input, or run.predict")
     prediction = average([source], inputs)
     return InputSpace(flat, prediction, names, axes, examples, varied, others)
 
@@ -200,14 +200,14 @@ def _varied(along: Any, names: Sequence[str], ranges: Any) -> tuple[int, ...]:
             return tuple(range(len(names)))
         return tuple(range(given if 1 < given <= MOST_INPUTS else DEFAULT_INPUTS))
     asked = [along] if isinstance(along, str | int) else [*along]
-    found = tuple(_column(each, names) for each in asked)
-    if not 1 <= len(found) <= MOST_INPUTS or len({*found}) < len(found):
+    columns = tuple(_column(each, names) for each in asked)
+    if not 1 <= len(columns) <= MOST_INPUTS or len({*columns}) < len(columns):
         raise InputError(
             "along: a grid spans one, two or three different inputs.",
             ", ".join(map(str, asked)) or "none",
             "such as two of " + ", ".join(names[:20]),
         )
-    return found
+    return columns
 
 
 def _column(asked: str | int, names: Sequence[str]) -> int:

@@ -75,13 +75,13 @@ def centre_of(
     if which == "mean":
         return run.parameters("mean", walker).astype(np.float64), f"mean of {folder}"
     if which == "last":
-        found = read_parameters(folder, names=run.manifest.parameters.all_names())
+        parameters = read_parameters(folder, names=run.manifest.parameters.all_names())
         row = 0 if walker is None else walker
-        if not 0 <= row < len(found.positions):
+        if not 0 <= row < len(parameters.positions):
             raise InputError(
-                "The walker does not exist.", walker, f"0 to {len(found.positions) - 1}"
+                "The walker does not exist.", walker, f"0 to {len(parameters.positions) - 1}"
             )
-        return found.positions[row], found.source
+        return parameters.positions[row], parameters.source
     if which == "best":
         blocks = Positions(run, walker=walker).blocks()
         lowest = (block.at(np.array([np.nanargmin(block.potential)])) for block in blocks)
@@ -111,9 +111,9 @@ def fixed(
             sign = ""
         if not sign or not pattern or not np.isfinite(value):
             raise InputError("fix has the wrong form.", text, "PATTERN=NUMBER, such as */bias=0")
-        found = held(names, [pattern])
-        mask |= found
-        values.update(dict.fromkeys(np.flatnonzero(found).tolist(), value))
+        matches = held(names, [pattern])
+        mask |= matches
+        values.update(dict.fromkeys(np.flatnonzero(matches).tolist(), value))
     return mask, values
 
 

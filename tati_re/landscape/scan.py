@@ -105,27 +105,27 @@ def scan(
     folder = None
     if output is not None:
         kind = f"{len(directions)} in {directions.shape[1]} parameters"
-        said = {
+        specification = {
             "schema_version": 1,
             "directions": kind,
             "ranges": [axis.text for axis in grid.axes],
         }
-        said |= {
+        specification |= {
             "scales": list(grid.scales),
             "names": list(names),
             "columns": list(surface.columns),
         }
-        said |= {**(description or {}), "digest": _digest(surface, grid, names, positions)}
-        folder = tables.prepare(output, said, overwrite)
+        specification |= {**(description or {}), "digest": _digest(surface, grid, names, positions)}
+        folder = tables.prepare(output, specification, overwrite)
         with replacing(folder / ARRAYS) as file:
             np.savez(file, centre=grid.centre, directions=grid.directions)
     several = len(grid.scales) > 1
 
     def points(first: int, last: int) -> np.ndarray:
         coordinates = grid.coordinates(first, last)
-        found = surface.values(grid.positions(coordinates[:, 1:]))
+        values = surface.values(grid.positions(coordinates[:, 1:]))
         return np.column_stack(
-            [coordinates[:, 0 if several else 1 :], *(found[name] for name in surface.columns)]
+            [coordinates[:, 0 if several else 1 :], *(values[name] for name in surface.columns)]
         )
 
     columns = [*(["scale"] if several else []), *names, *surface.columns]
@@ -179,9 +179,13 @@ def along(
     refuse_if(not positions, "The trajectory has no positions.")
     folder = None
     if output is not None:
-        said = {"schema_version": 1, "columns": list(surface.columns), **(description or {})}
-        said["digest"] = _digest(surface, None, (), positions)
-        folder = tables.prepare(output, said, overwrite)
+        specification = {
+            "schema_version": 1,
+            "columns": list(surface.columns),
+            **(description or {}),
+        }
+        specification["digest"] = _digest(surface, None, (), positions)
+        folder = tables.prepare(output, specification, overwrite)
     path = None if folder is None else folder / "trajectory.csv"
     frame = _along(surface, None, positions, (), path)
     frame = tables.with_excess(frame, float(frame["loss"].min()))
@@ -206,7 +210,7 @@ def load(folder: AnyPath) -> Landscape:
     folder = Path(folder)
     path = folder / tables.SPECIFICATION
     refuse_if(not path.exists(), f"{folder} is not the folder of a landscape.")
-    said = read_toml_file(path)
+    specification = read_toml_file(path)
     table = tables.finished(folder / "landscape.csv")
     if table is None:
         raise InputError(
@@ -217,7 +221,7 @@ def load(folder: AnyPath) -> Landscape:
             centre, directions = file["centre"], file["directions"]
     except (OSError, ValueError, KeyError, *DAMAGED) as error:
         raise InputError(f"{folder / ARRAYS} cannot be read: {error}.") from None
-    names = said.get("names")
+    names = specification.get("names")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise InputError(f"{path} does not name its coordinates.", names, "names = [...]")
     trajectory = tables.finished(folder / "trajectory.csv")
@@ -241,8 +245,8 @@ def path_of(run, most: int = 1000, walker: int | None = None) -> list[Any]:
     """
 
     def chosen():
-        found = stored_positions(run)
-        return found if walker is None else (one for one in found if one.walker == walker)
+        positions = stored_positions(run)
+        return positions if walker is None else (one for one in positions if one.walker == walker)
 
     left = Counter(one.walker for one in chosen())
     refuse_if(

@@ -97,12 +97,12 @@ class Surface:
             and with `test` also `test_loss` and `test_accuracy`.
         """
         positions = self._checked(positions)
-        found = {name: np.empty(len(positions)) for name in self.columns}
+        columns = {name: np.empty(len(positions)) for name in self.columns}
         for start in range(0, len(positions), self.points):
             rows = positions[start : start + self.points]
             for name, values in self._part.values(self._padded(rows)).items():
-                found[name][start : start + len(rows)] = values[: len(rows)]
-        return found
+                columns[name][start : start + len(rows)] = values[: len(rows)]
+        return columns
 
     def potential(self, position: np.ndarray) -> float:
         """Returns U at one point."""
@@ -119,7 +119,9 @@ class Surface:
         parts = []
         for start in range(0, len(positions), self.points):
             rows = positions[start : start + self.points]
-            parts.append([found[: len(rows)] for found in self._part.gradient(self._padded(rows))])
+            parts.append(
+                [gradient[: len(rows)] for gradient in self._part.gradient(self._padded(rows))]
+            )
         values, gradients = (
             np.concatenate(part).astype(np.float64) for part in zip(*parts, strict=True)
         )
@@ -190,7 +192,7 @@ class _OfModel:
     def identity(self) -> str:
         potential = self.potential
         batch = "all" if self._indices is None else self._indices.tolist()
-        said = (
+        settings = (
             potential.loss.get_config(),
             potential.prior.get_config(),
             potential.convention,
@@ -204,7 +206,7 @@ class _OfModel:
             for layer, activation in acts
         ]
         frozen = [float(np.sum(np.asarray(value, np.float64))) for value in self._auxiliary]
-        return f"{potential.dataset.fingerprint()} {said} {layers} {frozen}"
+        return f"{potential.dataset.fingerprint()} {settings} {layers} {frozen}"
 
     def _how(self, points: int) -> str:
         if points == 1:
@@ -214,10 +216,10 @@ class _OfModel:
     def values(self, positions: np.ndarray) -> dict[str, np.ndarray]:
         loss, right = self._mean(positions, self._data)
         prior = self.potential.log_prior(tf.constant(positions)).numpy()
-        found = {"loss": loss, "potential": self.potential.scale * loss - prior, "accuracy": right}
+        values = {"loss": loss, "potential": self.potential.scale * loss - prior, "accuracy": right}
         if "test_loss" in self.columns:
-            found["test_loss"], found["test_accuracy"] = self._mean(positions, self._test)
-        return {name: found[name] for name in self.columns}
+            values["test_loss"], values["test_accuracy"] = self._mean(positions, self._test)
+        return {name: values[name] for name in self.columns}
 
     def _mean(self, positions: np.ndarray, data: tuple) -> tuple[np.ndarray, np.ndarray]:
         sums = sum(part.numpy() for part in self._over_pieces(self._sums_of_piece, data, positions))

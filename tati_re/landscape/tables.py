@@ -24,14 +24,14 @@ EXCESS = "ln_excess_loss"
 
 def digest(parts: Iterable[Any]) -> str:
     """A fingerprint of arrays, numbers and texts."""
-    found = hashlib.sha256()
+    checksum = hashlib.sha256()
     for part in parts:
         array = part if isinstance(part, np.ndarray) else None
-        found.update(b"|" if array is None else str((array.shape, array.dtype)).encode())
-        found.update(
+        checksum.update(b"|" if array is None else str((array.shape, array.dtype)).encode())
+        checksum.update(
             repr(part).encode() if array is None else np.ascontiguousarray(array).tobytes()
         )
-    return found.hexdigest()[:16]
+    return checksum.hexdigest()[:16]
 
 
 def prepare(folder: AnyPath, specification: Mapping[str, Any], overwrite: bool = False) -> Path:

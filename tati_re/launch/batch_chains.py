@@ -71,18 +71,18 @@ def steps_at(
     random = np.random.default_rng([seed, 0x424D])
     chosen = np.sort(random.permutation(potential.num_examples)[:count]).astype(np.int32)
     try:
-        found = noise_spectrum(potential, position, auxiliary, chosen, _unchanged, _unchanged)
+        spectrum = noise_spectrum(potential, position, auxiliary, chosen, _unchanged, _unchanged)
     except (tf.errors.OpError, LookupError, NotImplementedError) as error:
         raise InputError("the model has no second derivatives at a fit.") from error
 
-    largest = float(found.curvature[-1])
+    largest = float(spectrum.curvature[-1])
     if not (math.isfinite(largest) and largest > 0):
         raise InputError("no direction is curved upwards at a fit.")
     step_size = PART_OF_PERIOD / math.sqrt(largest)
 
     size = potential.batches.batch_size
     of_batch = (1.0 - size / potential.num_examples) / size
-    total = float(found.variance.sum()) + found.rest_variance
+    total = float(spectrum.variance.sum()) + spectrum.rest_variance
     variance = of_batch * total / len(position)
     friction = max(1.0, step_size * variance / (2.0 * HEATING))
     # Beyond 1/h a larger friction only slows the chains.

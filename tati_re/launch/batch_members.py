@@ -46,46 +46,45 @@ class Rounds:
         found: What each round found.
     """
 
-    found: list[FittedMembers] = field(default_factory=list)
+    fits: list[FittedMembers] = field(default_factory=list)
 
     @property
     def positions(self) -> np.ndarray:
         """Parameters of each member, shape (members, parameters)."""
-        return np.concatenate([one.positions for one in self.found])
+        return np.concatenate([one.positions for one in self.fits])
 
     @property
     def auxiliary(self) -> tuple[np.ndarray, ...]:
         """Non-trainable variables of each member, shape (members, ...) each."""
-        parts = zip(*(one.auxiliary for one in self.found), strict=True)
+        parts = zip(*(one.auxiliary for one in self.fits), strict=True)
         return tuple(np.concatenate(part) for part in parts)
 
     @property
     def steps(self) -> np.ndarray:
         """Step at which each member was kept, shape (members,)."""
-        return np.concatenate([one.steps for one in self.found])
+        return np.concatenate([one.steps for one in self.fits])
 
     @property
     def num_steps(self) -> int:
         """Steps of the longest round."""
-        return max(one.num_steps for one in self.found)
+        return max(one.num_steps for one in self.fits)
 
     @property
     def one(self) -> float:
         """Mean held-out log density of a row under one member."""
-        return float(np.mean([one.densities.mean() for one in self.found]))
+        return float(np.mean([one.densities.mean() for one in self.fits]))
 
     @property
     def apart(self) -> np.ndarray:
         """Held-out log densities under all members, each stopped by other rows, shape (rows,)."""
-        return _mean_density([one.apart for one in self.found])
+        return _mean_density([one.apart for one in self.fits])
 
     def best(self) -> Rounds:
         """The rounds without those that make the ensemble worse, left out one after the other."""
         best = self
-        while len(best.found) > 1:
+        while len(best.fits) > 1:
             fewer = [
-                Rounds([one for one in best.found if one is not left_out])
-                for left_out in best.found
+                Rounds([one for one in best.fits if one is not left_out]) for left_out in best.fits
             ]
             better = max(fewer, key=lambda one: float(one.apart.mean()))
             if better.apart.mean() <= best.apart.mean():
@@ -96,9 +95,9 @@ class Rounds:
     @property
     def gain(self) -> float:
         """Nats a row that the last round added to the best ensemble; infinite after the first."""
-        if len(self.found) < 2:
+        if len(self.fits) < 2:
             return math.inf
-        before = Rounds(self.found[:-1])
+        before = Rounds(self.fits[:-1])
         return float(self.best().apart.mean() - before.best().apart.mean())
 
 

@@ -127,8 +127,8 @@ class BatchSetup:
             rounds = rounds.best()
 
         self._keep(rounds, held_out, has_chains)
-        said = [self._said_of_rounds(rounds), self.trial.sentence]
-        return [sentence for sentence in said if sentence]
+        sentences = [self._rounds_sentence(rounds), self.trial.sentence]
+        return [sentence for sentence in sentences if sentence]
 
     def _add_rounds(
         self, rounds: Rounds, fits: MemberFits, held_out: np.ndarray, took: float
@@ -148,7 +148,7 @@ class BatchSetup:
             if not length:
                 break
             self._round(rounds, fits, held_out, left, length)
-            schedule.note(length, float(rounds.found[-1].densities.mean()))
+            schedule.note(length, float(rounds.fits[-1].densities.mean()))
 
     def _names_chains(self) -> bool:
         """Whether the user asked for chains: by their steps, or by a sampler."""
@@ -187,11 +187,11 @@ class BatchSetup:
             members,
             held_out,
             deadline=began + seconds / 3,
-            before=members * len(rounds.found),
+            before=members * len(rounds.fits),
         )
         wanted = steps_of_fit(system.dataset.num_examples, fits.batch_size)
         steps = self._maker.num_steps(self.options, wanted) * length
-        rounds.found.append(fits.run(start, steps, began + seconds))
+        rounds.fits.append(fits.run(start, steps, began + seconds))
         return time.monotonic() - began
 
     def _seconds_of_fits(self, fits: MemberFits, rounds: Rounds) -> float:
@@ -199,7 +199,7 @@ class BatchSetup:
         data = self._sim.system.dataset
         tested = 0 if data.test_inputs is None else len(data.test_inputs)
         share = max(tested, fits.num_held_out) / fits.num_held_out
-        of_end = _PASSES_OF_END * share * fits.look_seconds * (len(rounds.found) + 1)
+        of_end = _PASSES_OF_END * share * fits.look_seconds * (len(rounds.fits) + 1)
         return self._plan.fit_seconds(with_chains=False) - of_end
 
     def _has_trial(self) -> bool:
@@ -268,15 +268,15 @@ class BatchSetup:
 
         wins = exceeds(density, rounds.apart)
         drawn = float(density.mean())
-        said = (
+        sentence = (
             f"{'chains from the fits' if wins else 'no chains'}: {chains.num_steps:,} steps of "
             f"{SAMPLER} on mini-batches have a held-out log density of {drawn:.3f} a row, the fits "
             f"{float(rounds.apart.mean()):.3f}"
         )
         self._take_steps(steps, max(1, chains.num_steps // 2))
         if not wins:
-            said += "; the time that is left goes into more fits"
-        self.trial = Trial(said, chains.num_steps, drawn, wins)
+            sentence += "; the time that is left goes into more fits"
+        self.trial = Trial(sentence, chains.num_steps, drawn, wins)
         return wins
 
     def _keep(self, rounds: Rounds, held_out: np.ndarray, has_chains: bool) -> None:
@@ -288,10 +288,10 @@ class BatchSetup:
         sim.walkers = starting_walkers(sim.options, sim.system.flat)
         leave_at(sim.walkers, rounds, held_out, fits_alone=not has_chains)
 
-    def _said_of_rounds(self, rounds: Rounds) -> str:
+    def _rounds_sentence(self, rounds: Rounds) -> str:
         """How many members were fitted, and how good they are."""
         members = len(rounds.positions)
-        count = len(rounds.found)
+        count = len(rounds.fits)
         parts = "" if count == 1 else f" in {count} rounds"
         return (
             f"Members: {members} fits{parts} of up to {rounds.num_steps:,} steps on mini-batches "

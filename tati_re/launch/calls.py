@@ -16,10 +16,10 @@ def alone(sim: Any) -> Iterator[None]:
     """
     own = get_ident(), object()
     holder = vars(sim).setdefault("_in_run", own)  # in one step for all threads
-    what = "Another thread is already running this Simulation."
+    problem = "Another thread is already running this Simulation."
     refuse_if(
         holder[0] != own[0],
-        what,
+        problem,
         expected="one call after the other, or a Simulation for each thread",
     )
     try:

@@ -87,10 +87,10 @@ def candidate_of(text: str) -> Candidate:
     Raises:
         InputError: A text of another form, or units or a width of 0.
     """
-    found = _CANDIDATE.match(text)
-    refuse_if(found is None, "candidates: one of them has another form.", text, FORM)
-    assert found is not None
-    loss, units, width = found.groups()
+    match = _CANDIDATE.match(text)
+    refuse_if(match is None, "candidates: one of them has another form.", text, FORM)
+    assert match is not None
+    loss, units, width = match.groups()
     hidden = tuple(int(number) for number in units.split("-"))
     wrong = min(hidden) < 1 or not 0 < float(width) < 1e6
     refuse_if(wrong, "candidates: units and width are above 0.", text, FORM)
@@ -128,12 +128,12 @@ def candidates_of(
     if data.task != "regression":
         sizes = CLASSES_OF_MANY_ROWS if on_batches else CLASSES
         pairs = [(None, hidden) for hidden in sizes]
-    found = []
+    candidates = []
     for loss, hidden in pairs:
         kept_loss = None if named & {"loss", "model"} else loss
         kept_hidden = None if named & {"hidden", "model"} else hidden
-        found.append(Candidate(kept_loss, kept_hidden))
-    return list(dict.fromkeys(found))
+        candidates.append(Candidate(kept_loss, kept_hidden))
+    return list(dict.fromkeys(candidates))
 
 
 def widths_of(
@@ -186,14 +186,14 @@ def refuse_unfit_goal(options: Options, has_data: bool) -> None:
             'goal = "predict"',
         )
         return
-    what = "goal: a run for prediction needs a model and data."
-    refuse_if(not has_data, what, "a potential given as a function", 'goal = "posterior"')
-    what = "goal: a run for prediction samples the posterior at temperature 1."
-    refuse_if(options.kT != 1.0, what, f"temperature = {options.kT:g}", 'goal = "posterior"')
+    problem = "goal: a run for prediction needs a model and data."
+    refuse_if(not has_data, problem, "a potential given as a function", 'goal = "posterior"')
+    problem = "goal: a run for prediction samples the posterior at temperature 1."
+    refuse_if(options.kT != 1.0, problem, f"temperature = {options.kT:g}", 'goal = "posterior"')
     ladder = options.num_rungs > 1
-    refuse_if(ladder, what, f"{options.num_rungs} temperatures", 'goal = "posterior"')
+    refuse_if(ladder, problem, f"{options.num_rungs} temperatures", 'goal = "posterior"')
     of_mean = options.potential == "mean_loss"
-    refuse_if(of_mean, what, "potential = mean_loss", 'goal = "posterior"')
+    refuse_if(of_mean, problem, "potential = mean_loss", 'goal = "posterior"')
 
 
 def exceeds(density: np.ndarray, other: np.ndarray) -> bool:

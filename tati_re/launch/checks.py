@@ -73,7 +73,7 @@ def check_full_batch(request: Request) -> None:
     method = request.method
     if not method.full_batch or request.full_batch:
         return
-    what, other = ("is exact", "BAOAB") if request.samples else ("works", "adam")
+    virtue, other = ("is exact", "BAOAB") if request.samples else ("works", "adam")
     examples = request.system.dataset.num_examples
     why = ""
     if method.dynamics.isokinetic:
@@ -82,10 +82,13 @@ def check_full_batch(request: Request) -> None:
             "variances of a noisy and a quiet half of a "
         )
         why += "Gaussian become 1.43 and 0.615 instead of 1)"
-        what = what if method.metropolis else "is right"
-    what = f"{'sampler' if request.samples else 'optimizer'}: {method.name} {what} on the full batch only{why}."
+        virtue = virtue if method.metropolis else "is right"
+    kind = "sampler" if request.samples else "optimizer"
+    problem = f"{kind}: {method.name} {virtue} on the full batch only{why}."
     received = f"batch_size = {request.options.batch_size} of {examples} examples"
-    raise InputError(what, received, f"no batch_size, or a method for mini-batches such as {other}")
+    raise InputError(
+        problem, received, f"no batch_size, or a method for mini-batches such as {other}"
+    )
 
 
 def check_isokinetic(request: Request) -> None:
@@ -101,9 +104,9 @@ def check_exploration(request: Request) -> None:
     laddered = temperatures_of(method).copies > 1 or options.exchange == "tempering"
     stands_still = laddered or method.dynamics.needs_heat
     if request.samples and options.exploration_fraction and stands_still:
-        what = f"exploration_fraction: {'a ladder' if laddered else method.name} does not move at temperature 0."
+        problem = f"exploration_fraction: {'a ladder' if laddered else method.name} does not move at temperature 0."
         raise InputError(
-            what, options.exploration_fraction, "0, or a sampler such as BAOAB or SGLD alone"
+            problem, options.exploration_fraction, "0, or a sampler such as BAOAB or SGLD alone"
         )
 
 
@@ -115,11 +118,11 @@ def check_batch_sampling(request: Request) -> None:
     options = request.options
     removed = method.dynamics.removed_noise
     if request.full_batch and request.samples and removed > 0:
-        what = (
+        problem = (
             "gradient_noise: every step uses all data, so there is no noise whose heat could "
             "be removed."
         )
-        raise InputError(what, removed, "a batch_size, or gradient_noise = 0")
+        raise InputError(problem, removed, "a batch_size, or gradient_noise = 0")
     if not method.subtracts_noise or request.full_batch:
         return
     why = (
@@ -144,14 +147,14 @@ def check_burnin(request: Request) -> None:
     if not request.samples:
         return
     if options.burnin >= options.num_steps:
-        what = "num_burnin_steps leaves no steps to average over."
+        problem = "num_burnin_steps leaves no steps to average over."
         steps = options.num_burnin_steps
         of = [name for name, preset in PRESETS.items() if steps == preset.get("num_burnin_steps")]
         received = f"{steps}, the default of preset {of[0]}" if of else steps
-        raise InputError(what, received, f"less than num_steps = {options.num_steps}")
+        raise InputError(problem, received, f"less than num_steps = {options.num_steps}")
     if request.method.adapts and not options.burnin and "num_burnin_steps" in options.explicit:
-        what = f"num_burnin_steps: {request.method.name} adapts during the burn-in only."
-        raise InputError(what, 0, "several hundred, and fewer than num_steps")
+        problem = f"num_burnin_steps: {request.method.name} adapts during the burn-in only."
+        raise InputError(problem, 0, "several hundred, and fewer than num_steps")
 
 
 def check_walls(request: Request) -> None:
@@ -159,14 +162,14 @@ def check_walls(request: Request) -> None:
     method = request.method
     reflects = not method.metropolis or request.options.walls == "reflect"
     if request.samples and method.dynamics.mixes_parameters and reflects and request.prior.walled:
-        what = (
+        problem = (
             "covariance_blending"
             if request.options.covariance_blending
             else "a mass with directions"
         )
-        what += ": walls reflect each parameter separately, which a full matrix does not allow."
+        problem += ": walls reflect each parameter separately, which a full matrix does not allow."
         raise InputError(
-            what,
+            problem,
             f"prior {request.prior}",
             "a prior without hard walls, or sampler HMC with walls reject",
         )
@@ -196,13 +199,13 @@ def check_stream_predictions(request: Request) -> None:
         dataset.name,
         expected,
     )
-    what = (
+    problem = (
         f"stream_predictions: draws of {request.method.name} have weights, which are known "
         "only at recorded rows."
     )
     expected = f"a multiple of record_every = {record_every}"
     refuse_if(
-        "weight" in request.method.label_names and every % record_every, what, every, expected
+        "weight" in request.method.label_names and every % record_every, problem, every, expected
     )
 
 
@@ -279,10 +282,10 @@ def check_starts(request: Request) -> None:
             "starts applies only to sample.",
             expected="Simulation.parameters to say where fit starts",
         )
-    what = "starts and replica_start both set where replicas start."
+    problem = "starts and replica_start both set where replicas start."
     refuse_if(
         options.replica_start != "same",
-        what,
+        problem,
         f"replica_start {options.replica_start}",
         "one of the two",
     )
@@ -308,32 +311,35 @@ def check_batch_norm(request: Request) -> None:
     if not request.samples or request.options.batch_norm != "batch":
         return
     check_model(flat)
-    what = (
+    problem = (
         f"batch_norm: {method.name} uses energies of all data, for which the statistics must "
         "be fixed."
     )
     refuse_if(
         method.full_batch,
-        what,
+        problem,
         "batch",
         "batch_norm = frozen, or a method for mini-batches such as BAOAB",
     )
-    what = (
+    problem = (
         "batch_norm: control_variate assumes that mini-batch gradients average to the full "
         "gradient, which is false "
     )
-    what += "if each batch has its own statistics."
+    problem += "if each batch has its own statistics."
     refuse_if(
-        request.options.control_variate, what, "batch", "batch_norm = frozen, or no control_variate"
+        request.options.control_variate,
+        problem,
+        "batch",
+        "batch_norm = frozen, or no control_variate",
     )
-    what = (
+    problem = (
         f"batch_norm: {method.name} needs gradients of single examples, which do not exist if "
         "a batch is "
     )
-    what += "normalized by its own statistics."
+    problem += "normalized by its own statistics."
     refuse_if(
         asks_for_variance(method, request.copies, flat),
-        what,
+        problem,
         "batch",
         "batch_norm = frozen, or another sampler",
     )
@@ -356,14 +362,14 @@ def check_stages(request: Request) -> None:
     num_examples = request.system.dataset.num_examples
     for number, (stage, plan) in enumerate(zip(options.stages, planned(options), strict=True), 1):
         if stage.learning_rate is not None and method.scheduled:
-            what = f"stages: the {method.name} object has its own learning rate schedule."
+            problem = f"stages: the {method.name} object has its own learning rate schedule."
             expected = "stages without learning_rate, or an optimizer with a constant one"
             raise InputError(
-                what, f"learning_rate = {stage.learning_rate:g} of stage {number}", expected
+                problem, f"learning_rate = {stage.learning_rate:g} of stage {number}", expected
             )
         if plan.batch_size is not None and plan.batch_size > num_examples:
-            what = f"stages: batch_size of stage {number} is larger than the data set."
-            raise InputError(what, plan.batch_size, f"1 to {num_examples}, or {ALL}")
+            problem = f"stages: batch_size of stage {number} is larger than the data set."
+            raise InputError(problem, plan.batch_size, f"1 to {num_examples}, or {ALL}")
 
 
 def check_validation(request: Request) -> None:
@@ -371,12 +377,12 @@ def check_validation(request: Request) -> None:
     dataset = request.system.dataset
     method: Any = request.method
     if not request.samples and method.validates and dataset.test_inputs is None:
-        what = (
+        problem = (
             f"optimizer: {method.name} stops according to the loss on a test part, but the "
             "data have none."
         )
         raise InputError(
-            what,
+            problem,
             dataset.name,
             "test_fraction above 0, or ((inputs, labels), (test inputs, test labels))",
         )
@@ -404,9 +410,9 @@ def check_single_files(request: Request) -> None:
     _check_file_names(options)
     if options.trajectory_file is None:
         return
-    what = "trajectory_file: the run stores no trajectory."
+    problem = "trajectory_file: the run stores no trajectory."
     refuse_if(
-        not request.trajectory_every, what, "trajectory_every = 0", "trajectory_every above 0"
+        not request.trajectory_every, problem, "trajectory_every = 0", "trajectory_every above 0"
     )
     if (
         options.trajectory_format != "auto"
@@ -481,11 +487,11 @@ def _check_event_files(path: str | None) -> None:
     try:
         _ = path is None or (tf.summary.create_file_writer, tf.summary.experimental.write_raw_pb)
     except (AttributeError, ImportError):
-        what, instead = (
+        problem, instead = (
             "tensorboard: the package tensorboard is not installed.",
             "pip install 'tati_re[tensorboard]'",
         )
-        raise InputError(what, expected=instead) from None
+        raise InputError(problem, expected=instead) from None
 
 
 def check_callbacks(request: Request) -> None:
@@ -522,9 +528,9 @@ def check_energies(request: Request) -> None:
     full_every = request.options.full_every
     record_every = request.record_every
     if full_every % record_every:
-        what = "full_every: rows are recorded at other steps."
+        problem = "full_every: rows are recorded at other steps."
         raise InputError(
-            what, f"{full_every}, and record_every {record_every}", "a multiple of record_every"
+            problem, f"{full_every}, and record_every {record_every}", "a multiple of record_every"
         )
 
 
@@ -599,8 +605,8 @@ def check_observables(request: Request) -> None:
     taken = (
         sorted(alone & {*INDEX, *BEFORE_PARAMETERS, *LABELS}) if request.trajectory_every else []
     )
-    what = "model: a scalar weight has the name of a column of the trajectory."
-    refuse_if(taken, what, ", ".join(taken), "another name, or trajectory_every 0")
+    problem = "model: a scalar weight has the name of a column of the trajectory."
+    refuse_if(taken, problem, ", ".join(taken), "another name, or trajectory_every 0")
 
 
 def check_given(request: Request) -> None:

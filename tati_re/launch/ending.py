@@ -212,9 +212,9 @@ class Ending:
         if compared is None:
             run = RunFiles(self.folder)
             compared = quantities(run, self._predict, most=int(4 * self._size))
-        found = separate_modes(compared)
-        if found is not None and found.between > hats[0].limit:
-            self._modes = found
+        modes = separate_modes(compared)
+        if modes is not None and modes.between > hats[0].limit:
+            self._modes = modes
 
     def news(self, step: int, seconds: float) -> str:
         """That chains sit in different modes, once, and when the run ends; else empty.
@@ -230,23 +230,23 @@ class Ending:
         if self._is_told:
             return ""
         self._is_told = True
-        return " ".join(filter(None, [self._said_of_modes(), self._said_of_bound(step, seconds)]))
+        return " ".join(filter(None, [self._modes_sentence(), self._bound_sentence(step, seconds)]))
 
-    def _said_of_modes(self) -> str:
+    def _modes_sentence(self) -> str:
         """That chains sit in different modes, and what helps."""
         assert self._modes is not None
         limit = next(one.limit for one in self.conditions if one.quantity == "rhat")
-        said = (
+        text = (
             f"The chains sit in different modes: R-hat is {self._modes.between:.3g} between chains and "
             f"{self._modes.within:.3f} within them, and more steps hardly bring it below {limit:g}. "
         )
         options = self._request.options
         is_plain = options.kT == 1.0 and options.num_rungs == 1 and options.potential == "posterior"
         if self._request.system.has_data and is_plain:
-            return said + 'goal="predict" predicts with such chains, and ends after 60 seconds.'
-        return said + "Temperatures connect modes (num_replicas)."
+            return text + 'goal="predict" predicts with such chains, and ends after 60 seconds.'
+        return text + "Temperatures connect modes (num_replicas)."
 
-    def _said_of_bound(self, step: int, seconds: float) -> str:
+    def _bound_sentence(self, step: int, seconds: float) -> str:
         """When a run without another limit ends."""
         stored = manifest.read(self.folder)
         if _is_fixed(stored) or self._request.options.max_time is not None:
@@ -279,16 +279,16 @@ class Ending:
         return convergence | {"mcse": mcse}
 
     def _with_gain(
-        self, found: dict[str, Any], looks: Sequence[ConvergenceEntry]
+        self, entries: dict[str, Any], looks: Sequence[ConvergenceEntry]
     ) -> dict[str, Any]:
         """The numbers of a look with the log density of a row by leave-one-out, and what it gained
         since the look before; nothing where no condition is about it.
         """
         if all(one.quantity != GAIN for one in self.conditions):
-            return found
+            return entries
         density = self._leave_one_out()
         before = looks[-1].elpd if looks else math.nan
-        return found | {"elpd": density, GAIN: density - before}
+        return entries | {"elpd": density, GAIN: density - before}
 
     def _leave_one_out(self) -> float:
         """The mean leave-one-out log density of training rows under the mixture of the chains, in
@@ -367,10 +367,10 @@ class Ending:
             return {}
         rows = rows_at_target(run)
         width = walkers.position.shape[0]
-        found = [
+        temperatures = [
             one for one in measured_temperatures(rows, number) if one.kind == "configurational"
         ]
-        if "weight" in rows or not found or found[0].half <= asked:
+        if "weight" in rows or not temperatures or temperatures[0].half <= asked:
             return {}
         thin = max(1, steps // (most * (stored_every(run) or 1)))
         try:
@@ -402,7 +402,7 @@ class Ending:
             [half - center for half, center in zip(halves, centers, strict=True)]
         )
         virials = 0.5 * (moved * gradients).sum(axis=2).T
-        one = measured_temperature(virials, "configurational", number, found[0].target)
+        one = measured_temperature(virials, "configurational", number, temperatures[0].target)
         return {
             "step": last,
             "num_draws": virials.size,

@@ -47,7 +47,7 @@ def make_finite(
         return
     if not good.all():
         walker = int(np.flatnonzero(~good)[0])
-        what = (
+        problem = (
             f"potential: not finite at the start of walker {walker}, nor at {MOST_DRAWS} "
             "other random starts."
         )
@@ -56,7 +56,7 @@ def make_finite(
         expected = f"{given}, a start where U and its gradient are finite"
         if system.has_data:
             expected = f"inputs and targets of order 1 (standardize), or {expected}"
-        raise InputError(what, expected=expected)
+        raise InputError(problem, expected=expected)
     walkers.move(position)
     count = int((~first).sum())
     make_progress(options.verbose).message(

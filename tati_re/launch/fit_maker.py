@@ -163,9 +163,9 @@ class FitMaker:
             return start
         fits = self.fits(of_mean, plain, members, xla=False)
         begun = self.start(of_mean, plain, members, held_out, deadline, before)
-        found = fits.run(begun, MEAN_STEPS, deadline)
+        fitted = fits.run(begun, MEAN_STEPS, deadline)
         return with_spread(
-            found.positions,
+            fitted.positions,
             flat.shapes,
             units_of(of_mean, fits.loss),
             units_of(system, after),

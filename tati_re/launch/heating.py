@@ -42,11 +42,11 @@ def settings_of(method: Method, state, first: int) -> dict[str, Any]:
     values = state._asdict()
     values.setdefault("step_size", step_size_of(state, state.rung))
     told = [name for name in ("step_size", "friction") if name in values]
-    found: dict[str, Any] = {name: float(np.asarray(values[name])[first]) for name in told}
+    settings: dict[str, Any] = {name: float(np.asarray(values[name])[first]) for name in told}
     coordinates = method.coordinates(state)
     if coordinates is not None:
-        found["coordinates"] = coordinates.part(first, 1)
-    return found
+        settings["coordinates"] = coordinates.part(first, 1)
+    return settings
 
 
 def expected_heating(
@@ -90,7 +90,7 @@ def cool_enough(
     rate = tuned.get("friction", 0.0)
     adapts = isinstance(request.options.step_size, str)
 
-    def found_at(step: float) -> dict[str, float]:
+    def heating_factors(step: float) -> dict[str, float]:
         steep = math.log(1 / (step * rate)) if 0 < step * rate < 1 else 0.0
         most = steep + (math.log(_SMALLEST) if adapts else 0.0)
 
@@ -99,9 +99,9 @@ def cool_enough(
             return shorter | ({"friction": math.exp(along)} if rate else {})
 
         def too_hot(along: float) -> bool:
-            found = factors(along)
-            settings = {"step_size": step * found.get("step_factor", 1.0)}
-            settings |= {"friction": rate * found["friction"]} if rate else {}
+            factor = factors(along)
+            settings = {"step_size": step * factor.get("step_factor", 1.0)}
+            settings |= {"friction": rate * factor["friction"]} if rate else {}
             try:
                 return predict(settings)["mean"] > _AIM * request.options.target_bias
             except InputError:
@@ -121,8 +121,8 @@ def cool_enough(
         predict, _ = _prediction(request, position, auxiliary, tuned)
     except InputError:
         return {}
-    factors = found_at(h)
-    if room > 1 and "step_factor" in (longest := found_at(room * h)):
+    factors = heating_factors(h)
+    if room > 1 and "step_factor" in (longest := heating_factors(room * h)):
         factors["step_limit"] = room * longest["step_factor"]
     return factors
 
@@ -164,24 +164,24 @@ def _prediction(
     ), len(indices)
 
 
-def heating_sentence(found: dict[str, Any], order: str) -> str:
+def heating_sentence(heating: dict[str, Any], order: str) -> str:
     """What a run says at its start."""
-    if "not_predicted" in found:
-        return f"Heating by mini-batch noise is not predicted: {found['not_predicted']}"
+    if "not_predicted" in heating:
+        return f"Heating by mini-batch noise is not predicted: {heating['not_predicted']}"
     return (
         f"Mini-batch noise ({order}) is expected to raise the temperature of the slowest "
-        f"directions by {percent(found['slowest'])}, of the stiffest by "
-        f"{percent(found['stiffest'])}, on average by {percent(found['mean'])}. The "
-        f"configurational temperature will read {percent(found['virial'])} higher. "
-        f"Measured on {found['num_examples']:,} examples in {found['steps']:,.3g} steps."
+        f"directions by {percent(heating['slowest'])}, of the stiffest by "
+        f"{percent(heating['stiffest'])}, on average by {percent(heating['mean'])}. The "
+        f"configurational temperature will read {percent(heating['virial'])} higher. "
+        f"Measured on {heating['num_examples']:,} examples in {heating['steps']:,.3g} steps."
     )
 
 
-def heating_warning(found: dict[str, Any], target_bias: float, tuned: bool) -> str:
+def heating_warning(heating: dict[str, Any], target_bias: float, tuned: bool) -> str:
     """What is wrong with the expected heating: its mean, or that of single directions.
 
     Args:
-        found: What `expected_heating` returned.
+        heating: What `expected_heating` returned.
         target_bias: The largest mean that is wanted, as a relative rise of variances.
         tuned: Whether the run has reduced the heating by its step size and friction.
 
@@ -189,10 +189,10 @@ def heating_warning(found: dict[str, Any], target_bias: float, tuned: bool) -> s
         Sentences; empty if nothing is wrong, or if nothing was predicted.
     """
     problems = []
-    if found.get("mean", 0.0) > target_bias:
+    if heating.get("mean", 0.0) > target_bias:
         problems.append(f"The mean exceeds target_bias = {target_bias:g}.")
 
-    single = {name: found.get(name, 0.0) for name in ("stiffest", "slowest", "hottest")}
+    single = {name: heating.get(name, 0.0) for name in ("stiffest", "slowest", "hottest")}
     hot = {name: rise for name, rise in single.items() if rise > MOST_OF_ONE}
     if hot:
         worst = max(hot, key=hot.__getitem__)
@@ -247,7 +247,7 @@ def _examples(request: Request) -> np.ndarray:
 
 
 def _predicted(
-    request: Request, method: Method, spectrum: NoiseSpectrum, found_step: float | None
+    request: Request, method: Method, spectrum: NoiseSpectrum, tuned_step: float | None
 ) -> dict[str, Any]:
     potential = request.potential
     options = request.options
@@ -261,7 +261,7 @@ def _predicted(
         beta, _, steps = (np.asarray(column, np.float64).ravel()[0] for column in rungs)
         step_size = float(steps)
         temperature = float(1 / beta)
-    step_size = found_step or step_size
+    step_size = tuned_step or step_size
     largest = float(spectrum.curvature[-1])
     refuse_if(
         not (math.isfinite(largest) and largest > 0),
@@ -288,7 +288,7 @@ def _predicted(
     of_lowest = of_batch * (
         spectrum.rest_variance / spectrum.rest if spectrum.rest else spectrum.variance[0]
     )
-    found = relative_heating(
+    heating = relative_heating(
         method,
         step_size,
         temperature,
@@ -300,16 +300,16 @@ def _predicted(
         record_every=request.record_every,
     )
     # Of the directions of the rest together there is a mean alone.
-    single = found.position[:-1] / np.append(np.ones(len(spectrum.curvature)), spectrum.rest or 1)
+    single = heating.position[:-1] / np.append(np.ones(len(spectrum.curvature)), spectrum.rest or 1)
     total = float(variance.sum())
     mean_curvature = float(variance @ omega[:-1] ** 2) / total if total else 0.0
     return {
-        "slowest": float(found.position[-1]),
-        "stiffest": float(found.position[len(spectrum.curvature) - 1]),
-        "hottest": float(max(single.max(), found.position[-1])),
-        "mean": float(found.position[:-1].sum()) / size,
-        "virial": float(found.virial[:-1].sum()) / size,
-        "kinetic": float(found.kinetic[:-1].sum()) / size,
+        "slowest": float(heating.position[-1]),
+        "stiffest": float(heating.position[len(spectrum.curvature) - 1]),
+        "hottest": float(max(single.max(), heating.position[-1])),
+        "mean": float(heating.position[:-1].sum()) / size,
+        "virial": float(heating.virial[:-1].sum()) / size,
+        "kinetic": float(heating.kinetic[:-1].sum()) / size,
         "frequencies": [float(omega[-1]), math.sqrt(mean_curvature), math.sqrt(largest)],
         "gradient_variance": total / size,
     }

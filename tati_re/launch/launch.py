@@ -245,11 +245,11 @@ class Launch:
             self._say_heating(heating)
         manifest.note(self.folder, **entries)
 
-    def _say_heating(self, found: dict[str, Any]) -> None:
+    def _say_heating(self, heating: dict[str, Any]) -> None:
         """Says what heating is expected, and warns if it is too large."""
         options = self.request.options
-        self.progress.detail(heating_sentence(found, options.batch_sampling))
-        if warning := heating_warning(found, options.target_bias, self._tunes_noise):
+        self.progress.detail(heating_sentence(heating, options.batch_sampling))
+        if warning := heating_warning(heating, options.target_bias, self._tunes_noise):
             self.progress.message(warning)
 
     def begin(self):

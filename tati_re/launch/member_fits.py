@@ -249,12 +249,12 @@ class MemberFits:
                 break
             state = self._chunk(state, look * each, each, looks * each)
             look += 1
-            found = self.densities(state[0], *state[_OPTIMIZED:])
-            density = found.mean(axis=1)
+            densities = self.densities(state[0], *state[_OPTIMIZED:])
+            density = densities.mean(axis=1)
             better = density > best
-            seen.append(found)
+            seen.append(densities)
             kept.take(self._held_by(state), better)
-            kept_densities[better] = found[better]
+            kept_densities[better] = densities[better]
             best[better] = density[better]
             steps[better] = look * each
             since = 0 if better.any() else since + 1
@@ -410,14 +410,14 @@ class MemberFits:
         that of an average over the last fifth of the steps, as long as it is the larger one.
         """
         parts = zip(before, evaluate.auxiliary, self._rates_of_averages, strict=True)
-        found = []
+        averages = []
         for old, new, rate in parts:
             if rate is None:
-                found.append(new)
+                averages.append(new)
                 continue
             weight = tf.maximum(tf.constant(rate, tf.float64), _WINDOW / (number + _WINDOW))
-            found.append(old + tf.cast(weight / rate, old.dtype) * (new - old))
-        return tuple(found)
+            averages.append(old + tf.cast(weight / rate, old.dtype) * (new - old))
+        return tuple(averages)
 
     def _losses(self, position: tf.Tensor, *auxiliary: tf.Tensor) -> tf.Tensor:
         """Minus the log density of each held-out row under each member, `(members, rows)`."""
@@ -482,14 +482,14 @@ def stopped_apart(densities: np.ndarray) -> np.ndarray:
     looks, members, rows = densities.shape
     order = np.random.default_rng(rows).permutation(rows)
     halves = order[: rows // 2], order[rows // 2 :]
-    found = np.empty(rows)
+    density = np.empty(rows)
     for scored, stopping in (halves, halves[::-1]):
         means = (
             densities[:, :, stopping].mean(axis=2) if len(stopping) else np.zeros((looks, members))
         )
         best = np.argmax(means, axis=0)
-        found[scored] = mixture(densities[best, np.arange(members)][:, scored])
-    return found
+        density[scored] = mixture(densities[best, np.arange(members)][:, scored])
+    return density
 
 
 def log_deviation(system: System, potential: ModelPotential) -> float:

@@ -111,7 +111,7 @@ class PredictionSetup:
             held_out = held_out_rows(data, HELD_OUT, self._options.seed)
         choice = self._chosen(held_out)
         self._adopt(choice.chosen)
-        sentences = [self._said_of_choice(choice)]
+        sentences = [self._choice_sentence(choice)]
         if len(held_out) and sim.options.walker_start == "fit":
             if self.maker.sees_all_rows():
                 sentences.append(self._fit(choice))
@@ -179,13 +179,13 @@ class PredictionSetup:
             if number and began + took > deadline:
                 break
             left = max(0.0, deadline - began) / max(1, planned - number)
-            found = self._compared(candidate, choice.held_out, began + left)
+            density = self._compared(candidate, choice.held_out, began + left)
             took = min(time.monotonic() - began, _SECONDS_OF_ONE)
-            if found is None:
+            if density is None:
                 continue
-            choice.densities[str(candidate)] = float(found.mean())
-            if best is None or exceeds(found, best):
-                best = found
+            choice.densities[str(candidate)] = float(density.mean())
+            if best is None or exceeds(density, best):
+                best = density
                 choice.chosen = candidate
         return choice
 
@@ -209,12 +209,12 @@ class PredictionSetup:
         share = part * max(0.0, deadline - time.monotonic())
         first = time.monotonic() + share / 2
         start = self.maker.start(system, options, FEW_MEMBERS, held_out, first)
-        found = fits.run(start, CHOICE_STEPS, first + share / 2)
+        fitted = fits.run(start, CHOICE_STEPS, first + share / 2)
         if system.flat.auxiliary or not self.maker.sees_all_rows():
-            return found.ensemble
+            return fitted.ensemble
         chains = ShortChains(system, self.maker.whole(system, options, FEW_MEMBERS), xla=False)
-        density = chains.run(found.positions, deadline, options.seed)
-        return found.ensemble if density is None else density
+        density = chains.run(fitted.positions, deadline, options.seed)
+        return fitted.ensemble if density is None else density
 
     def _adopt(self, chosen: Candidate) -> None:
         """Gives the Simulation the model that was chosen, with its members newly drawn."""
@@ -247,13 +247,13 @@ class PredictionSetup:
         steps = self.maker.num_steps(self._options, MEMBER_STEPS)
         now = time.monotonic()
         start = self.maker.start(system, self._options, members, choice.held_out, now + share / 3)
-        found = fits.run(start, steps, now + share)
-        fits_alone = not self._has_chains(found, members)
-        leave_at(sim.walkers, found, choice.held_out, fits_alone)
-        one = float(found.densities.mean())
-        ensemble = float(found.ensemble.mean())
+        fitted = fits.run(start, steps, now + share)
+        fits_alone = not self._has_chains(fitted, members)
+        leave_at(sim.walkers, fitted, choice.held_out, fits_alone)
+        one = float(fitted.densities.mean())
+        ensemble = float(fitted.ensemble.mean())
         return (
-            f"Members: {members} fits of up to {found.num_steps:,} steps (num_walkers, fit_steps); held-out log "
+            f"Members: {members} fits of up to {fitted.num_steps:,} steps (num_walkers, fit_steps); held-out log "
             f"density of a row {one:.3f} for one fit, {ensemble:.3f} for their ensemble."
         )
 
@@ -272,7 +272,7 @@ class PredictionSetup:
         self._trial = setup.trial
         return sentences
 
-    def _has_chains(self, found: FittedMembers, members: int) -> bool:
+    def _has_chains(self, fitted: FittedMembers, members: int) -> bool:
         """Whether there is time for chains after the fits, as far as steps of the fits tell."""
         if "num_steps" in self._options.explicit:
             return True
@@ -283,9 +283,9 @@ class PredictionSetup:
             seen = self._options.batch_size
         elif not is_cheap(self._sim.system):
             seen = BATCH_SIZE
-        return self._plan.has_chains(seconds_of_step(found.step_seconds, batch, seen))
+        return self._plan.has_chains(seconds_of_step(fitted.step_seconds, batch, seen))
 
-    def _said_of_choice(self, choice: ModelChoice) -> str:
+    def _choice_sentence(self, choice: ModelChoice) -> str:
         """What was chosen, and among what."""
         options = self._options
         model = "the model as given" if options.model or "model" in self._objects else ""
@@ -293,9 +293,9 @@ class PredictionSetup:
         model = model or f"hidden layers {units} of {options.activation} units"
         loss = options.loss or "the loss that follows from the labels"
         prior = f", prior width {choice.chosen.width:g}" if choice.chosen.width else ""
-        said = f"{loss}, {model}{prior} (candidates)"
+        chosen = f"{loss}, {model}{prior} (candidates)"
         if not choice.densities:
-            return f"{said}."
+            return f"{chosen}."
         listed = ", ".join(f"{name} {value:.3f}" for name, value in choice.densities.items())
         rows = len(choice.held_out)
-        return f"{said}. Log density of {rows:,} held-out training rows: {listed}."
+        return f"{chosen}. Log density of {rows:,} held-out training rows: {listed}."

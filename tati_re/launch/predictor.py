@@ -97,14 +97,14 @@ def _compared(run: RunFiles) -> dict[str, Any] | None:
     return {**better(fits, chains.log_density), "draws": draws}
 
 
-def _density_of_fits(run: RunFiles, rows: np.ndarray, found: LeftOut) -> np.ndarray:
+def _density_of_fits(run: RunFiles, rows: np.ndarray, held_out: LeftOut) -> np.ndarray:
     """Log density of held-out rows under an ensemble that these rows did not stop, shape (rows,).
 
     A folder of an earlier version does not have it: the density of its fits is a little too good.
     """
     fits = read_fits(run.folder)
     if fits is None or not len(fits.density):
-        return found.log_density
+        return held_out.log_density
     return fits.density[np.searchsorted(fits.held_out, rows)]
 
 

@@ -51,8 +51,8 @@ def load(path: AnyPath, **objects: Any) -> "Run":
         objects = with_density_again(objects, run)
     given = {*run.manifest.objects, "model"}
     if unknown := sorted(set(objects) - given):
-        what = f"{run.folder}: the run used no {unknown[0]} given in Python."
-        raise InputError(what, expected=", ".join(sorted(given)))
+        problem = f"{run.folder}: the run used no {unknown[0]} given in Python."
+        raise InputError(problem, expected=", ".join(sorted(given)))
     if "model" in objects and run.has(files.MODEL):
         from tati_re.models.identity import refuse_other_model
 
@@ -138,8 +138,10 @@ class Run(RunFiles):
         # Moving statistics are each walker's own; those of a mean over walkers are walker 0's.
         statistics, _, _ = checkpoint.load(self.folder)
         row = 0 if which == "mean" else walker or 0
-        said = self.manifest.dataset.preparation
-        preparation = None if said is None else Preparation.from_config(said.table)
+        standardization = self.manifest.dataset.preparation
+        preparation = (
+            None if standardization is None else Preparation.from_config(standardization.table)
+        )
         own = tuple(
             statistics.of_shape(f"auxiliary/{k}", (None, *value.shape))[[row]]
             for k, value in enumerate(flat.auxiliary)

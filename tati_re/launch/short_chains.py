@@ -170,9 +170,9 @@ class ShortChains:
             errors = errors + tf.square(info.energy_change) / parameters
             return i + 1, state.position, state.momentum, state.gradient, state.potential, errors
 
-        *_, errors = found = tf.while_loop(
+        *_, errors = final = tf.while_loop(
             lambda i, *_: i < EVERY,
             step,
             (tf.constant(0), position, momentum, gradient, potential, tf.zeros_like(size)),
         )
-        return (*found[1:-1], errors / EVERY)
+        return (*final[1:-1], errors / EVERY)

@@ -14,7 +14,7 @@ import numpy as np
 
 from tati_re.core.errors import shown
 from tati_re.core.facets import temperatures_of
-from tati_re.data.dataset import Dataset, said_of_class_weights, weights_by_class
+from tati_re.data.dataset import Dataset, class_weights_note, weights_by_class
 from tati_re.data.generators import GENERATORS
 from tati_re.data.labels import are_integers, doubts
 from tati_re.exchange.choosing import ladder_sentences
@@ -194,7 +194,7 @@ def notices_of_potential(facts: StartFacts) -> Iterator[str]:
 def of_class_weights(facts: StartFacts) -> Iterator[str]:
     """Weights of classes, under which probabilities are those of the weighted classes."""
     if facts.system.has_data and (weights := weights_by_class(facts.dataset)):
-        yield said_of_class_weights(weights)
+        yield class_weights_note(weights)
 
 
 def of_label_columns(facts: StartFacts) -> Iterator[str]:

@@ -129,11 +129,15 @@ def _which(stored: FileParameters, walkers: int) -> str:
 def _auxiliary(stored: FileParameters, own: tuple) -> tuple:
     """Moving statistics of the file, where it has those of this model."""
     # What is fixed comes last, and keeps its values.
-    found = (stored.auxiliary or [])[: len(own)]
-    if not found or [v.shape[1:] for v in found] != [v.shape[1:] for v in own[: len(found)]]:
+    variables = (stored.auxiliary or [])[: len(own)]
+    if not variables or [v.shape[1:] for v in variables] != [
+        v.shape[1:] for v in own[: len(variables)]
+    ]:
         return own
     rows = stored.rows_of(len(own[0]))
-    taken = tuple(value[rows].astype(like.dtype) for value, like in zip(found, own, strict=False))
+    taken = tuple(
+        value[rows].astype(like.dtype) for value, like in zip(variables, own, strict=False)
+    )
     return taken + own[len(taken) :]
 
 

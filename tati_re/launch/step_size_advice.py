@@ -73,13 +73,13 @@ def divergence_advice(
     """Advice on a run that diverges: compares the step size with the limit of stability, and the
     inputs with 1.
     """
-    said = [_of_step_size(error, request, potential, position, auxiliary), _of_inputs(request)]
+    sentences = [_of_step_size(error, request, potential, position, auxiliary), _of_inputs(request)]
     if error.step and request.samples and request.system.flat.samples_noise:
-        said.append(
+        sentences.append(
             "The noise is sampled. If a model fits its targets exactly, the noise falls "
             "and U becomes steep. Set noise_std to a number to fix it."
         )
-    return " ".join(filter(None, said))
+    return " ".join(filter(None, sentences))
 
 
 def _of_inputs(request: Request) -> str:
@@ -152,13 +152,17 @@ def _of_step_size(
     timed = is_timed(request.method)
     limit = advice(curvature).limit(timed)
     rate = "ω_max" if timed else "k_max"
-    found = f"the stability limit at the start, 2/{rate} = {limit:.3g} from a few Lanczos steps"
+    limit_text = (
+        f"the stability limit at the start, 2/{rate} = {limit:.3g} from a few Lanczos steps"
+    )
     if step_size >= limit:
         value = f"{2 * step_size / limit:.3g}"
-        return f"step_size {step_size:g} is too large: {found}, so h {rate} is {value}, above 2."
+        return (
+            f"step_size {step_size:g} is too large: {limit_text}, so h {rate} is {value}, above 2."
+        )
     if dynamics.if_unstable:
-        return f"step_size {step_size:g} is below {found}, but {dynamics.if_unstable}"
+        return f"step_size {step_size:g} is below {limit_text}, but {dynamics.if_unstable}"
     return (
-        f"step_size {step_size:g} is below {found}, but the potential may be steeper "
+        f"step_size {step_size:g} is below {limit_text}, but the potential may be steeper "
         "elsewhere. Try a smaller one."
     )

@@ -235,11 +235,11 @@ class _Choice:
         if sim.walkers.fits_alone:
             if not tried:
                 seconds = f"{self.options.max_time:g} seconds"
-                what = f"no chains: {seconds} are too short for draws that predict better"
-                choices.append(f"{what} than the fits (max_time)")
+                choice = f"no chains: {seconds} are too short for draws that predict better"
+                choices.append(f"{choice} than the fits (max_time)")
         else:
             choices.append(f"{sampler}, a chain from each member on all training rows")
-            choices.append(f"stops at {self._said_of_goal()} (until, max_time)")
+            choices.append(f"stops at {self._goal_text()} (until, max_time)")
         self._report(choices)
         return self.options
 
@@ -248,7 +248,7 @@ class _Choice:
         if self.options.workers is not None and "block_size" not in self.options.explicit:
             self._change(block_size=1)
 
-    def _said_of_goal(self) -> str:
+    def _goal_text(self) -> str:
         """When a run for prediction ends."""
         ends = [_in_words(one) for one in conditions_of(self.options.until)]
         if self.options.max_time:
@@ -378,8 +378,8 @@ class _Choice:
 
         return [
             f"{sampler}, {why} (sampler, batch_size{'' if whole else ', batch_sampling'})",
-            self._said_of_tuning(sampler),
-            self._said_of_end(given, steps),
+            self._tuning_text(sampler),
+            self._end_text(given, steps),
             *self._descend(min(DESCENT_STEPS, steps // 20)),
         ]
 
@@ -443,7 +443,7 @@ class _Choice:
             kernels = sum(len(shape) > 1 for shape in self.sim.system.flat.shapes)
         return self.sim.num_parameters() <= MOST_DIRECTIONS and kernels < 2
 
-    def _said_of_tuning(self, sampler: str) -> str:
+    def _tuning_text(self, sampler: str) -> str:
         """What the burn-in tunes, and to which bias."""
         tuned = "trajectory length" if sampler == "HMC" else "friction"
         names = f"step size and {tuned}"
@@ -455,7 +455,7 @@ class _Choice:
         share = percent(self.options.target_bias)
         return f"{names} tuned to a bias below {share} (step_size, friction, mass)"
 
-    def _said_of_end(self, given: Options, steps: int) -> str:
+    def _end_text(self, given: Options, steps: int) -> str:
         """When the run ends."""
         latest = f"{steps:,} steps"
         if given.max_time is not None and "num_steps" not in given.explicit:
@@ -471,17 +471,25 @@ class _Choice:
         """The order of mini-batches that is expected to heat less, of epochs and symmetric
         sweeps.
         """
-        found = {}
+        heating_by_order = {}
         walkers = self.sim.walkers
         spectra = dict[bytes, Any]()
         for order in ("epochs", "symmetric"):
             auxiliary = tuple(value[:1] for value in walkers.auxiliary)
             request = self._request(batch_sampling=order)
             request.potential.spectra = spectra
-            found[order] = expected_heating(request, walkers.position[0], auxiliary)
+            heating_by_order[order] = expected_heating(request, walkers.position[0], auxiliary)
             spectra = request.potential.spectra
-        known = {order: heating["mean"] for order, heating in found.items() if "mean" in heating}
-        best = min(known, key=lambda order: known[order]) if len(known) == len(found) else "epochs"
+        known = {
+            order: heating["mean"]
+            for order, heating in heating_by_order.items()
+            if "mean" in heating
+        }
+        best = (
+            min(known, key=lambda order: known[order])
+            if len(known) == len(heating_by_order)
+            else "epochs"
+        )
         self._change(batch_sampling=best)
         return f", in {'shuffled epochs' if best == 'epochs' else 'symmetric sweeps'}"
 

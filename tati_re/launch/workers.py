@@ -61,11 +61,11 @@ def block_size(request: Request) -> int:
     if given % unit or copies % given:
         whole = "an ensemble" if in_turn else f"{unit} replica(s) with the same number"
         holds = f", each a multiple of {whole}" if unit > 1 else ""
-        what = f"block_size: all blocks of a run have the same size{holds}."
+        problem = f"block_size: all blocks of a run have the same size{holds}."
         expected = ", ".join(
             str(size) for size in range(unit, copies + 1, unit) if copies % size == 0
         )
-        raise InputError(what, f"{given} of {copies} walkers at all temperatures", expected)
+        raise InputError(problem, f"{given} of {copies} walkers at all temperatures", expected)
     return int(given)
 
 
@@ -96,10 +96,10 @@ def check_workers(request: Request) -> None:
         why = "data larger than memory_limit are read by a single process"
     refuse_if(why is not None, f"workers: {why}.", options.workers, "no workers")
     blocks = request.copies // block_size(request)
-    what = f"workers: there are more workers than blocks of {block_size(request)} walker(s)."
+    problem = f"workers: there are more workers than blocks of {block_size(request)} walker(s)."
     refuse_if(
         options.workers > blocks,
-        what,
+        problem,
         options.workers,
         f"1 to {blocks}; block_size and num_walkers change the number of blocks",
     )
@@ -115,10 +115,10 @@ def check_gpus(options: Options) -> None:
             )
         there = len(tf.config.list_physical_devices("GPU"))
         needed = workers * options.worker_gpus
-        what = f"worker_gpus: {workers} worker(s) need {needed:g} GPU(s)."
+        problem = f"worker_gpus: {workers} worker(s) need {needed:g} GPU(s)."
         refuse_if(
             needed > there + 1e-9,
-            what,
+            problem,
             f"{there} that TensorFlow sees",
             "fewer workers, or a smaller fraction",
         )
@@ -215,9 +215,9 @@ class _OwnCode:
         return _learned, self._known
 
 
-def _learned(found: dict[str, Any], dtype: str) -> bool:
+def _learned(collected: dict[str, Any], dtype: str) -> bool:
     keras.saving.get_custom_objects().update(
-        {name: accepting(thing) for name, thing in found.items()}
+        {name: accepting(thing) for name, thing in collected.items()}
     )
     _OPEN.enter_context(default_precision(dtype))  # of layers within those of users
     return True
@@ -228,18 +228,20 @@ def _pickled(request: Request, made_of: Callable, execution: str) -> bytes:
 
     learned: Any = own_code(request.system.model) if request.system.has_data else nullcontext({})
     try:
-        with learned as found:
+        with learned as collected:
             return cloudpickle.dumps(
-                partial(_made, _OwnCode(found, request.options.dtype), made_of, request, execution)
+                partial(
+                    _made, _OwnCode(collected, request.options.dtype), made_of, request, execution
+                )
             )
     except Exception as error:
-        what = (
+        problem = (
             "workers: the model, the sampler or a function of this run cannot be sent to "
             "another process."
         )
         received = " ".join(str(error).split())[:200] or type(error).__name__
         raise InputError(
-            what, received, "objects that cloudpickle can serialize, or no workers"
+            problem, received, "objects that cloudpickle can serialize, or no workers"
         ) from None
 
 

@@ -99,10 +99,12 @@ class Categorical(StandardizedLikelihood):
         return values
 
     def check_fit(self, outputs: tuple, targets: tuple, num_classes: int | None) -> None:
-        what = "loss: categorical_crossentropy needs one output and one column of labels per class."
+        problem = (
+            "loss: categorical_crossentropy needs one output and one column of labels per class."
+        )
         expected = "sparse_categorical_crossentropy for class numbers, or binary_crossentropy for "
         last = outputs[-1] if outputs else 1
-        refuse_if(last == 1, what, "one column", f"{expected}two classes")
+        refuse_if(last == 1, problem, "one column", f"{expected}two classes")
         super().check_fit(outputs, targets, num_classes)
 
     def describe(self) -> str:
@@ -171,10 +173,10 @@ class SparseCategorical(Categorical):
             expected = "gaussian or another regression loss" if one else places
             raise InputError("loss: the labels are not classes.", self.name, expected)
         last = outputs[-1] if outputs else 1
-        what = f"loss: {self.name} needs one output per class."
+        problem = f"loss: {self.name} needs one output per class."
         received = f"labels up to {num_classes - 1} and a model with {last} outputs"
         expected = f"at least {num_classes} outputs, or labels from 0 to {last - 1}"
-        refuse_if(last < num_classes, what, received, expected)
+        refuse_if(last < num_classes, problem, received, expected)
         StandardizedLikelihood.check_fit(self, outputs, (*targets, last), num_classes)
 
 
@@ -193,9 +195,9 @@ def refuse_labels(name: str, values: np.ndarray, off: np.ndarray, expected: str)
     by_row = off.reshape(len(values), -1).max(1)
     worst = int(by_row.argmax())
     first = ", ".join(f"{value:g}" for value in values[worst].ravel()[:4])
-    what = f"loss: {name} does not accept these labels."
+    problem = f"loss: {name} does not accept these labels."
     otherwise = f"{expected}, or gaussian or another regression loss"
-    refuse_if(not by_row[worst] < 1e-3, what, f"{first} in row {worst}", otherwise)
+    refuse_if(not by_row[worst] < 1e-3, problem, f"{first} in row {worst}", otherwise)
 
 
 def _log_softmax(values: np.ndarray) -> np.ndarray:
@@ -213,10 +215,10 @@ def _log_softmax(values: np.ndarray) -> np.ndarray:
         np.maximum(largest, values[..., number], out=largest)
     if not np.isfinite(largest).all():
         return log_softmax(values, axis=-1)
-    found = values - largest[..., None]
-    total = np.exp(found) @ np.ones(classes)
-    found -= np.log(total)[..., None]
-    return found
+    logs = values - largest[..., None]
+    total = np.exp(logs) @ np.ones(classes)
+    logs -= np.log(total)[..., None]
+    return logs
 
 
 _FEW_CLASSES = 32

@@ -58,7 +58,7 @@ class ExtraParameter:
     unit: float = 1.0
     relative: bool = False
 
-    def said(self) -> str:
+    def text(self) -> str:
         """Describes exp(s) in words."""
         above = f" above {self.least:g}" if self.least else ""
         return f"{self.column.replace('_', ' ')}{above}"
@@ -226,9 +226,9 @@ class Objective(ABC):
         if tuple(outputs) == tuple(targets):
             return
         received = f"outputs of shape {tuple(outputs)} for labels of shape {tuple(targets)}"
-        what = f"loss: the model's outputs do not match the labels under {self.name}."
+        problem = f"loss: the model's outputs do not match the labels under {self.name}."
         one = ", for -1 and 1 one output" if num_classes == 2 else ""
-        raise InputError(what, received, f"equal shapes{one}")
+        raise InputError(problem, received, f"equal shapes{one}")
 
     def left_out(self, columns: int) -> float:
         """The constant of the negative log density over so many outputs that `loss` leaves out."""
@@ -351,10 +351,12 @@ class Likelihood(Objective):
         Raises:
             InputError: The columns cannot be grouped into targets.
         """
-        what = f"loss: {self.name} needs {self.target_columns} columns of labels for each target."
+        problem = (
+            f"loss: {self.name} needs {self.target_columns} columns of labels for each target."
+        )
         refuse_if(
             columns % self.target_columns,
-            what,
+            problem,
             f"{columns} columns",
             f"a multiple of {self.target_columns}",
         )
@@ -367,8 +369,8 @@ class Likelihood(Objective):
         else:
             values = -log_prob(targets, outputs)
         fits = values.shape.is_compatible_with(outputs.shape[:1])
-        what = f"loss: log_prob of {self.name} must return one number per example."
-        refuse_if(not fits, what, values.shape, "(n,)")
+        problem = f"loss: log_prob of {self.name} must return one number per example."
+        refuse_if(not fits, problem, values.shape, "(n,)")
         return values
 
     def losses(self, outputs: np.ndarray, targets: np.ndarray, extra: Any = None) -> np.ndarray:
@@ -379,9 +381,9 @@ class Likelihood(Objective):
     def check_fit(self, outputs: tuple, targets: tuple, num_classes: int | None) -> None:
         needed = self.num_outputs(math.prod(targets))
         if tuple(outputs) != (needed,):
-            what = f"loss: {self.name} needs {needed} outputs for these labels."
+            problem = f"loss: {self.name} needs {needed} outputs for these labels."
             raise InputError(
-                what, f"outputs of shape {tuple(outputs)}", f"a last layer of {needed} units"
+                problem, f"outputs of shape {tuple(outputs)}", f"a last layer of {needed} units"
             )
 
     def has_accuracy(self, num_classes: int | None, one_column: bool, multi_label: bool) -> bool:
@@ -469,8 +471,8 @@ class Likelihood(Objective):
         config = {**cls.later_settings, **config}
         needed = (*cls.settings, *cls.constants)
         if missing := [key for key in needed if key not in config]:
-            what = f"The likelihood {cls.name} lacks {', '.join(missing)}."
-            raise InputError(what, ", ".join(config), ", ".join(needed))
+            problem = f"The likelihood {cls.name} lacks {', '.join(missing)}."
+            raise InputError(problem, ", ".join(config), ", ".join(needed))
         likelihood = cls(**{key: config[key] for key in cls.settings})
         for key in cls.constants:
             setattr(likelihood, key, np.asarray(config[key], np.float64))
@@ -549,11 +551,11 @@ class LocationScale(Likelihood):
         words = (PREDICTED, SAMPLED, BY_TARGET)
         number = not isinstance(noise_std, str) and 0 < noise_std < math.inf
         expected = f"a number above 0, {', '.join(words)}"
-        what = f"noise_std: the noise of {self.name} is unknown."
-        refuse_if(noise_std not in words and not number, what, noise_std, expected)
+        problem = f"noise_std: the noise of {self.name} is unknown."
+        refuse_if(noise_std not in words and not number, problem, noise_std, expected)
         fixed = noise_std != PREDICTED and "noise_std" not in self.settings
-        what = f"noise_std: the network predicts the width of {self.name}."
-        refuse_if(fixed, what, noise_std, "no noise_std")
+        problem = f"noise_std: the network predicts the width of {self.name}."
+        refuse_if(fixed, problem, noise_std, "no noise_std")
         self.noise_std = noise_std if isinstance(noise_std, str) else float(noise_std)
         self.target_names = list(target_names)
         self.outputs_per_target = 2 if noise_std == PREDICTED else 1
@@ -617,7 +619,7 @@ class LocationScale(Likelihood):
         given = np.log(self.noise_std) - np.log(np.asarray(self.scale, np.float64))
         return tf.constant(given, outputs.dtype) + tf.zeros_like(outputs)
 
-    def width_said(self) -> str:
+    def width_text(self) -> str:
         """Describes how the width is determined, in a few words."""
         if self.noise_std == PREDICTED:
             return "the network predicts its width"
@@ -662,8 +664,8 @@ def refuse_targets(wrong: np.ndarray, targets: np.ndarray, name: str, expected: 
         return
     row = int(np.flatnonzero(wrong.reshape(len(wrong), -1).any(axis=1))[0])
     first = np.asarray(targets)[wrong][0]
-    what = f"loss: {name} cannot describe these labels."
-    raise InputError(what, f"{first:g} in row {row + 1}", expected)
+    problem = f"loss: {name} cannot describe these labels."
+    raise InputError(problem, f"{first:g} in row {row + 1}", expected)
 
 
 def noise_parameters(

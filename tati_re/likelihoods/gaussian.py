@@ -42,10 +42,10 @@ class GaussianNoise(StandardizedLikelihood):
     settings = ("noise_std", "target_names")
 
     def __init__(self, noise_std: float | str = 1.0, target_names: Sequence[str] = ()) -> None:
-        what = "noise_std: under gaussian all rows have the same noise."
+        problem = "noise_std: under gaussian all rows have the same noise."
         known = not isinstance(noise_std, str) or noise_std in (SAMPLED, BY_TARGET)
         expected = "loss heteroscedastic_gaussian, or a number, sampled or by_target"
-        refuse_if(not known, what, noise_std, expected)
+        refuse_if(not known, problem, noise_std, expected)
         self.noise_std = noise_std if isinstance(noise_std, str) else float(noise_std)
         self.target_names = list(target_names)
 
@@ -130,11 +130,11 @@ class PredictedGaussian(StandardizedLikelihood):
     def check_fit(self, outputs: tuple, targets: tuple, num_classes: int | None) -> None:
         if num_classes is None and tuple(outputs) == (*targets[:-1], 2 * targets[-1]):
             return
-        what = f"loss: {self.name} needs two outputs for each target of a regression."
+        problem = f"loss: {self.name} needs two outputs for each target of a regression."
         last = outputs[-1] if outputs else 1
         received = f"{last} outputs" if num_classes is None else f"{num_classes} classes"
         expected = "the means, followed by the logarithms of their standard deviations"
-        raise InputError(what, received, expected)
+        raise InputError(problem, received, expected)
 
     def describe(self) -> str:
         return "Gaussian noise whose standard deviation the network predicts"

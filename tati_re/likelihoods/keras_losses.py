@@ -66,8 +66,10 @@ class KerasLoss(WithoutDensity):
         self.of_users = function is not None
 
     def loss(self, targets: tf.Tensor, outputs: tf.Tensor, extra: Any = None) -> tf.Tensor:
-        what = f"loss: {self.name}"
-        with users_code(what, "a function of (labels, outputs) written in keras.ops or TensorFlow"):
+        subject = f"loss: {self.name}"
+        with users_code(
+            subject, "a function of (labels, outputs) written in keras.ops or TensorFlow"
+        ):
             values = tf.convert_to_tensor(self._function(targets, outputs))
         one = outputs.shape[:1]
         shapes = (one, [*one, 1], outputs.shape[:-1])
@@ -75,8 +77,8 @@ class KerasLoss(WithoutDensity):
         fits = fits and any(values.shape.is_compatible_with(shape) for shape in shapes)
         if not fits or not values.dtype.is_floating:
             received = f"{values.dtype.name} of shape {values.shape}"
-            what = f"{what} must return one number per example."
-            raise InputError(what, received, f"floats of shape {one}")
+            problem = f"{subject} must return one number per example."
+            raise InputError(problem, received, f"floats of shape {one}")
         return values
 
     def right(self, targets: Any, outputs: Any, signs: bool) -> Any:

@@ -205,8 +205,8 @@ class ZeroInflated(Law):
 
     def quantile(self, level: float) -> np.ndarray:
         rest = np.clip((level - self.zero) / np.maximum(1 - self.zero, 1e-300), 0.0, 1.0)
-        found = self.counts.family.ppf(rest, **self.counts.parameters)
-        return np.where(level <= self.zero, 0.0, np.maximum(found, 0.0))
+        quantiles = self.counts.family.ppf(rest, **self.counts.parameters)
+        return np.where(level <= self.zero, 0.0, np.maximum(quantiles, 0.0))
 
     def draw(self, random: np.random.Generator) -> np.ndarray:
         counts = self.counts.draw(random)

@@ -88,9 +88,9 @@ def _root(law: Law, level: float, share: np.ndarray, each: np.ndarray, column: i
     # Rounding may leave the ends of the bracket on the wrong side of the level.
     margin = 1e-9 * (high - low)[rows]
     bracket = (low[rows] - margin, high[rows] + margin)
-    found = elementwise.find_root(excess, bracket, args=(rows,), tolerances={"xrtol": _TOLERANCE})
+    root = elementwise.find_root(excess, bracket, args=(rows,), tolerances={"xrtol": _TOLERANCE})
     middle = 0.5 * (low + high)[rows]
-    quantile[rows] = np.where(np.isfinite(found.x), found.x, middle)
+    quantile[rows] = np.where(np.isfinite(root.x), root.x, middle)
     return quantile
 
 

@@ -32,8 +32,8 @@ class Pinball(Objective):
     settings = ("quantile_level",)
 
     def __init__(self, quantile_level: float = 0.5) -> None:
-        what = "quantile_level is out of range."
-        refuse_if(not 0 < quantile_level < 1, what, quantile_level, "a number between 0 and 1")
+        problem = "quantile_level is out of range."
+        refuse_if(not 0 < quantile_level < 1, problem, quantile_level, "a number between 0 and 1")
         self.quantile_level = float(quantile_level)
 
     def loss(self, targets: Any, outputs: Any, extra: Any = None) -> Any:

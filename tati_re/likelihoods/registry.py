@@ -79,14 +79,14 @@ def likelihood_class(name: str) -> type[Any]:
     """
     where = LOSSES.get(name) or likelihoods().get(name)
     if where is None:
-        what = f"loss: no likelihood has this name.{nearest(name, likelihoods())}"
-        raise InputError(what, repr(name), ", ".join(likelihoods()))
+        problem = f"loss: no likelihood has this name.{nearest(name, likelihoods())}"
+        raise InputError(problem, repr(name), ", ".join(likelihoods()))
     module, _, attribute = where.partition(":")
     try:
         return vars(importlib.import_module(module))[attribute]
     except (ImportError, KeyError) as error:
-        what = f"loss: the likelihood {name} cannot be imported: {error}."
-        raise InputError(what, where, "an installed package that provides it") from error
+        problem = f"loss: the likelihood {name} cannot be imported: {error}."
+        raise InputError(problem, where, "an installed package that provides it") from error
 
 
 def likelihood_of(config: Mapping[str, Any]) -> Likelihood:

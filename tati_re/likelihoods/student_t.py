@@ -53,10 +53,10 @@ class StudentTNoise(LocationScale):
     ) -> None:
         super().__init__(noise_std, target_names)
         if degrees_of_freedom != SAMPLED:
-            what = "degrees_of_freedom: the variance of the noise is not finite."
+            problem = "degrees_of_freedom: the variance of the noise is not finite."
             wrong = isinstance(degrees_of_freedom, str) or not 2 < degrees_of_freedom < math.inf
             expected = "a number above 2, such as 4, or sampled"
-            refuse_if(wrong, what, degrees_of_freedom, expected)
+            refuse_if(wrong, problem, degrees_of_freedom, expected)
             degrees_of_freedom = float(degrees_of_freedom)
         self.degrees_of_freedom = degrees_of_freedom
 
@@ -103,7 +103,7 @@ class StudentTNoise(LocationScale):
 
     def describe(self) -> str:
         freedom = f"{self.degrees_of_freedom:g}" if self._given() else "sampled"
-        return f"Student's t noise with {freedom} degrees of freedom; {self.width_said()}"
+        return f"Student's t noise with {freedom} degrees of freedom; {self.width_text()}"
 
     def _given(self) -> bool:
         return not isinstance(self.degrees_of_freedom, str)
@@ -147,4 +147,4 @@ class LaplaceNoise(LocationScale):
     def describe(self) -> str:
         if self.noise_std == PREDICTED:
             return "Laplace noise whose width the network predicts"
-        return f"Laplace noise; {self.width_said()}"
+        return f"Laplace noise; {self.width_text()}"

@@ -34,8 +34,8 @@ class WithoutDensity(Objective):
 
     def losses(self, outputs: np.ndarray, targets: np.ndarray, extra: Any = None) -> np.ndarray:
         if self._in_numpy is None:
-            what = "The run's loss was an object, which its folder does not contain."
-            raise InputError(what, self.name, "tati_re.load(folder, loss=loss)")
+            problem = "The run's loss was an object, which its folder does not contain."
+            raise InputError(problem, self.name, "tati_re.load(folder, loss=loss)")
         values = np.asarray(outputs, np.float64)
         rows = flat(targets)
         shape = np.shape(targets)[1:] or rows.shape[1:]

@@ -14,7 +14,7 @@ from tati_re.core.errors import InputError, nearest
 from tati_re.core.files.regular import check_regular
 from tati_re.core.files.structured import json_of
 from tati_re.models.claims import check_model_file, limited_weights
-from tati_re.options.user_code import called, found
+from tati_re.options.user_code import called, imported_object
 
 
 def build_network(
@@ -37,8 +37,8 @@ def build_network(
             keras.activations.get(value)
         except (ValueError, TypeError):
             known = activation_names()
-            what = f"{name} is not known.{nearest(value, known)}"
-            raise InputError(what, value, f"one of {', '.join(known)}") from None
+            problem = f"{name} is not known.{nearest(value, known)}"
+            raise InputError(problem, value, f"one of {', '.join(known)}") from None
     units = [*hidden, num_outputs]
     if any(u < 1 for u in units):
         raise InputError(
@@ -101,21 +101,23 @@ def load_model(path: str | Path) -> Any:
     except Exception as error:
         text = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         if "Lambda" in text and "safe_mode" in text:
-            what = "model has a Lambda layer, which contains code; files with code are not loaded."
+            problem = (
+                "model has a Lambda layer, which contains code; files with code are not loaded."
+            )
             raise InputError(
-                what, path, "a model without Lambda layers, or the model as an object in Python"
+                problem, path, "a model without Lambda layers, or the model as an object in Python"
             ) from None
         if "Could not locate class" in text or "Could not locate function" in text:
-            what = "model has layers or functions that Keras does not know."
+            problem = "model has layers or functions that Keras does not know."
             expected = "keras.saving.register_keras_serializable on the class, or the model as an object in Python"
-            raise InputError(what, path, expected) from None
+            raise InputError(problem, path, expected) from None
         if (version := _written_by(path)).startswith("2."):
-            what = f"model was written by Keras {version}, and Keras {keras.__version__} cannot read its layers."
+            problem = f"model was written by Keras {version}, and Keras {keras.__version__} cannot read its layers."
             expected = "the same model built and saved by Keras 3, with the same weights"
-            raise InputError(what, path, expected) from None
+            raise InputError(problem, path, expected) from None
         reason = text.strip().split("\n")[0][:200].rstrip(".")
-        what = f"model cannot be loaded: {reason}."
-        raise InputError(what, path, "a file written by model.save('name.keras')") from error
+        problem = f"model cannot be loaded: {reason}."
+        raise InputError(problem, path, "a file written by model.save('name.keras')") from error
 
 
 def _refuse_foreign(config: Any) -> None:
@@ -168,8 +170,8 @@ def imported_model(name: Any, options: Any, input_shape: tuple[int, ...], num_ou
     def builds(value: Any) -> bool:
         return inspect.isfunction(value) or isinstance(value, keras.Model)
 
-    what = "a function that returns a keras.Model"
-    made = found("model", name, FORM, builds, what) if isinstance(name, str) else name
+    kind = "a function that returns a keras.Model"
+    made = imported_object("model", name, FORM, builds, kind) if isinstance(name, str) else name
     name = name if isinstance(name, str) else "the function"
     takes_hidden = inspect.isroutine(made) and "hidden" in inspect.signature(made).parameters
     if options.hidden and not takes_hidden:

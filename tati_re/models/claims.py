@@ -90,8 +90,8 @@ def limited_weights(most: float) -> Iterator[None]:
 
 def _refuse_above(claimed: float, most: float) -> None:
     if claimed > most:
-        what = f"its layers claim {claimed:,.0f} bytes of weights or more"
-        raise TooManyWeights(f"{what}, but the file can contain at most {most:,.0f}")
+        claim = f"its layers claim {claimed:,.0f} bytes of weights or more"
+        raise TooManyWeights(f"{claim}, but the file can contain at most {most:,.0f}")
 
 
 def _bytes_of(initializer: Any, shape: Any, dtype: Any) -> float:

@@ -55,21 +55,21 @@ def fixed_parts(
     `output/biases/Variable:0`. A value of one number stands for all entries, else there is one for
     each; without any the tensors' `values` stay. Of two values the later counts.
     """
-    found: list[Fixed | None] = [None] * len(names)
+    fixed: list[Fixed | None] = [None] * len(names)
     for pattern, text in items(given):
         tensor, entries = _tensor_and_entries(pattern, names)
         hits = [i for i, name in enumerate(names) if matches(tensor, name)]
         if not hits:
             shown = f"{', '.join(names[:6])}{', ...' if len(names) > 6 else ''}"
-            what = f"fix_parameters: no parameter of the model matches the pattern.{nearest(tensor, names)}"
-            raise InputError(what, repr(pattern), f"a pattern that matches {shown}")
+            problem = f"fix_parameters: no parameter of the model matches the pattern.{nearest(tensor, names)}"
+            raise InputError(problem, repr(pattern), f"a pattern that matches {shown}")
         for i in hits:
-            old = found[i] or Fixed(np.zeros(values[i].shape, bool), np.array(values[i]))
+            old = fixed[i] or Fixed(np.zeros(values[i].shape, bool), np.array(values[i]))
             mask = _mask(pattern, entries, names[i], values[i].shape)
             if text is not None:
                 old.values[mask] = _numbers(pattern, text, names[i], int(mask.sum()))
-            found[i] = Fixed(old.mask | mask, old.values)
-    return found
+            fixed[i] = Fixed(old.mask | mask, old.values)
+    return fixed
 
 
 def _tensor_and_entries(pattern: str, names: Sequence[str]) -> tuple[str, str | None]:
@@ -96,8 +96,8 @@ def _mask(pattern: str, entries: str | None, name: str, shape: tuple[int, ...]) 
     )
     last = ",".join(str(length - 1) for length in shape)
     zeros = ",".join("0" for _ in shape)
-    what = f"fix_parameters: {name} has no such entry."
-    refuse_if(not inside, what, repr(pattern), f"{name}[{zeros}] to {name}[{last}]")
+    problem = f"fix_parameters: {name} has no such entry."
+    refuse_if(not inside, problem, repr(pattern), f"{name}[{zeros}] to {name}[{last}]")
     mask[tuple(slice(None) if part == "*" else int(part) for part in parts)] = True
     return mask
 
@@ -106,8 +106,8 @@ def _numbers(pattern: str, text: str, name: str, count: int) -> np.ndarray:
     try:
         numbers = np.array([float(part) for part in text.strip("[]").split(",") if part.strip()])
     except ValueError:
-        what = "fix_parameters: the values are not numbers."
-        raise InputError(what, f"{pattern}={text}", f"{pattern}=0, or {count} numbers") from None
+        problem = "fix_parameters: the values are not numbers."
+        raise InputError(problem, f"{pattern}={text}", f"{pattern}=0, or {count} numbers") from None
     if len(numbers) not in (1, count) or not np.isfinite(numbers).all():
         expected = (
             f"one finite number for all, or {count} numbers for {name}"
@@ -250,8 +250,8 @@ class FlatModel:
         names.
         """
         shapes = [list(shape) for shape in self.shapes]
-        found = {"num": self.num_parameters, "names": self.tensor_names, "shapes": shapes}
-        return found | ({"parts": self.parts} if self.parts else {})
+        description = {"num": self.num_parameters, "names": self.tensor_names, "shapes": shapes}
+        return description | ({"parts": self.parts} if self.parts else {})
 
     def parameter_names(self) -> list[str]:
         """Returns the P names of the parameters, in the order of the vector:

@@ -33,8 +33,8 @@ def refuse_other_model(model: Any, path: Path, who: str) -> None:
         then = member(path, "config.json")
     except (NotImplementedError, TypeError, ValueError, KeyError, OSError, BadZipFile):
         return
-    if found := _difference(now, then, ""):
-        raise InputError(f"{who}: the model differs from the run's.", *found)
+    if difference := _difference(now, then, ""):
+        raise InputError(f"{who}: the model differs from the run's.", *difference)
 
 
 def _difference(now: Any, then: Any, where: str) -> tuple[str, str] | None:
@@ -57,4 +57,4 @@ def _difference(now: Any, then: Any, where: str) -> tuple[str, str] | None:
     else:
         named = any(str(value).startswith(("<lambda>", "function_")) for value in (now, then))
         return None if now == then or named else (f"{where}{now}", f"{where}{then}")
-    return next((found for part in parts if (found := _difference(*part))), None)
+    return next((difference for part in parts if (difference := _difference(*part))), None)

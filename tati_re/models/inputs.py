@@ -33,7 +33,7 @@ def layout_of(model: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
         if isinstance(model.input, dict)
         else {}
     )
-    found = []
+    layout = []
     for tensor in inputs:
         shape = tuple(tensor.shape[1:])
         refuse_if(
@@ -42,8 +42,8 @@ def layout_of(model: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
             shape,
             "fixed lengths",
         )
-        found.append((named.get(id(tensor), tensor.name), shape or (1,)))
-    return tuple(found)
+        layout.append((named.get(id(tensor), tensor.name), shape or (1,)))
+    return tuple(layout)
 
 
 def called(model: Any, x: Any, training: bool = False) -> Any:
@@ -94,10 +94,10 @@ def checked_indices(model: Any, inputs: np.ndarray) -> np.ndarray:
         for layer, taken in layers.items():
             if any(each is tensor for each in taken):
                 wrong = part[(part < 0) | (part >= layer.input_dim) | (part != np.floor(part))]
-                what = f"data: an index exceeds the rows of layer {layer.name}."
+                problem = f"data: an index exceeds the rows of layer {layer.name}."
                 refuse_if(
                     wrong.size,
-                    what,
+                    problem,
                     f"{wrong[:1]}",
                     f"whole numbers from 0 to {layer.input_dim - 1}",
                 )
@@ -120,9 +120,9 @@ def _look_up(model: Any, inputs: np.ndarray, dtype: str) -> None:
             for start in range(0, len(inputs), 1024):
                 called(model, tf.constant(inputs[start : start + 1024].astype(dtype)))
     except tf.errors.InvalidArgumentError as error:
-        found = re.search(r"= (-?\d+ is not in \[.*?\))", str(error))
-        if found is None:
+        match = re.search(r"= (-?\d+ is not in \[.*?\))", str(error))
+        if match is None:
             raise
         raise InputError(
-            "data: an index exceeds the rows of an Embedding inside the model.", found[1]
+            "data: an index exceeds the rows of an Embedding inside the model.", match[1]
         ) from None

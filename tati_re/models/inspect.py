@@ -54,15 +54,15 @@ def refuse_unsupported(model: Any) -> None:
     expected = "a model that starts with keras.Input, or was called on data"
     refuse_if(not built, "The model has no weights yet.", model.name, expected)
     variables = model.trainable_variables
-    what = "The model has no trainable parameters."
-    refuse_if(not variables, what, model.name, "a model with trainable weights")
+    problem = "The model has no trainable parameters."
+    refuse_if(not variables, problem, model.name, "a model with trainable weights")
     layout_of(model)
     outputs = one_output(model)
     masked = len(output_shape_of(model)) > 2 and outputs and is_masked(outputs[0])
-    what = "The model masks positions of its outputs, but the loss would count them."
+    problem = "The model masks positions of its outputs, but the loss would count them."
     refuse_if(
         masked,
-        what,
+        problem,
         "Masking or mask_zero",
         "sequences of equal length, or outputs of one position",
     )
@@ -154,13 +154,13 @@ def _refuse_calls(model: Any) -> None:
     user's layer shows it only when run, so the model is traced once, and called twice on a few
     numbers.
     """
-    found = []
+    losses = []
     foreign = set[int]()
 
     def run(x: Any) -> Any:
         with keras.StatelessScope(collect_losses=True) as scope:
             outputs = called(model, x)
-        found.extend(scope.losses)
+        losses.extend(scope.losses)
         foreign.update(set(scope.state_mapping) - {id(variable) for variable in model.variables})
         return outputs
 
@@ -180,11 +180,11 @@ def _refuse_calls(model: Any) -> None:
         "one tensor",
     )
     refuse_if(
-        found, "Losses that layers add cannot be sampled.", f"add_loss in {model.name}", "none"
+        losses, "Losses that layers add cannot be sampled.", f"add_loss in {model.name}", "none"
     )
     with users_code("model: its call", "a call that returns the same outputs for the same inputs"):
         first, again = (np.asarray(run(_ones(model))) for _ in range(2))
-    what = (
+    problem = (
         "model: its call draws random numbers whose state no layer stores, so U is not a "
         "function of the parameters."
     )
@@ -194,7 +194,7 @@ def _refuse_calls(model: Any) -> None:
     )
     refuse_if(
         foreign or not np.allclose(first, again, rtol=1e-3, equal_nan=True),
-        what,
+        problem,
         model.name,
         expected,
     )
@@ -381,8 +381,8 @@ def input_shape_of(model: Any) -> tuple[int | None, ...]:
     inputs = tensors_of(model, "inputs")
     shape = inputs[0].shape if inputs else (model.get_build_config() or {}).get("input_shape")
     if not isinstance(shape, (tuple, list)):
-        what = "The model does not know the shape of its input."
-        raise InputError(what, model.name, "a model that was called on data")
+        problem = "The model does not know the shape of its input."
+        raise InputError(problem, model.name, "a model that was called on data")
     return (None, *shape[1:])
 
 
@@ -472,14 +472,14 @@ def _of_drawn_weights(model: Any) -> np.ndarray:
     inputs = _ones(model)
     if inputs.dtype.is_floating:
         inputs = tf.constant(random.standard_normal(inputs.shape), inputs.dtype)
-    found = []
+    outputs = []
     for scale in (1.0, 1.0, 10.0, 10.0):
         weights = [scale * random.standard_normal(v.shape) for v in model.trainable_variables]
         pairs = zip(model.trainable_variables, weights, strict=True)
         drawn = [(variable, tf.constant(value, variable.dtype)) for variable, value in pairs]
         with keras.StatelessScope(drawn):
-            found.append(np.asarray(called(model, inputs), np.float64))
-    return np.stack(found)
+            outputs.append(np.asarray(called(model, inputs), np.float64))
+    return np.stack(outputs)
 
 
 def _last_layer(model: Any) -> Any:

@@ -146,8 +146,8 @@ def split(model: Any) -> SplitModel:
     refuse_stateful(model)
     parts = _split(model)
     shared = {id(v) for v in parts.layer.variables} & {id(v) for v in parts.trunk.variables}
-    what = f"layers: the last layer {parts.layer.name} also acts earlier in the model."
-    refuse_if(shared, what, model.name, "a last layer that is used once")
+    problem = f"layers: the last layer {parts.layer.name} also acts earlier in the model."
+    refuse_if(shared, problem, model.name, "a last layer that is used once")
     return parts
 
 
@@ -157,8 +157,8 @@ def _split(model: Any) -> SplitModel:
     while True:
         operation, call = origin_of(tensor)
         masked = any(map(is_masked, call.input_tensors))
-        what = "layers: the model masks the inputs of its last layer."
-        refuse_if(masked, what, model.name, "features without a mask")
+        problem = "layers: the model masks the inputs of its last layer."
+        refuse_if(masked, problem, model.name, "features without a mask")
         _refuse_branches(model, operation, call)
         if isinstance(operation, keras.Layer) and operation.trainable_variables:
             break
@@ -187,8 +187,8 @@ def _output_of(model: Any) -> Any:
     """The output of a Sequential or functional model."""
     outputs = tensors_of(model, "outputs")
     if len(outputs) != 1:
-        what = "layers: the last layer of this model is not known."
-        raise InputError(what, type(model).__name__, _EXPECTED)
+        problem = "layers: the last layer of this model is not known."
+        raise InputError(problem, type(model).__name__, _EXPECTED)
     return outputs[0]
 
 
@@ -200,11 +200,11 @@ def _input_of(model: Any) -> Any:
 def _refuse_branches(model: Any, operation: Any, call: Any) -> None:
     """Refuses a place with several inputs, or the start of the model, on the way from its output."""
     count = len(call.input_tensors)
-    what = "layers: no layer of the model has trainable weights."
-    refuse_if(count == 0, what, model.name, _EXPECTED)
-    what = "layers: the model branches before it has met its last layer."
+    problem = "layers: no layer of the model has trainable weights."
+    refuse_if(count == 0, problem, model.name, _EXPECTED)
+    problem = "layers: the model branches before it has met its last layer."
     inside = isinstance(operation, keras.Model) and operation.trainable_variables
-    refuse_if(count > 1 and not inside, what, f"{operation.name} with {count} inputs", _EXPECTED)
+    refuse_if(count > 1 and not inside, problem, f"{operation.name} with {count} inputs", _EXPECTED)
 
 
 def _is_one_layer(model: Any) -> bool:
@@ -215,9 +215,9 @@ def _is_one_layer(model: Any) -> bool:
 
 def _tensors_of(model: Any) -> list[Any]:
     """The symbolic tensors of a functional model, those of models inside of it too."""
-    found = [*model.inputs, *model.outputs]
+    tensors = [*model.inputs, *model.outputs]
     for operation in model.operations:
         if isinstance(operation, keras.Model):
-            found += _tensors_of(operation) if tensors_of(operation, "outputs") else []
-        found += first_outputs_of(operation)
-    return found
+            tensors += _tensors_of(operation) if tensors_of(operation, "outputs") else []
+        tensors += first_outputs_of(operation)
+    return tensors

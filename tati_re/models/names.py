@@ -28,9 +28,9 @@ def tensor_names(model: Any, whole: Any = None) -> list[str]:
     layer that is used in several places has the name of the first. A part of another model, `whole`,
     has the names of that one.
     """
-    found: dict[int, str] = {}
-    _visit(model if whole is None else whole, "", found)
-    return [found[id(variable)] for variable in model.trainable_variables]
+    names: dict[int, str] = {}
+    _visit(model if whole is None else whole, "", names)
+    return [names[id(variable)] for variable in model.trainable_variables]
 
 
 def parameter_names(tensors: Iterable[str], shapes: Iterable[Sequence[int]]) -> list[str]:
@@ -55,17 +55,17 @@ def described_names(described: Mapping[str, Any]) -> list[str]:
     return names
 
 
-def _visit(layer: Any, prefix: str, found: dict[int, str]) -> None:
+def _visit(layer: Any, prefix: str, names: dict[int, str]) -> None:
     from tati_re.core.backend import layers_of
 
     children = layers_of(layer, recursive=False)
     inner = {id(v) for child in children for v in child.weights}
     own = [v for v in layer.weights if id(v) not in inner]
     for variable, name in zip(own, _distinct([_base(v, "variable") for v in own]), strict=True):
-        found.setdefault(id(variable), prefix + name)
+        names.setdefault(id(variable), prefix + name)
     kinds = [f"(?:forward_|backward_)?{snake_case(type(child).__name__)}" for child in children]
     for child, name in zip(children, _distinct(list(map(_base, children, kinds))), strict=True):
-        _visit(child, f"{prefix}{name}/", found)
+        _visit(child, f"{prefix}{name}/", names)
 
 
 def _base(part: Any, kind: str) -> tuple[str, bool]:
@@ -134,7 +134,7 @@ def fans_by_layer(model: Any) -> dict[int, int]:
     """
     from tati_re.core.backend import keras, layers_of
 
-    found: dict[int, int] = {}
+    fans: dict[int, int] = {}
     for layer in layers_of(model):
         if isinstance(layer, keras.layers.EinsumDense):
             weights, outputs = layer.equation.split(",")[1].split("->")
@@ -150,5 +150,5 @@ def fans_by_layer(model: Any) -> dict[int, int]:
             fan = 0  # entry by entry
         else:
             continue
-        found |= dict.fromkeys(map(id, layer.weights), fan)
-    return found
+        fans |= dict.fromkeys(map(id, layer.weights), fan)
+    return fans

@@ -39,8 +39,8 @@ def rebuilt_in(model: Any, dtype: str) -> Any:
         try:
             config = keras.saving.serialize_keras_object(model)
         except (NotImplementedError, TypeError, ValueError):
-            what = f"The model has no config, so it cannot be rebuilt in {dtype}."
-            raise InputError(what, type(model).__name__, hint) from None
+            problem = f"The model has no config, so it cannot be rebuilt in {dtype}."
+            raise InputError(problem, type(model).__name__, hint) from None
     config.pop("compile_config", None)
     config = _rewritten(config, dtype, custom)
     try:
@@ -61,8 +61,8 @@ def rebuilt_in(model: Any, dtype: str) -> Any:
         reason = (
             re.split(r"encountered[\w ]*:", str(error))[-1].strip().strip("'").split("\n")[0][:200]
         )
-        what = f"The model cannot be rebuilt in {dtype} from its config: {reason}"
-        raise InputError(what, type(model).__name__, hint) from error
+        problem = f"The model cannot be rebuilt in {dtype} from its config: {reason}"
+        raise InputError(problem, type(model).__name__, hint) from error
     wrong = _other_precision(rebuilt, dtype)
     refuse_if(
         wrong, f"The model cannot be rebuilt in {dtype}.", f"layer {wrong} keeps its own type", hint

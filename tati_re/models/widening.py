@@ -25,7 +25,7 @@ def widened_parameters(
     Returns:
         Parameters of the wide network, `(walkers, wide parameters)`, in the type of `position`.
     """
-    found = []
+    parts = []
     pieces = zip(
         _split(position, shapes), _split(fresh, wide_shapes), shapes, wide_shapes, strict=True
     )
@@ -38,8 +38,8 @@ def widened_parameters(
             tensor[:, :inputs, :units] = old.reshape(-1, *shape)
         else:
             tensor[:, :units] = old
-        found.append(tensor.reshape(len(position), -1))
-    return np.concatenate(found, axis=1)
+        parts.append(tensor.reshape(len(position), -1))
+    return np.concatenate(parts, axis=1)
 
 
 def _split(position: np.ndarray, shapes: Sequence[Sequence[int]]) -> list[np.ndarray]:

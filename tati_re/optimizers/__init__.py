@@ -69,11 +69,11 @@ def make_optimizer(name, options, shapes: list[tuple[int, ...]]):
         expected,
     )
     if options.momentum:
-        what = "momentum: an optimizer object has its own."
+        problem = "momentum: an optimizer object has its own."
         known = short or str(name).lower()
         refuse_if(
             not isinstance(name, str),
-            what,
+            problem,
             options.momentum,
             "no momentum together with the object",
         )

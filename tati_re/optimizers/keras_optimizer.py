@@ -57,10 +57,10 @@ class KerasOptimizer(Optimizer):
             self.scheduled = False
         else:
             excludes = "_exclude_from_weight_decay" in vars(optimizer)
-            what = "optimizer: weight decay must be the same for all weights."
+            problem = "optimizer: weight decay must be the same for all weights."
             refuse_if(
                 excludes,
-                what,
+                problem,
                 "exclude_from_weight_decay",
                 "weight_decay for all, or a prior for each layer",
             )
@@ -68,18 +68,18 @@ class KerasOptimizer(Optimizer):
             self.scheduled = not isinstance(optimizer.get_config()["learning_rate"], float)
             own = math.nan if self.scheduled else float(optimizer.learning_rate)
         if getattr(optimizer, "global_clipnorm", None) and num_walkers > 1:
-            what = "optimizer: global_clipnorm would use one norm for all walkers."
-            raise InputError(what, f"{num_walkers} walkers", "clipnorm, or one walker")
+            problem = "optimizer: global_clipnorm would use one norm for all walkers."
+            raise InputError(problem, f"{num_walkers} walkers", "clipnorm, or one walker")
         refuse_if(
             optimizer.use_ema,
             "optimizer: averages of weights are not supported.",
             "use_ema",
             "use_ema=False",
         )
-        what = "optimizer: loss scaling is not supported; it would divide the steps."
+        problem = "optimizer: loss scaling is not supported; it would divide the steps."
         refuse_if(
             optimizer.loss_scale_factor,
-            what,
+            problem,
             f"loss_scale_factor={optimizer.loss_scale_factor}",
             "none",
         )
@@ -146,12 +146,12 @@ class KerasOptimizer(Optimizer):
 
 
 def keras_optimizers() -> dict[str, type]:
-    found = {}
+    optimizers = {}
     for name, value in vars(keras.optimizers).items():
         made = inspect.isclass(value) and issubclass(value, keras.optimizers.Optimizer)
         if made and name not in ("Optimizer", "LossScaleOptimizer", "MultiOptimizer"):
-            found[name.lower()] = value
-    return dict(sorted(found.items()))
+            optimizers[name.lower()] = value
+    return dict(sorted(optimizers.items()))
 
 
 def with_momentum() -> list[str]:

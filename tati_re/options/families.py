@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from tati_re.core.errors import InputError
 from tati_re.options.presets import PRESETS
 from tati_re.options.table import OPTIONS
-from tati_re.options.user_code import found
+from tati_re.options.user_code import imported_object
 
 GROUP = "tati_re.samplers"
 WORDS = ("BAOAB", "OBABO", "ABOBA", "OABAO", "UBU", "BADODAB", "GLA1", "GLA2", "mCCAdL")
@@ -74,12 +74,13 @@ def check_name(name: str) -> None:
     """Refuses a name that an installed package gives to a sampler, and that is another's too."""
     for entry in _installed():
         if entry.name.upper() == name.upper() and entry.value != family(name):
-            what = (
+            problem = (
                 f"sampler: the name {entry.name} is already used, but an installed package "
                 f"also gives it to {entry.value}."
             )
             raise InputError(
-                what, expected=f"another name in the entry points of that package, or {entry.value}"
+                problem,
+                expected=f"another name in the entry points of that package, or {entry.value}",
             )
 
 
@@ -91,13 +92,13 @@ def is_foreign(name: str) -> bool:
 
 def factory(where: str) -> Callable[..., Any]:
     """The class of samplers, or the function that makes one, that `module:name` means."""
-    return _known(where) if where in FAMILIES.values() else _found(where)
+    return _known(where) if where in FAMILIES.values() else _resolved(where)
 
 
-def _found(where: str) -> Callable[..., Any]:
+def _resolved(where: str) -> Callable[..., Any]:
     form = "my_module:MySampler or my_file.py:MySampler"
     kind = "a class with init and step"
-    return found(
+    return imported_object(
         "sampler",
         where,
         form,
@@ -106,7 +107,7 @@ def _found(where: str) -> Callable[..., Any]:
     )
 
 
-_known = cache(_found)  # Every run asks for all of them, to say which options it does not use.
+_known = cache(_resolved)  # Every run asks for all of them, to say which options it does not use.
 
 
 def options_of_family(where: str) -> list[str]:
@@ -126,11 +127,11 @@ def markdown_table() -> str:
     rows = ["| sampler | its options | description |", "|---|---|---|"]
     for name, where in families().items():
         try:
-            said = (
+            description = (
                 inspect.cleandoc(factory(where).__doc__ or "").split("\n\n")[0].replace("\n", " ")
             )
             options = ", ".join(f"`{option}`" for option in options_of_family(where))
         except InputError as error:  # another package, which cannot be imported
-            said, options = str(error), ""
-        rows.append(f"| `{name}` | {options} | {said} |")
+            description, options = str(error), ""
+        rows.append(f"| `{name}` | {options} | {description} |")
     return "\n".join(rows)

@@ -27,13 +27,13 @@ def flag(name: str) -> str:
 def _bounds(metadata: Iterable[Any]) -> str:
     """The range in words: `" greater than 0"`, `" at least 0 and below 1"`, or an empty string."""
     words = {"gt": "greater than", "ge": "at least", "lt": "below", "le": "at most"}
-    found = []
+    bounds = []
     for constraint in metadata:
         for key, text in words.items():
             limit = getattr(constraint, key, None)
             if limit is not None:
-                found.append(f"{text} {limit:g}")
-    return " " + " and ".join(found) if found else ""
+                bounds.append(f"{text} {limit:g}")
+    return " " + " and ".join(bounds) if bounds else ""
 
 
 def _words(annotation: Any, metadata: Iterable[Any]) -> str:
@@ -44,11 +44,11 @@ def _words(annotation: Any, metadata: Iterable[Any]) -> str:
         plain = [part for part in arguments if get_origin(part) is not dict]
         return " or ".join(_words(part, ()) for part in plain) + ", or a table of pattern = value"
     if origin is Annotated:
-        if said := next(
+        if description := next(
             (m.description for m in arguments[1:] if isinstance(m, FieldInfo) and m.description),
             None,
         ):
-            return said
+            return description
         return _words(arguments[0], [c for m in arguments[1:] for c in getattr(m, "metadata", [m])])
     if origin is Literal:
         names = [f"'{value}'" if isinstance(value, str) else str(value) for value in arguments]

@@ -30,7 +30,7 @@ from tati_re.options.flags import (
 from tati_re.options.methods import flattened, option_set, table_of_methods, tables_with
 from tati_re.options.patterns import is_table
 from tati_re.options.presets import expanded
-from tati_re.options.representable import what_instead
+from tati_re.options.representable import representable_range
 from tati_re.options.stages import sentence as stage_sentence
 from tati_re.options.table import COMMANDS_ONLY, GROUPS, OPTIONS, Options, group_of, options_of
 from tati_re.options.table import EVIDENCE as EVIDENCE
@@ -61,8 +61,8 @@ ELSEWHERE = {
 
 def unknown(name: str, spelled: str | None = None) -> InputError:
     """The error for a name that is no option, written as it was typed."""
-    said = f" {ELSEWHERE[name]}" if name in ELSEWHERE else nearest(name, OPTIONS)
-    return InputError(f"{spelled or name} is not a known option.{said}")
+    advice = f" {ELSEWHERE[name]}" if name in ELSEWHERE else nearest(name, OPTIONS)
+    return InputError(f"{spelled or name} is not a known option.{advice}")
 
 
 OUT_OF_RANGE = (
@@ -96,8 +96,8 @@ def _sentence(
     first = error.errors(include_url=False)[0]
     if first["type"] == "two_temperatures":
         both = [f"{spell(name)} {values[name]}" for name in ("temperature", "inverse_temperature")]
-        what = f"{spell('temperature')} and {spell('inverse_temperature')} are two names for the same quantity."
-        return InputError(what, " and ".join(both), "one of the two")
+        problem = f"{spell('temperature')} and {spell('inverse_temperature')} are two names for the same quantity."
+        return InputError(problem, " and ".join(both), "one of the two")
     name = str(first["loc"][0])
     value = first["input"]
     if name == "stages" and len(first["loc"]) > 1:
@@ -112,12 +112,12 @@ def _sentence(
     )
     names = choices(field)
     if first["type"] in OUT_OF_RANGE:
-        what = f"{spell(name)} is out of range."
+        problem = f"{spell(name)} is out of range."
     elif names and isinstance(value, str):
-        what = f"{spell(name)} has an unknown value.{nearest(value, names)}"
+        problem = f"{spell(name)} has an unknown value.{nearest(value, names)}"
     else:
-        what = f"{spell(name)} has the wrong type."
-    return InputError(what, received or "nothing", expected(field))
+        problem = f"{spell(name)} has the wrong type."
+    return InputError(problem, received or "nothing", expected(field))
 
 
 def _checked(
@@ -146,8 +146,8 @@ def _refuse_frames(values: Mapping[str, Any], spell: Callable[[str], str]) -> No
     """Refuses data frames, and other objects that have no truth and cannot be compared."""
     for name, value in values.items():
         if name in OPTIONS and not _is_comparable(_plain(value)):
-            what = f"{spell(name)} has the wrong type."
-            raise InputError(what, f"a {type(value).__name__}", expected(OPTIONS[name]))
+            problem = f"{spell(name)} has the wrong type."
+            raise InputError(problem, f"a {type(value).__name__}", expected(OPTIONS[name]))
 
 
 def _is_comparable(value: Any) -> bool:
@@ -164,7 +164,7 @@ def _check_representable(
         # Seconds, megabytes and fractions of the data enter no arithmetic in the precision of a
         # run.
         enters = name in OPTIONS and group_of(OPTIONS[name]) not in ("data", "run")
-        if instead := what_instead(value, dtype if enters else None):
+        if instead := representable_range(value, dtype if enters else None):
             received = shown(value, 77, repr)
             raise InputError(
                 f"{spell(name)} is out of range.", received, f"{expected(OPTIONS[name])}, {instead}"
@@ -296,8 +296,8 @@ def _with_set(flags: Mapping[str, Any], config: Mapping[str, Any] | None) -> dic
     for text in flags["set"]:
         name, value = option_set(text, chosen)
         if name in others:
-            what = f"--set {text.partition('=')[0]}: {flag(name)} is given twice."
-            raise InputError(what, f"{others[name]} and {value}", "one of the two")
+            problem = f"--set {text.partition('=')[0]}: {flag(name)} is given twice."
+            raise InputError(problem, f"{others[name]} and {value}", "one of the two")
         others[name] = value
     return others
 
@@ -332,12 +332,12 @@ def read_toml(path: AnyPath) -> dict[str, Any]:
     try:
         if "resume" in values:
             make_options(values)
-        said = aliases.translated(values)
-        options = _checked(said.values, lambda name: said.typed.get(name, name))
+        translation = aliases.translated(values)
+        options = _checked(translation.values, lambda name: translation.typed.get(name, name))
     except InputError as error:
         raise InputError(f"{os.fspath(path)}: {error}") from None
     return values | options.values_of(
-        name for name in values if name in OPTIONS and name not in said.tati
+        name for name in values if name in OPTIONS and name not in translation.tati
     )
 
 
@@ -389,11 +389,11 @@ def describe(name: str | None = None) -> str:
             ]
         return "\n".join(lines)
     if name not in OPTIONS and name in aliases.ALIASES:
-        said = [
+        descriptions = [
             aliases.describe(name),
             *(describe(new) for new in aliases.ALIASES[name].new if new in OPTIONS),
         ]
-        return "\n".join(said)
+        return "\n".join(descriptions)
     if name not in OPTIONS:
         raise unknown(name)
     field = OPTIONS[name]

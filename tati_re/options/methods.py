@@ -209,8 +209,10 @@ def help_of_method(name: str) -> str:
                 parts.append(_help_of(kind, method))
     if not parts:
         names = [method for kind in KINDS for method in methods_of(kind)]
-        what = f"--help-method: no method with this name has its own options.{nearest(name, names)}"
-        raise InputError(what, name, ", ".join(dict.fromkeys(names)))
+        problem = (
+            f"--help-method: no method with this name has its own options.{nearest(name, names)}"
+        )
+        raise InputError(problem, name, ", ".join(dict.fromkeys(names)))
     return "\n".join(parts)
 
 
@@ -323,8 +325,8 @@ def flattened(values: Mapping[str, Any]) -> dict[str, Any]:
             continue
         several = kind == "method"
         if len(value) > 1 and not several:
-            what = f"{kind}: the tables name several methods."
-            raise InputError(what, ", ".join(value), f"one table, [{kind}.NAME]")
+            problem = f"{kind}: the tables name several methods."
+            raise InputError(problem, ", ".join(value), f"one table, [{kind}.NAME]")
         flat[kind] = [*value] if several else next(iter(value))
         for name, own in value.items():
             _add(flat, values, kind, name, own)
@@ -337,16 +339,18 @@ def _add(
     """Adds the options of one table of a method to the others."""
     known = options_of_method(kind, name)
     if own and not known:
-        what = f"[{kind}.{name}]: {name} has no options of this kind."
-        raise InputError(what, ", ".join(own), f"{kind} = {name!r}, or a table of {_listed(kind)}")
+        problem = f"[{kind}.{name}]: {name} has no options of this kind."
+        raise InputError(
+            problem, ", ".join(own), f"{kind} = {name!r}, or a table of {_listed(kind)}"
+        )
     for short, value in own.items():
         option = known.get(short, short if short in known.values() else None)
         if option is None:
-            what = f"[{kind}.{name}] {short} is not an option of {name}.{nearest(short, known)}"
-            raise InputError(what, expected=", ".join(known))
+            problem = f"[{kind}.{name}] {short} is not an option of {name}.{nearest(short, known)}"
+            raise InputError(problem, expected=", ".join(known))
         if option in values or option in flat:
-            what = f"[{kind}.{name}] {short} and {option} are two names for the same option."
-            raise InputError(what, expected="one of the two")
+            problem = f"[{kind}.{name}] {short} and {option} are two names for the same option."
+            raise InputError(problem, expected="one of the two")
         flat[option] = value
 
 
@@ -365,13 +369,13 @@ def meanings(text: str) -> set[str]:
     method = method.rpartition(".")[2]
     if not dot and name in options_of_methods():
         return {name}
-    found = {
+    candidates = {
         options_of_method(kind, one).get(short)
         for kind in KINDS
         for one in methods_of(kind)
         if not dot or one.upper() == method.upper()
     }
-    return {option for option in found if option is not None}
+    return {option for option in candidates if option is not None}
 
 
 def option_set(text: str, chosen: Callable[[str], Any]) -> tuple[str, str]:
@@ -410,10 +414,10 @@ def option_set(text: str, chosen: Callable[[str], Any]) -> tuple[str, str]:
             for one in methods_of(kind)
             if one.upper() == method.upper()
         }
-    found = {options[short] for options in of_run.values() if short in options}
-    if len(found) == 1:
-        return found.pop(), value
-    if found:
+    matches = {options[short] for options in of_run.values() if short in options}
+    if len(matches) == 1:
+        return matches.pop(), value
+    if matches:
         where = [f"{one}.{short}" for (_, one), options in of_run.items() if short in options]
         raise InputError(f"--set {typed}: several methods have this option.", text, _or(where))
     raise _not_found(typed, short, of_run)
@@ -438,8 +442,8 @@ def _not_found(typed: str, short: str, of_run: Mapping[tuple[str, str], Any]) ->
         if short in options_of_method(kind, one)
     ]
     if elsewhere:
-        what = f"--set {typed}: this run does not use the method of this option."
-        return InputError(what, expected=_or(elsewhere))
+        problem = f"--set {typed}: this run does not use the method of this option."
+        return InputError(problem, expected=_or(elsewhere))
     known = sorted({name for options in of_run.values() for name in options})
-    what = f"--set {typed}: the methods of this run have no such option.{nearest(short, known)}"
-    return InputError(what, expected=", ".join(known) or "an option of a method of this run")
+    problem = f"--set {typed}: the methods of this run have no such option.{nearest(short, known)}"
+    return InputError(problem, expected=", ".join(known) or "an option of a method of this run")

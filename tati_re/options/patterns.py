@@ -49,18 +49,20 @@ def by_tensor(option: str, value: Any, default: Any, names: Sequence[str]) -> li
     """
     if not isinstance(value, Mapping):
         return [value] * len(names)
-    found = [default] * len(names)
+    tensor_values = [default] * len(names)
     for pattern, own in value.items():
         hits = [i for i, name in enumerate(names) if matches(pattern, name)]
         if not hits:
-            what = f"{option}: the pattern matches no tensor of the model.{nearest(pattern, names)}"
+            problem = (
+                f"{option}: the pattern matches no tensor of the model.{nearest(pattern, names)}"
+            )
             expected = (
                 f"a pattern that matches {', '.join(names[:4])}{', ...' if len(names) > 4 else ''}"
             )
-            raise InputError(what, received=repr(pattern), expected=expected)
+            raise InputError(problem, received=repr(pattern), expected=expected)
         for i in hits:
-            found[i] = own
-    return found
+            tensor_values[i] = own
+    return tensor_values
 
 
 def matches(pattern: str, name: str) -> bool:

@@ -110,8 +110,8 @@ def expanded(values: Mapping[str, Any]) -> dict[str, Any]:
     name = _BY_NAME.get(name.upper(), name) if isinstance(name, str) else name
     if isinstance(name, str) and name in NAMES:
         if values.get("sampler") is not None:
-            what = "preset and sampler both name the sampler."
-            raise InputError(what, f"{name} and {values['sampler']}", "one of the two")
+            problem = "preset and sampler both name the sampler."
+            raise InputError(problem, f"{name} and {values['sampler']}", "one of the two")
         values = {
             **{key: value for key, value in values.items() if key != "preset"},
             "sampler": name,

@@ -14,7 +14,7 @@ infinite.
 """
 
 
-def what_instead(value: Any, dtype: str | None) -> str | None:
+def representable_range(value: Any, dtype: str | None) -> str | None:
     """What a value should be that the arithmetic in `dtype`, or none, cannot represent; None where
     it can.
     """

@@ -74,38 +74,38 @@ class PlannedStage(NamedTuple):
 def planned(options) -> list[PlannedStage]:
     if not options.stages:
         return [PlannedStage(0, options.num_steps, None, options.batch_size)]
-    found = []
+    plan = []
     step = 0
     for stage in options.stages:
         size = options.batch_size if stage.batch_size is None else stage.batch_size
-        found.append(
+        plan.append(
             PlannedStage(
                 step, step + stage.num_steps, stage.learning_rate, None if size == ALL else size
             )
         )
         step += stage.num_steps
-    return found
+    return plan
 
 
 def check_num_steps(options) -> int:
     """Steps of a fit: the sum of its stages."""
     total = sum(stage.num_steps for stage in options.stages) or options.num_steps
-    what = "num_steps contradicts stages."
+    problem = "num_steps contradicts stages."
     received = f"num_steps = {options.num_steps} with stages of {total} steps"
     expected = "no num_steps with stages, or their sum"
     refuse_if(
-        "num_steps" in options.explicit and options.num_steps != total, what, received, expected
+        "num_steps" in options.explicit and options.num_steps != total, problem, received, expected
     )
     return total
 
 
 def extended(stages: Sequence[Mapping[str, Any]], num_steps: int) -> list[dict[str, Any]]:
     """Stages as a manifest has them, the last one longer where a run goes on past their sum."""
-    found = [dict(stage) for stage in stages]
-    missing = num_steps - sum(stage["num_steps"] for stage in found)
-    if found and missing > 0:
-        found[-1]["num_steps"] += missing
-    return found
+    copies = [dict(stage) for stage in stages]
+    missing = num_steps - sum(stage["num_steps"] for stage in copies)
+    if copies and missing > 0:
+        copies[-1]["num_steps"] += missing
+    return copies
 
 
 def sentence(
@@ -126,8 +126,8 @@ def sentence(
         return InputError(f"{option}: stage {number} has no {name}.", expected=EXPECTED[name])
     if error["type"] == "extra_forbidden":
         advice = "; other options stand above [[stages]]" if name in known else ""
-        what = f"{option}: {name} of stage {number} is not known.{nearest(name, EXPECTED)}"
-        return InputError(what, expected=", ".join(EXPECTED) + advice)
+        problem = f"{option}: {name} of stage {number} is not known.{nearest(name, EXPECTED)}"
+        return InputError(problem, expected=", ".join(EXPECTED) + advice)
     return InputError(
         f"{option}: {name} of stage {number} is not valid.", repr(value), EXPECTED[name]
     )

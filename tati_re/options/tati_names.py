@@ -107,20 +107,20 @@ def _yes(name: str, value: Any) -> bool:
     return text in _YES
 
 
-def _refused(what: str, instead: str) -> Translation:
+def _refused(reason: str, instead: str) -> Translation:
     def refuse(name: str, value: Any) -> dict[str, Any]:
         if _unset(value):
             return {}
-        raise InputError(f"{name}: {what}.", value, instead)
+        raise InputError(f"{name}: {reason}.", value, instead)
 
     return refuse
 
 
-def _refused_if(wrong: bool, what: str, instead: str) -> Translation:
+def _refused_if(wrong: bool, reason: str, instead: str) -> Translation:
     """A switch of which one side is what is done here anyway."""
 
     def switch(name: str, value: Any) -> dict[str, Any]:
-        refuse_if(_yes(name, value) == wrong, f"{name}: {what}.", value, instead)
+        refuse_if(_yes(name, value) == wrong, f"{name}: {reason}.", value, instead)
         return {}
 
     return switch
@@ -421,37 +421,37 @@ def sentences(options: Any, own_prior: bool = False) -> list[str]:
     """
     tati = options.tati
     derived = options.derived
-    said = []
+    lines = []
     if tati.get("batch_size") and options.batch_size is None:
-        said.append(
+        lines.append(
             f"batch_size {tati['batch_size']} is larger than the data set: all examples, as in TATi."
         )
     if "prior" in derived and "potential" not in derived and not own_prior:
-        said.append("potential mean_loss has no prior where none is named, as in TATi.")
+        lines.append("potential mean_loss has no prior where none is named, as in TATi.")
     if "potential" in derived:
         name = next(name for name in (*MEAN_LOSS_NAMES, *_OF_SCRIPTS) if name in tati)
         prior = " and no prior" if "prior" in derived and not own_prior else ""
-        said.append(
+        lines.append(
             f"{name} is TATi's name, so that potential is mean_loss{prior}: exp(-beta * mean loss) is sampled, as in "
             "TATi; potential posterior samples the Bayesian posterior, with the sum of the losses and a prior."
         )
     defaults = [name for name in ("loss", "output_activation", "record_every") if name in derived]
     if defaults and "batch_data_files" in tati:
         values = ", ".join(f"{name} {value}" for name, value in options.values_of(defaults).items())
-        said.append(f"batch_data_files is TATi's name, so that its defaults hold: {values}.")
+        lines.append(f"batch_data_files is TATi's name, so that its defaults hold: {values}.")
     other = [name for name in tati if name not in ("inverse_temperature", *MARK)]
     given = options.inverse_temperature is not None and "potential" in options.explicit
     if other and given and options.potential == "posterior":
-        said.append(
+        lines.append(
             f"inverse_temperature {options.inverse_temperature:g} with TATi's {other[0]}: under potential posterior "
             "it acts N times harder than in TATi (N examples), as U sums losses that TATi averages."
         )
     if "num_leapfrog_steps" in derived:
-        said.append(
+        lines.append(
             f"hamiltonian_dynamics_time {float(tati['hamiltonian_dynamics_time']):g} stands for num_leapfrog_steps "
             f"{options.num_leapfrog_steps} at step_size {options.first_step_size:g}."
         )
-    return said
+    return lines
 
 
 def capped(options: Any, num_examples: int) -> Any:
@@ -467,10 +467,10 @@ def capped(options: Any, num_examples: int) -> Any:
 
 def check_dimensions(tati: Mapping[str, Any], num_inputs: int, num_outputs: int) -> None:
     """Compares TATi's `input_dimension` and `output_dimension` with what the data have."""
-    for name, found in (("input_dimension", num_inputs), ("output_dimension", num_outputs)):
-        if name in tati and int(tati[name]) != found:
+    for name, size in (("input_dimension", num_inputs), ("output_dimension", num_outputs)):
+        if name in tati and int(tati[name]) != size:
             raise InputError(
                 f"{name}: not the system of data and network.",
                 tati[name],
-                f"{found}, or to leave it out",
+                f"{size}, or to leave it out",
             )

@@ -71,10 +71,10 @@ def refuse_untrusted(asked: Mapping[str, str], folder: AnyPath, who: str) -> Non
         return
     kinds = ["code to run"] if set(asked) & set(CODE) else []
     kinds += ["files to write outside of it"] if set(asked) & set(WRITTEN) else []
-    what = f"{who}: the folder {os.fspath(folder)} names {' and '.join(kinds)}."
+    problem = f"{who}: the folder {os.fspath(folder)} names {' and '.join(kinds)}."
     expected = f"trust=True (--trust) if you trust it, or {' and '.join(asked)} given again"
     raise InputError(
-        what,
+        problem,
         received=", ".join(f"{name} = {text!r}" for name, text in asked.items()),
         expected=expected,
     )

@@ -15,11 +15,13 @@ from types import ModuleType
 from typing import Any
 
 from tati_re.core.errors import InputError, nearest, refuse_if
-from tati_re.core.given import said
+from tati_re.core.given import error_text
 from tati_re.options.table import OPTIONS
 
 
-def found(option: str, name: str, form: str, known: Callable[[Any], bool], kind: str) -> Any:
+def imported_object(
+    option: str, name: str, form: str, known: Callable[[Any], bool], kind: str
+) -> Any:
     """What `my_module:name` or `my_file.py:name` means; a module is installed or lies in the
     current folder. A file is executed anew each time. The rest is for messages: `form` shows how
     such names look, `known` says whether a value of the module may have been meant, and `kind` is
@@ -27,10 +29,10 @@ def found(option: str, name: str, form: str, known: Callable[[Any], bool], kind:
     """
     from cloudpickle import register_pickle_by_value
 
-    (where, _, what) = name.rpartition(":")
+    (where, _, attribute) = name.rpartition(":")
     noun = kind.split()[1]
     refuse_if(
-        not where or not what.isidentifier(),
+        not where or not attribute.isidentifier(),
         f"{option}: the form is MODULE:{noun.upper()}.",
         repr(name),
         form,
@@ -43,10 +45,10 @@ def found(option: str, name: str, form: str, known: Callable[[Any], bool], kind:
     importlib.invalidate_caches()
     try:
         module = _module(option, where) if path is None else _file(option, path, form)
-        if not hasattr(module, what):
+        if not hasattr(module, attribute):
             others = [key for key, value in vars(module).items() if known(value)]
-            sentence = f"{option}: {where} has no {noun} of this name.{nearest(what, others)}"
-            raise InputError(sentence, received=what, expected=", ".join(others) or kind)
+            sentence = f"{option}: {where} has no {noun} of this name.{nearest(attribute, others)}"
+            raise InputError(sentence, received=attribute, expected=", ".join(others) or kind)
     finally:
         sys.path[:] = places
     for new in {*sys.modules} - before:
@@ -58,7 +60,7 @@ def found(option: str, name: str, form: str, known: Callable[[Any], bool], kind:
             is None
         ):
             register_pickle_by_value(sys.modules[new])
-    return getattr(module, what)
+    return getattr(module, attribute)
 
 
 def is_code(name: str | None) -> bool:
@@ -83,8 +85,8 @@ def called(
     try:
         parameters = inspect.signature(factory).parameters.values()
     except ValueError:
-        what = f"{option}: {name} is built into Python, and its arguments cannot be determined."
-        raise InputError(what, expected="your own class or function") from None
+        problem = f"{option}: {name} is built into Python, and its arguments cannot be determined."
+        raise InputError(problem, expected="your own class or function") from None
     for parameter in parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
@@ -108,7 +110,7 @@ def called(
     except InputError:
         raise
     except Exception as error:
-        raise InputError(f"{option}: {name} could not be created ({said(error)}).") from error
+        raise InputError(f"{option}: {name} could not be created ({error_text(error)}).") from error
 
 
 def _module(option: str, name: str) -> ModuleType:
@@ -146,4 +148,4 @@ def _file(option: str, path: Path, form: str) -> ModuleType:
 
 
 def _failed(option: str, where: object, error: BaseException) -> InputError:
-    return InputError(f"{option}: {where} cannot be imported ({said(error)}).")
+    return InputError(f"{option}: {where} cannot be imported ({error_text(error)}).")

@@ -112,7 +112,7 @@ def plot_free_energy(
 
 
 def plot_diffusion_map(
-    found: DiffusionMap,
+    diffusion: DiffusionMap,
     potential: np.ndarray,
     landmarks: np.ndarray | None = None,
     path: AnyPath | None = None,
@@ -120,7 +120,7 @@ def plot_diffusion_map(
     """Plots the eigenvalues of a diffusion map, and its points on the first two eigenfunctions.
 
     Args:
-        found: The diffusion map.
+        diffusion: The diffusion map.
         potential: U of its points, `(n,)`, shown as color.
         landmarks: Indices of points to mark. Default: None.
         path: A PNG file to write. Default: None, no file.
@@ -131,8 +131,8 @@ def plot_diffusion_map(
     figure = new_figure(8.4, 3.6)
     left, right = figure.subplots(1, 2, width_ratios=[1.0, 1.6])
     left.plot(
-        np.arange(1, len(found.values) + 1),
-        -found.values,
+        np.arange(1, len(diffusion.values) + 1),
+        -diffusion.values,
         "o-",
         color=COLORS[0],
         markersize=4,
@@ -141,8 +141,8 @@ def plot_diffusion_map(
     left.set_ylim(bottom=0)
     left.xaxis.set_major_locator(MaxNLocator(integer=True))
     left.set(xlabel="eigenfunction", ylabel="rate (minus the eigenvalue)")
-    first = found.vectors[:, 0]
-    second = found.vectors[:, 1] if len(found.values) > 1 else potential
+    first = diffusion.vectors[:, 0]
+    second = diffusion.vectors[:, 1] if len(diffusion.values) > 1 else potential
     order = np.argsort(-potential)
     drawn = right.scatter(
         first[order], second[order], c=potential[order], s=6, cmap="viridis", linewidths=0
@@ -153,7 +153,7 @@ def plot_diffusion_map(
         right.scatter(x, y, s=42, facecolors="none", edgecolors=COLORS[1], linewidths=1.3)
     right.set(
         xlabel="eigenfunction 1",
-        ylabel="eigenfunction 2" if len(found.values) > 1 else "potential U",
+        ylabel="eigenfunction 2" if len(diffusion.values) > 1 else "potential U",
     )
     color_bar(figure, right, drawn, "potential U")
     plain(left, right)
@@ -246,8 +246,8 @@ def plot_group_temperatures(table: pd.DataFrame, path: AnyPath | None = None) ->
         plain(axes)
     panels[0].set_yticks(range(len(groups)), groups)
     panels[0].set_ylim(len(groups) - 0.4, -0.6)
-    said = "bands hold all but 1 in 10,000 means; diamonds: failed; no band: not measured"
-    figure.suptitle(said, fontsize=8, color=DARK, x=0.99, ha="right")
+    legend = "bands hold all but 1 in 10,000 means; diamonds: failed; no band: not measured"
+    figure.suptitle(legend, fontsize=8, color=DARK, x=0.99, ha="right")
     return save(figure, path)
 
 

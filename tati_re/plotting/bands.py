@@ -40,8 +40,8 @@ def uniform_band(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     uniform numbers.
     """
     places = np.arange(1, POINTS) / POINTS
-    found = np.random.default_rng(0).multinomial(count, np.full(POINTS, 1 / POINTS), SIMULATIONS)
-    return places, *envelope(found.cumsum(axis=1)[:, :-1] / count)
+    counts = np.random.default_rng(0).multinomial(count, np.full(POINTS, 1 / POINTS), SIMULATIONS)
+    return places, *envelope(counts.cumsum(axis=1)[:, :-1] / count)
 
 
 @lru_cache(maxsize=16)
@@ -89,8 +89,8 @@ class Calibrated:
     def band(self) -> tuple[np.ndarray, np.ndarray]:
         """The band of the curve where events happen with the stated probabilities."""
         size = (SIMULATIONS // 4, len(self._count))
-        found = np.random.default_rng(0).binomial(self._count, self._values.clip(0, 1), size)
-        return envelope(np.array([self._fitted(each) for each in found]))
+        draws = np.random.default_rng(0).binomial(self._count, self._values.clip(0, 1), size)
+        return envelope(np.array([self._fitted(each) for each in draws]))
 
     def _fitted(self, sums: np.ndarray) -> np.ndarray:
         from scipy.optimize import isotonic_regression
@@ -109,11 +109,11 @@ def draw_ranks(axes: Axes, chains: np.ndarray) -> None:
     chains, part = (halves_of(chains), "half") if len(chains) == 1 else (chains, "walker")
     thinned = independent(chains[:: -(-len(chains) // _MOST_CHAINS)])
     if thinned.shape[1] < _FEWEST:
-        said = (
+        reason = (
             f"too short for ranks:\n{thinned.shape[1]} independent draws per {part}, "
             f"{_FEWEST} needed"
         )
-        return empty(axes, said)
+        return empty(axes, reason)
     which = (
         f"of each {part}"
         if len(thinned) == len(chains)
@@ -131,7 +131,7 @@ def draw_ranks(axes: Axes, chains: np.ndarray) -> None:
     places, low, high = rank_band(*thinned.shape)
     axes.fill_between(places, low - places, high - places, color=GRAY, alpha=0.25, linewidth=0)
     for number, each in enumerate(ranks):
-        found = np.searchsorted(np.sort(each), places) / len(each)
-        axes.plot(places, found - places, color=COLORS[number % len(COLORS)], linewidth=1.0)
+        cumulative = np.searchsorted(np.sort(each), places) / len(each)
+        axes.plot(places, cumulative - places, color=COLORS[number % len(COLORS)], linewidth=1.0)
     axes.axhline(0, color=GRAY, linewidth=0.6)
     axes.set_xlim(0, 1)

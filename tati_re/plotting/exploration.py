@@ -26,7 +26,7 @@ _SHOWN = 3
 _CLOUD = 3000
 
 
-def plot_exploration(found: "Exploration", path: AnyPath | None = None) -> Figure:
+def plot_exploration(exploration: "Exploration", path: AnyPath | None = None) -> Figure:
     """Plots the points of an exploration, and U along the paths between its minima.
 
     The left panel shows sampled points and minima on the two directions of largest spread (or the
@@ -36,7 +36,7 @@ def plot_exploration(found: "Exploration", path: AnyPath | None = None) -> Figur
     With a single minimum there is only the first panel.
 
     Args:
-        found: The result of `tati_re.exploration.explore`.
+        exploration: The result of `tati_re.exploration.explore`.
         path: A PNG file to write. Default: None, no file.
 
     Returns:
@@ -45,18 +45,18 @@ def plot_exploration(found: "Exploration", path: AnyPath | None = None) -> Figur
     Raises:
         InputError: The exploration is empty.
     """
-    refuse_if(not len(found.minima), "The exploration found no minimum.")
-    several = bool(found.paths)
+    refuse_if(not len(exploration.minima), "The exploration found no minimum.")
+    several = bool(exploration.paths)
     figure = new_figure(12.6 if several else 4.4, 4.0)
     panels = figure.subplots(1, 3 if several else 1, squeeze=False)[0]
-    _map(panels[0], found)
+    _map(panels[0], exploration)
     if several:
-        _barriers(figure, panels[1], found)
-        _profiles(panels[2], found)
+        _barriers(figure, panels[1], exploration)
+        _profiles(panels[2], exploration)
     return save(figure, path)
 
 
-def plot_disconnectivity(found: "Exploration", path: AnyPath | None = None) -> Figure:
+def plot_disconnectivity(exploration: "Exploration", path: AnyPath | None = None) -> Figure:
     """Plots the disconnectivity tree of an exploration: lines from minima up to the passes that
     join them.
 
@@ -65,7 +65,7 @@ def plot_disconnectivity(found: "Exploration", path: AnyPath | None = None) -> F
     `tati_re.exploration.disconnectivity`.
 
     Args:
-        found: The result of `tati_re.exploration.explore`.
+        exploration: The result of `tati_re.exploration.explore`.
         path: A PNG file to write. Default: None, no file.
 
     Returns:
@@ -78,7 +78,7 @@ def plot_disconnectivity(found: "Exploration", path: AnyPath | None = None) -> F
         disconnectivity,
     )  # loads TensorFlow, as what made the exploration did
 
-    tree = disconnectivity(found)
+    tree = disconnectivity(exploration)
     refuse_if(not len(tree), "The exploration found no path between minima.")
     bottoms = dict(zip(tree["number"], tree["potential"], strict=True))
     # The basin of a lowest minimum: its minima from left to right, and where its line has come to.
@@ -112,8 +112,8 @@ def plot_disconnectivity(found: "Exploration", path: AnyPath | None = None) -> F
     return save(figure, path)
 
 
-def _map(panel: Axes, found: "Exploration") -> None:
-    cloud = np.concatenate(found.legs)
+def _map(panel: Axes, exploration: "Exploration") -> None:
+    cloud = np.concatenate(exploration.legs)
     cloud = cloud[:: -(-len(cloud) // _CLOUD)]
     names = ["parameter 1", "parameter 2"]
     middle = np.zeros(cloud.shape[1])
@@ -128,18 +128,18 @@ def _map(panel: Axes, found: "Exploration") -> None:
     panel.plot(
         *((cloud - middle) @ directions.T).T, ".", color=GRAY, markersize=1.5, alpha=0.5, zorder=0
     )
-    for way in found.paths.values():
+    for way in exploration.paths.values():
         panel.plot(
             *((way.images - middle) @ directions.T).T, color=COLORS[0], linewidth=0.7, alpha=0.6
         )
-    places = (found.positions - middle) @ directions.T
+    places = (exploration.positions - middle) @ directions.T
     for place, kind, number in zip(
-        places, found.minima["kind"], found.minima["number"], strict=True
+        places, exploration.minima["kind"], exploration.minima["number"], strict=True
     ):
         color = COLORS[1] if kind == "minimum" else COLORS[2]
         panel.plot(*place, "o", color=color, markersize=9, markeredgecolor="white")
         panel.annotate(str(number), place, color="white", fontsize=6, ha="center", va="center")
-    counts = found.minima["kind"].value_counts()
+    counts = exploration.minima["kind"].value_counts()
     several = {"minimum": "minima", "valley": "valleys"}
     kinds = " and ".join(
         f"{n} {word if n == 1 else several.get(str(word), word)}" for word, n in counts.items()
@@ -148,12 +148,12 @@ def _map(panel: Axes, found: "Exploration") -> None:
     labeled(panel, *names)
 
 
-def _barriers(figure: Figure, panel: Axes, found: "Exploration") -> None:
-    count = int(found.barriers["second"].max())
+def _barriers(figure: Figure, panel: Axes, exploration: "Exploration") -> None:
+    count = int(exploration.barriers["second"].max())
     values = np.full((count, count), np.nan)
-    first, second = (found.barriers[name].to_numpy() - 1 for name in ("first", "second"))
-    values[first, second] = found.barriers["linear_barrier"]
-    values[second, first] = found.barriers["relaxed_barrier"]
+    first, second = (exploration.barriers[name].to_numpy() - 1 for name in ("first", "second"))
+    values[first, second] = exploration.barriers["linear_barrier"]
+    values[second, first] = exploration.barriers["relaxed_barrier"]
     drawn = panel.imshow(values, cmap="cividis")
     if count <= 8:
         middle = 0.5 * (np.nanmin(values) + np.nanmax(values))
@@ -171,11 +171,13 @@ def _barriers(figure: Figure, panel: Axes, found: "Exploration") -> None:
     plain(panel)
 
 
-def _profiles(panel: Axes, found: "Exploration") -> None:
-    gains = {pair: way.linear_barrier - way.relaxed_barrier for pair, way in found.paths.items()}
+def _profiles(panel: Axes, exploration: "Exploration") -> None:
+    gains = {
+        pair: way.linear_barrier - way.relaxed_barrier for pair, way in exploration.paths.items()
+    }
     shown = sorted(gains, key=lambda pair: -gains[pair])[:_SHOWN]
     for number, pair in enumerate(shown):
-        way = found.paths[pair]
+        way = exploration.paths[pair]
         color = COLORS[number % len(COLORS)]
         panel.plot(way.place, way.linear, color=color, linewidth=0.9, linestyle=":")
         # The first is the widest: of two that are alike both are seen.

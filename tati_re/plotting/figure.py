@@ -67,11 +67,18 @@ def color_bar(figure: Figure, axes: Axes, drawn: Any, label: str, **choices: Any
     bar.ax.yaxis.label.set_fontsize(9)
 
 
-def empty(axes: Axes, said: str) -> None:
+def empty(axes: Axes, message: str) -> None:
     """A panel that has nothing to show says why."""
     axes.set_axis_off()
     axes.text(
-        0.5, 0.5, said, ha="center", va="center", fontsize=8, color=DARK, transform=axes.transAxes
+        0.5,
+        0.5,
+        message,
+        ha="center",
+        va="center",
+        fontsize=8,
+        color=DARK,
+        transform=axes.transAxes,
     )
 
 

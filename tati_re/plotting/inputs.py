@@ -181,31 +181,37 @@ def plot_input_space(space: "InputSpace", path: AnyPath | None = None) -> Figure
     left, right = figure.subplots(1, 2, sharex=True, sharey=True)
     x = axes[0].values
     y = axes[1].values
-    found: Any = space.prediction
+    prediction: Any = space.prediction
     shown = "standard deviation over the parameters"
-    if classes and len(found.class_values) == 2:
-        p, shade = (_plane(space, values[:, 1]) for values in (found.probabilities, found.std))
+    if classes and len(prediction.class_values) == 2:
+        p, shade = (
+            _plane(space, values[:, 1]) for values in (prediction.probabilities, prediction.std)
+        )
         drawn = left.contourf(x, y, p, levels=np.linspace(0, 1, 21), cmap="RdBu_r", alpha=0.85)
         color_bar(
             figure,
             left,
             drawn,
-            f"probability of class {found.class_values[1]}",
+            f"probability of class {prediction.class_values[1]}",
             ticks=MaxNLocator(6),
         )
         for panel, color in ((left, DARK), (right, "white")):
             panel.contour(x, y, p, levels=[0.5], colors=color, linewidths=1.4)
     elif classes:
-        best = _plane(space, found.probabilities.argmax(axis=1).astype(float))
-        sure = _plane(space, found.probabilities.max(axis=1))
-        colors = np.array([to_rgb(COLORS[k % len(COLORS)]) for k in range(len(found.class_values))])
+        best = _plane(space, prediction.probabilities.argmax(axis=1).astype(float))
+        sure = _plane(space, prediction.probabilities.max(axis=1))
+        colors = np.array(
+            [to_rgb(COLORS[k % len(COLORS)]) for k in range(len(prediction.class_values))]
+        )
         image = 1 - (1 - colors[best.astype(int)]) * sure[..., None]
         half = 0.5 * (x[1] - x[0])
         tall = 0.5 * (y[1] - y[0])  # of a pixel, which has its point in the middle
         extent = (x[0] - half, x[-1] + half, y[0] - tall, y[-1] + tall)
         left.imshow(image, origin="lower", extent=extent, aspect="auto", interpolation="nearest")
         for k in np.unique(best).astype(int):
-            left.plot([], [], "s", color=COLORS[k % len(COLORS)], label=f"{found.class_values[k]}")
+            left.plot(
+                [], [], "s", color=COLORS[k % len(COLORS)], label=f"{prediction.class_values[k]}"
+            )
         left.set_title(
             "most probable class",
             loc="left",
@@ -213,12 +219,14 @@ def plot_input_space(space: "InputSpace", path: AnyPath | None = None) -> Figure
             color=DARK,
             pad=4 + 14 * legend_above(left, 48),
         )
-        shade = _plane(space, found.entropy)
+        shade = _plane(space, prediction.entropy)
         shown = "entropy (nats)"
     else:
-        mean, shade = (_plane(space, values[:, 0]) for values in (found.mean, found.parameter_std))
+        mean, shade = (
+            _plane(space, values[:, 0]) for values in (prediction.mean, prediction.parameter_std)
+        )
         drawn = left.contourf(x, y, mean, levels=15, cmap="viridis")
-        color_bar(figure, left, drawn, f"mean{_of_which(found)}", ticks=MaxNLocator(6))
+        color_bar(figure, left, drawn, f"mean{_of_which(prediction)}", ticks=MaxNLocator(6))
     levels = np.linspace(0, shade.max() if shade.max() > 0 else 1.0, 16)
     drawn = right.contourf(x, y, shade, levels=levels, cmap="viridis")
     color_bar(figure, right, drawn, shown, ticks=MaxNLocator(6))
@@ -237,8 +245,8 @@ def _note_others(figure: Figure, space: "InputSpace") -> None:
         figure.supxlabel(space.others, fontsize=8, color=GRAY)
 
 
-def _of_which(found: Any) -> str:
-    return " of output 0" if found.mean.shape[1] > 1 else ""
+def _of_which(prediction: Any) -> str:
+    return " of output 0" if prediction.mean.shape[1] > 1 else ""
 
 
 def _plane(space: "InputSpace", values: np.ndarray) -> np.ndarray:
@@ -250,7 +258,7 @@ def _plane(space: "InputSpace", values: np.ndarray) -> np.ndarray:
 def _points(panel: Axes, space: "InputSpace", classes: bool) -> None:
     if space.examples is None:
         return
-    found: Any = space.prediction
+    prediction: Any = space.prediction
     inputs, labels = (values[:: -(-len(values) // _MOST_POINTS)] for values in space.examples)
     inputs = inputs[:, list(space.along)]
     if not classes:
@@ -263,7 +271,7 @@ def _points(panel: Axes, space: "InputSpace", classes: bool) -> None:
     )
     for value in np.unique(labels):
         (x, y) = inputs[labels == value].T
-        two = found.class_values.size == 2
+        two = prediction.class_values.size == 2
         number = max(0, int(value))  # classes are 0, 1, ..., or -1 and 1
         color = ("#2166AC", "#B2182B")[number] if two else COLORS[number % len(COLORS)]
         panel.scatter(
@@ -280,24 +288,24 @@ def _points(panel: Axes, space: "InputSpace", classes: bool) -> None:
 def _curves(panel: Axes, space: "InputSpace", classes: bool) -> None:
     (column,) = space.along
     x = space.inputs[:, column]
-    found: Any = space.prediction
+    prediction: Any = space.prediction
     if classes:
-        names = [f"p of class {value}" for value in found.class_values]
-        values = found.probabilities
-        low = found.lower
-        high = found.upper
+        names = [f"p of class {value}" for value in prediction.class_values]
+        values = prediction.probabilities
+        low = prediction.lower
+        high = prediction.upper
         chosen = [1] if len(names) == 2 else range(len(names))
     else:
-        names = [f"mean{_of_which(found)}"]
+        names = [f"mean{_of_which(prediction)}"]
         chosen = [0]
-        values = found.mean
-        low = found.mean_lower
-        high = found.mean_upper
-        if found.lower is not None:
+        values = prediction.mean
+        low = prediction.mean_lower
+        high = prediction.mean_upper
+        if prediction.lower is not None:
             panel.fill_between(
                 x,
-                found.lower[:, 0],
-                found.upper[:, 0],
+                prediction.lower[:, 0],
+                prediction.upper[:, 0],
                 color=COLORS[0],
                 alpha=0.12,
                 linewidth=0,

@@ -158,13 +158,13 @@ def plot_traces(
     ]
     draw_traces(panels[0], run_info, "potential", num_burnin_steps)
     if num_burnin_steps:
-        said: dict[str, Any] = {
+        style: dict[str, Any] = {
             "transform": panels[0].transAxes,
             "fontsize": 8,
             "color": DARK,
             "va": "bottom",
         }
-        panels[0].text(0.0, 1.02, "gray: burn-in, left out of averages", **said)
+        panels[0].text(0.0, 1.02, "gray: burn-in, left out of averages", **style)
     for panel, temperature in zip(panels[1:], shown, strict=True):
         _draw_temperature(panel, run_info, num_parameters, num_burnin_steps, temperature)
     if shown:
@@ -344,10 +344,10 @@ def draw_autocorrelation(
         every = max(1, lags // 1000)
         steps = steps_between_rows * np.arange(lags + 1)
         color = COLORS[number % len(COLORS)]
-        said = f"{steps_between_rows * time:,.3g} steps" + (
+        time_text = f"{steps_between_rows * time:,.3g} steps" + (
             " or more: too short to tell" if needed else ""
         )
-        label = f"{name}: {said}" if name else said
+        label = f"{name}: {time_text}" if name else time_text
         axes.plot(steps[::every], function[::every], color=color, linewidth=1.3, label=label)
         if number == 0:
             error = 2 * np.sqrt((1 + 2 * np.cumsum(function[1:] ** 2)) / values.size)

@@ -8,7 +8,7 @@ from typing import Any
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.likelihoods.contract import Likelihood
 from tati_re.likelihoods.registry import is_likelihood, likelihood_class, likelihoods
-from tati_re.options.user_code import found, is_code
+from tati_re.options.user_code import imported_object, is_code
 
 
 def likelihood_given(loss: Any, options: Any) -> Likelihood | None:
@@ -22,12 +22,12 @@ def likelihood_given(loss: Any, options: Any) -> Likelihood | None:
         InputError: A file or module that has no such class.
     """
     if isinstance(loss, Likelihood):
-        what = f"loss: {loss.name} is given by name, and its settings as options."
-        refuse_if(not loss.own_units, what, repr(loss), f"loss={loss.name!r}")
+        problem = f"loss: {loss.name} is given by name, and its settings as options."
+        refuse_if(not loss.own_units, problem, repr(loss), f"loss={loss.name!r}")
         return loss
     if isinstance(loss, type) and issubclass(loss, Likelihood):
-        what = "loss is a class; an object is needed."
-        raise InputError(what, loss.__name__, f"{loss.__name__}()")
+        problem = "loss is a class; an object is needed."
+        raise InputError(problem, loss.__name__, f"{loss.__name__}()")
     if is_likelihood(loss):
         return _with_options(likelihood_class(loss), options)
     if isinstance(loss, str) and is_code(loss):
@@ -41,7 +41,7 @@ def _of_users(name: str) -> type[Likelihood]:
     def is_class(value: Any) -> bool:
         return inspect.isclass(value) and issubclass(value, Likelihood) and bool(value.name)
 
-    made = found("loss", name, form, is_class, "a likelihood class")
+    made = imported_object("loss", name, form, is_class, "a likelihood class")
     expected = f"a class derived from tati_re.likelihoods.Likelihood, or {', '.join(likelihoods())}"
     refuse_if(not is_class(made), "loss: this is not a likelihood.", name, expected)
     return made

@@ -73,8 +73,8 @@ class LikelihoodPredictive(Predictive):
         """
         columns = 1 if self.kind == CLASSES else self.label_columns
         values = np.asarray(labels, np.float64).reshape(len(labels), -1)
-        what = "The labels do not match the network."
-        refuse_if(values.shape[1] != columns, what, np.shape(labels), f"(n, {columns})")
+        problem = "The labels do not match the network."
+        refuse_if(values.shape[1] != columns, problem, np.shape(labels), f"(n, {columns})")
         self.target_law.check(values)
 
     def law(self, outputs: np.ndarray, extra: np.ndarray | None = None) -> Law:

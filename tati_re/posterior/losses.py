@@ -184,10 +184,10 @@ def make_loss(
 
     settings |= {"from_logits": from_logits, "noise_std": noise_std}
     objective = _objective(loss, name, config, settings)
-    what = "loss: poisson takes the logarithm of the outputs, so they must be rates above 0."
+    problem = "loss: poisson takes the logarithm of the outputs, so they must be rates above 0."
     expected = "output_activation exponential or softplus, or such a last layer of the model"
     below = objective.takes_rates and activation in ("linear", "tanh")
-    refuse_if(below, what, f"a last layer that is {activation}", expected)
+    refuse_if(below, problem, f"a last layer that is {activation}", expected)
 
     made = Loss(objective, from_logits, noise_std)
     if of_logits and asked is True and not from_logits:
@@ -218,9 +218,11 @@ def _refuse_no_probabilities(loss: Any, config: dict[str, Any], activation: str 
     taken = name
     if isinstance(loss, keras.losses.Loss):
         taken = f"{type(loss).__name__}()"
-    what = f"loss: outputs of a {activation} layer are not the probabilities that {taken} expects."
+    problem = (
+        f"loss: outputs of a {activation} layer are not the probabilities that {taken} expects."
+    )
     received = "from_logits=False" if no_logits else f"a {activation} layer"
-    refuse_if(no_logits or traits.takes_probabilities, what, received, instead)
+    refuse_if(no_logits or traits.takes_probabilities, problem, received, instead)
 
 
 def _objective(loss: Any, name: str, config: dict[str, Any], settings: dict[str, Any]) -> Objective:
@@ -246,20 +248,22 @@ def _objective(loss: Any, name: str, config: dict[str, Any], settings: dict[str,
     if is_function and not (name in LOSSES or traits_of(name).takes_logits):
         return KerasLoss(name, loss, from_logits)
     if not is_function and not isinstance(loss, str | None):
-        what = "loss: this is not a loss."
+        problem = "loss: this is not a loss."
         received = type(loss).__name__
         if isinstance(loss, type):
-            what = "loss is a class; an object is needed."
+            problem = "loss is a class; an object is needed."
             received = loss.__name__
-        raise InputError(what, received, "a name, a Keras loss, or a function of (labels, outputs)")
+        raise InputError(
+            problem, received, "a name, a Keras loss, or a function of (labels, outputs)"
+        )
 
     if name in LOSSES:
         return named_objective(name, settings)
     try:
         return KerasLoss(name, function_of_keras(name, from_logits), from_logits)
     except ValueError:
-        what = f"loss: unknown name.{nearest(name, LOSSES)}"
-        raise InputError(what, repr(loss), f"{', '.join(LOSSES)}, or a Keras loss") from None
+        problem = f"loss: unknown name.{nearest(name, LOSSES)}"
+        raise InputError(problem, repr(loss), f"{', '.join(LOSSES)}, or a Keras loss") from None
 
 
 def _takes_logits(
@@ -278,10 +282,10 @@ def _takes_logits(
     """
     if not of_logits or from_logits is False or activation not in _SQUASHED:
         return activation != "softmax" if from_logits == "auto" else bool(from_logits)
-    what = f"loss: outputs of a {activation} are not the class logits that {name} expects."
+    problem = f"loss: outputs of a {activation} are not the class logits that {name} expects."
     refuse_if(
         activation != "softmax" and not name.startswith("binary"),
-        what,
+        problem,
         f"a last layer with a {activation}",
         "a linear layer or a softmax, binary_crossentropy for labels 0 and 1, or "
         "from_logits=False, which divides the outputs by their sum",

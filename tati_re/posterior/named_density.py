@@ -10,7 +10,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, nearest, refuse_if, shown
-from tati_re.core.given import said
+from tati_re.core.given import error_text
 from tati_re.supports.contract import Support
 from tati_re.supports.layout import ParameterLayout
 
@@ -119,10 +119,10 @@ class NamedDensity:
             InputError: The density has no `log_likelihood`.
         """
         if self.log_likelihood is None:
-            what = "log_likelihood: the density was given without the terms of its observations."
-            raise InputError(what, expected="Simulation(log_density=f, log_likelihood=g, ...)")
-        found = self._in_blocks("log_likelihood", self.log_likelihood, values)
-        return found.reshape(len(found), -1).astype(np.float64)
+            problem = "log_likelihood: the density was given without the terms of its observations."
+            raise InputError(problem, expected="Simulation(log_density=f, log_likelihood=g, ...)")
+        terms = self._in_blocks("log_likelihood", self.log_likelihood, values)
+        return terms.reshape(len(terms), -1).astype(np.float64)
 
     def generate(self, values: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
         """Returns the generated quantities of each draw.
@@ -135,12 +135,14 @@ class NamedDensity:
             Arrays by name, `(draws, *shape)` each.
         """
         draws = len(next(iter(values.values())))
-        found = {}
+        generated = {}
         for number, (name, function) in enumerate(self.generated.items()):
             random = np.random.default_rng([seed, 0x4747, number])
             seeds = random.integers(2**31 - 1, size=(draws, 2)).astype(np.int32)
-            found[name] = self._in_blocks(f"generated: {name}", function, {**values, "seed": seeds})
-        return found
+            generated[name] = self._in_blocks(
+                f"generated: {name}", function, {**values, "seed": seeds}
+            )
+        return generated
 
     def with_data(self, data: Mapping[str, Any]) -> NamedDensity:
         """Returns the same density with other data; data of the same shapes need no recompilation.
@@ -180,14 +182,14 @@ class NamedDensity:
             type(data).__name__,
             'data={"x": x, "y": y}',
         )
-        found: dict[str, Any] = {}
+        stored: dict[str, Any] = {}
         for name, value in (data or {}).items():
             known = isinstance(name, str) and name.isidentifier()
             refuse_if(not known, "data: this is not a name.", shown(name, 40, repr), "a name")
             both = name in self.layout.supports
             refuse_if(both, f"data: {name} is also a parameter.", expected="two different names")
-            found[name] = self._stored_value(name, value)
-        return found
+            stored[name] = self._stored_value(name, value)
+        return stored
 
     def _stored_value(self, name: str, value: Any) -> Any:
         if isinstance(value, bool | int | str | np.integer | np.bool_):
@@ -217,8 +219,8 @@ class NamedDensity:
         try:
             arguments = inspect.signature(function).parameters.values()
         except (TypeError, ValueError):
-            what = f"{who}: the arguments of this function have no names."
-            raise InputError(what, name_of(function), EXPECTED) from None
+            problem = f"{who}: the arguments of this function have no names."
+            raise InputError(problem, name_of(function), EXPECTED) from None
         if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in arguments):
             return tuple(name for name in known if name not in beside)
         names = []
@@ -232,8 +234,8 @@ class NamedDensity:
             if one.name in known:
                 names.append(one.name)
             elif one.default is inspect.Parameter.empty:
-                what = f"{who}: the argument {one.name} is neither a parameter nor data."
-                raise InputError(f"{what}{nearest(one.name, known)}", expected=", ".join(known))
+                problem = f"{who}: the argument {one.name} is neither a parameter nor data."
+                raise InputError(f"{problem}{nearest(one.name, known)}", expected=", ".join(known))
         return tuple(names)
 
     def _of_draws(self, who: str, function: Callable, values: Mapping[str, Any]) -> Any:
@@ -244,8 +246,8 @@ class NamedDensity:
         data = {name: self._given(self.data[name], dtype) for name in names if name in self.data}
         if not own:  # a function of data alone is the same for all draws
             count = len(next(iter(values.values())))
-            found = tf.convert_to_tensor(function(**data))
-            return tf.repeat(found[None], count, axis=0)
+            value = tf.convert_to_tensor(function(**data))
+            return tf.repeat(value[None], count, axis=0)
 
         def of_one(draw: dict[str, Any]) -> Any:
             return tf.convert_to_tensor(function(**draw, **data))
@@ -274,7 +276,7 @@ class NamedDensity:
             try:
                 parts.append(traced(block).numpy())
             except Exception as error:
-                raise InputError(f"{who}: the function fails.", said(error, 160)) from error
+                raise InputError(f"{who}: the function fails.", error_text(error, 160)) from error
         return np.concatenate(parts)
 
     def _as_given(self, values: np.ndarray) -> np.ndarray:
@@ -285,13 +287,13 @@ class NamedDensity:
         position = np.random.default_rng(0x4E44).standard_normal((1, self.dimension))
         values, _ = self.layout.constrain(position)
         draw = {name: tf.constant(value[0], self.dtype) for name, value in values.items()}
-        found = self._of_one_draw("log_density", self.log_density, draw)
-        floating = tf.is_tensor(found) and found.dtype.is_floating
-        shape = tuple(found.shape) if tf.is_tensor(found) else np.shape(found)
+        density = self._of_one_draw("log_density", self.log_density, draw)
+        floating = tf.is_tensor(density) and density.dtype.is_floating
+        shape = tuple(density.shape) if tf.is_tensor(density) else np.shape(density)
         refuse_if(
             not floating,
             "log_density: it does not return a tensor.",
-            type(found).__name__,
+            type(density).__name__,
             f"{EXPECTED}; NumPy has no gradient",
         )
         expected = f"one number (tf.reduce_sum); {EXPECTED}"
@@ -304,17 +306,17 @@ class NamedDensity:
         names = self._taken[who]
         own = {name: draw[name] for name in names if name in draw}
         data = {name: self._given(self.data[name], dtype) for name in names if name in self.data}
-        what = f"{who}: the function fails for one draw."
+        problem = f"{who}: the function fails for one draw."
         try:
-            found = function(**own, **data)
-            what = f"{who}: TensorFlow cannot compile the function."
+            output = function(**own, **data)
+            problem = f"{who}: TensorFlow cannot compile the function."
             tf.function(lambda: function(**own, **data), autograph=False).get_concrete_function()
-            return found
+            return output
         except Exception as error:
             shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in own.items())
             whole = "; tf.cast whole numbers, or give floats" if "int64" in str(error) else ""
-            received = f"{said(error, 160)} ({shapes})"
-            raise InputError(what, received, f"{EXPECTED}{whole}") from error
+            received = f"{error_text(error, 160)} ({shapes})"
+            raise InputError(problem, received, f"{EXPECTED}{whole}") from error
 
 
 def name_of(function: Any) -> str:

@@ -330,7 +330,7 @@ def with_extra_priors(prior: Prior, options, flat: ExtendedModel, examples) -> P
 def _prior_of(extra: ExtraParameter, options, examples) -> NoisePrior:
     """The prior of an extra parameter."""
     if extra.law != "noise":
-        return NoisePrior(extra.law, extra.scale, extra.shape, extra.said())
+        return NoisePrior(extra.law, extra.scale, extra.shape, extra.text())
     part = 1.0
     if (options.noise_prior_scale, options.noise_prior) == ("auto", "inverse_gamma"):
         part = 0.3
@@ -354,10 +354,10 @@ def check_noise(noise_std: float | str, loss, dataset, flat, given: bool) -> Non
             f"loss {loss.name}",
             expected,
         )
-    what = "noise_std: sampled noise needs numeric targets, but the labels are classes."
+    problem = "noise_std: sampled noise needs numeric targets, but the labels are classes."
     refuse_if(
         sampled and dataset.num_classes is not None,
-        what,
+        problem,
         noise_std,
         "a number, or no classification loss",
     )
@@ -367,5 +367,7 @@ def check_noise(noise_std: float | str, loss, dataset, flat, given: bool) -> Non
     other = sorted({*names} ^ {*flat.extra_names})[0].removeprefix("log_")
     option = "noise_std" if other.startswith("noise_std") else other
     received = noise_std if option == "noise_std" else "another value"
-    what = f"{option}: sampled adds a parameter, and cannot change after the Simulation is created."
-    raise InputError(what, received, f"{option} in Simulation(...)")
+    problem = (
+        f"{option}: sampled adds a parameter, and cannot change after the Simulation is created."
+    )
+    raise InputError(problem, received, f"{option} in Simulation(...)")

@@ -98,8 +98,10 @@ class Outputs:
             blocks = [parameters]
         else:
             blocks = [parameters[first : first + most] for first in range(0, len(parameters), most)]
-        found = [self._several.over_pieces(_ROWS, [inputs], vectors) for vectors in blocks]
-        return _joined([_joined([piece.numpy() for piece in pieces], 1) for pieces in found], 0)
+        block_outputs = [self._several.over_pieces(_ROWS, [inputs], vectors) for vectors in blocks]
+        return _joined(
+            [_joined([piece.numpy() for piece in pieces], 1) for pieces in block_outputs], 0
+        )
 
     def converted(self, parameters: np.ndarray) -> Any:
         """Parameters as a tensor for many calls, which then spend no time on its conversion; an

@@ -56,7 +56,7 @@ class OwnStatistics:
         own = [
             values
             if momentum is None
-            else np.mean(found, axis=0, dtype=values.dtype) / (1 - momentum)
-            for (values, momentum), found in zip(known, zip(*moved, strict=True), strict=True)
+            else np.mean(averages, axis=0, dtype=values.dtype) / (1 - momentum)
+            for (values, momentum), averages in zip(known, zip(*moved, strict=True), strict=True)
         ]
         return [*own, *auxiliary[len(own) :]]

@@ -461,10 +461,10 @@ class ModelPasses:
                     (inputs, labels) if shared else (self.prepared(inputs)[None], labels[None])
                 )
                 weights = [weight[None] for weight in weights]
-                found = spread_in_chain(
+                spread = spread_in_chain(
                     self.chain, self.counted, weights, extra, inputs, labels, shared, counted
                 )
-                return tf.nest.map_structure(lambda value: value[0], found)
+                return tf.nest.map_structure(lambda value: value[0], spread)
 
             types = [position.dtype] * len(self.flat.shapes)
             how = "looped" if how == "vectorized" else how

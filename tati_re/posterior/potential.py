@@ -64,7 +64,7 @@ class ModelEvaluate(Evaluate):
         energy, new, accuracy = self.potential.energy(
             position, self.rung, self.batch, self.auxiliary, counting=self.counting
         )
-        self.found = position, accuracy
+        self.known_accuracy = position, accuracy
         # What is computed inside of a condition or a loop of the step is not known outside of it.
         if self.potential.training and (
             self._place is None or tf.compat.v1.get_default_graph() is self._place
@@ -122,7 +122,7 @@ class ModelEvaluate(Evaluate):
     def metric(self, position):
         if self.potential.metric_name is None:
             return None
-        if (known := self.found_at(position)) is not None:
+        if (known := self.accuracy_at(position)) is not None:
             return known
         return self.potential.metric(position, self.batch, self.auxiliary)
 
@@ -189,21 +189,21 @@ class ModelPotential(ModelPasses, Potential):
         return words
 
     def notices(self) -> list[str]:
-        said = [self.loss.note] if self.loss.note else []
+        notices = [self.loss.note] if self.loss.note else []
         if self._loops:
-            said.append(
+            notices.append(
                 "The layers of this model cannot be vectorized. Walkers are computed one by one."
             )
         if self.streamed:
             size = device_bytes(
                 self.dataset.inputs, self.dataset.input_scale, self.flat.input_dtype
             )
-            said.append(
+            notices.append(
                 f"Inputs of {size / 1e6:,.3g} MB exceed memory_limit. Each step reads the rows of its batch from disk, "
                 "in a graph instead of XLA."
             )
         if sentence := unconfined(self.prior, self.flat.tensor_names, self.flat.regularized):
-            said.append(sentence)
+            notices.append(sentence)
         if self.convention == "posterior" and not self.loss.likelihood:
             count = int(np.prod(self.dataset.targets.shape[1:], dtype=int)) or 1
             averaged = self.loss.numbers_averaged(self.dataset.targets.shape[1:])
@@ -212,12 +212,12 @@ class ModelPotential(ModelPasses, Potential):
                 if averaged > 1
                 else ""
             )
-            said.append(
+            notices.append(
                 self.loss.objective.without_constant(count)
                 or f"The loss {self.loss.name} is not a normalized likelihood: exp(-N * mean "
                 f"loss) is sampled unchanged.{mean}"
             )
-        return said
+        return notices
 
 
 def _value_of(extra: ExtraParameter, column: int, position: Any) -> tf.Tensor:

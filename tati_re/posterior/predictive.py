@@ -73,9 +73,9 @@ class Predictive:
         self.kind = _kind_of(objective, task, num_classes)
         of_values = objective.predicts_noise or not objective.is_computed
         if self.kind == CLASSES and of_values:
-            what = "The run's loss was an object; what its outputs predict is not known."
+            problem = "The run's loss was an object; what its outputs predict is not known."
             raise InputError(
-                what, self.name, "tati_re.load(folder, loss=loss), or another loss by name"
+                problem, self.name, "tati_re.load(folder, loss=loss), or another loss by name"
             )
         self.rows = places if self.kind == CLASSES else 1
         objective.places = 1 if self.kind == CLASSES else places
@@ -214,8 +214,8 @@ class Predictive:
         """
         if self.kind != VALUES:
             below = np.cumsum(np.exp(self.log_probabilities(outputs)), axis=-1)[..., :-1]
-            found = (random.random((*below.shape[:-1], 1)) > below).sum(axis=-1)
-            return 2 * found - 1 if self.task == "signs" else found
+            classes = (random.random((*below.shape[:-1], 1)) > below).sum(axis=-1)
+            return 2 * classes - 1 if self.task == "signs" else classes
         law = self.law(outputs, extra)
         assert law is not None
         return law.draw(random)

@@ -13,7 +13,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.given import is_change, said
+from tati_re.core.given import error_text, is_change
 from tati_re.core.potential import Prior
 from tati_re.posterior.function import FunctionPotential
 from tati_re.posterior.named_density import NamedDensity, name_of
@@ -52,7 +52,7 @@ class Target:
             .standard_normal((2 + (dimension != 3), dimension))
             .astype(dtype)
         )
-        self.numpy, self.batched, self.pair = self._found()
+        self.numpy, self.batched, self.pair = self._calling_convention()
         self._check_rows()
 
     @cached_property
@@ -109,10 +109,10 @@ class Target:
             zip(*self.value_and_gradient(position), strict=True)
         ):
             if not (np.isfinite(value) and np.isfinite(slope).all()):
-                what = (
+                evaluation = (
                     f"U = {value:g}" if not np.isfinite(value) else "a gradient that is not finite"
                 )
-                received = f"{what} at {_listed(position[walker])}"
+                received = f"{evaluation} at {_listed(position[walker])}"
                 expected = "parameters=..., a start where U and its gradient are finite"
                 raise InputError(
                     f"potential: not finite where walker {walker} starts.", received, expected
@@ -174,8 +174,8 @@ class Target:
         # The gradient of a reshape is dense and has a shape, that of rows taken out of x, or of
         # Python, has not.
         dense = tf.reshape(x, tf.shape(x))
-        found = self.function(dense) if self.batched else tf.vectorized_map(self.function, dense)
-        value, *slope = (tf.cast(part, x.dtype) for part in (found if self.pair else (found,)))
+        result = self.function(dense) if self.batched else tf.vectorized_map(self.function, dense)
+        value, *slope = (tf.cast(part, x.dtype) for part in (result if self.pair else (result,)))
         value = tf.ensure_shape(value, x.shape[:1])
         return (value, tf.ensure_shape(slope[0], x.shape)) if self.pair else value
 
@@ -190,7 +190,7 @@ class Target:
                     for k, n in shapes
                 )
             except Exception as error:
-                self.failure = said(error, 160)
+                self.failure = error_text(error, 160)
                 raise
             return values.astype(x.dtype), slopes.astype(x.dtype)
 
@@ -216,7 +216,7 @@ class Target:
         shapes: tuple[tuple[int, tuple[int, ...]], ...] = ((0, ()), (1, (self.dimension,)))
         return value(position)
 
-    def _found(self) -> tuple[bool, bool, bool]:
+    def _calling_convention(self) -> tuple[bool, bool, bool]:
         """Whether it computes in NumPy, takes all walkers at once, and returns a pair."""
         unlike = list[str]()
         failed = list[str]()
@@ -227,12 +227,12 @@ class Target:
                 try:
                     with tf.GradientTape() as tape:
                         tape.watch(() if numpy else given)
-                        found = self.function(given)
-                    pair = isinstance(found, tuple) and len(found) == 2
-                    value, slope = found if pair else (found, x)
+                        result = self.function(given)
+                    pair = isinstance(result, tuple) and len(result) == 2
+                    value, slope = result if pair else (result, x)
                     shapes = _shape(value), _shape(slope)
                 except Exception as error:
-                    failed.append(f"{said(error, 160)} for {x.shape}")
+                    failed.append(f"{error_text(error, 160)} for {x.shape}")
                     continue
                 if tf.is_tensor(value) == numpy:
                     continue
@@ -241,8 +241,8 @@ class Target:
                         f"{f'U {shapes[0]} and gradient {shapes[1]}' if pair else shapes[0]} for {x.shape}"
                     )
                 elif numpy and not pair:
-                    what = "potential: it computes in NumPy but returns no gradient."
-                    raise InputError(what, "None" if value is None else self.name, EXPECTED)
+                    problem = "potential: it computes in NumPy but returns no gradient."
+                    raise InputError(problem, "None" if value is None else self.name, EXPECTED)
                 elif not numpy and not pair and tape.gradient(value, given) is None:
                     raise _without_gradient(self.name)
                 else:
@@ -264,7 +264,7 @@ class Target:
             raise
         except Exception as error:
             raise InputError(
-                "potential: TensorFlow cannot compile it.", said(error, 160), EXPECTED
+                "potential: TensorFlow cannot compile it.", error_text(error, 160), EXPECTED
             ) from error
         among = self.value_and_gradient(np.concatenate([x[:1], 1.7 * x[1:] + 0.3]))[0]
         if not np.array_equal(first, self.value_and_gradient(x)[0], equal_nan=True):
@@ -274,14 +274,14 @@ class Target:
                 "a function of the position",
             )
         if not np.allclose(first[0], among[0], rtol=1e-4, equal_nan=True):
-            what = "potential: the value of a walker depends on the other walkers."
+            problem = "potential: the value of a walker depends on the other walkers."
             expected = "sums over the last axis only, as in tf.reduce_sum(x * x, axis=-1)"
-            raise InputError(what, f"{first[0]:.6g} and {among[0]:.6g}", expected)
+            raise InputError(problem, f"{first[0]:.6g} and {among[0]:.6g}", expected)
 
 
 def _without_gradient(name: str) -> InputError:
-    what = "its value does not depend on the position through TensorFlow, so it has no gradient"
-    return InputError(f"potential: {what}.", name, EXPECTED)
+    reason = "its value does not depend on the position through TensorFlow, so it has no gradient"
+    return InputError(f"potential: {reason}.", name, EXPECTED)
 
 
 class _Loss:

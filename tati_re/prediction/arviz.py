@@ -90,8 +90,8 @@ def to_arviz(
             warnings.simplefilter("ignore")
             import xarray
     except ImportError:
-        what = "ArviZ's format needs the packages xarray and h5netcdf."
-        raise InputError(what, expected="pip install 'tati_re[arviz]'") from None
+        problem = "ArviZ's format needs the packages xarray and h5netcdf."
+        raise InputError(problem, expected="pip install 'tati_re[arviz]'") from None
     run = as_run(run)
     warn_of_failed_checks(run)
     rows = select_rows(run, burnin, thin)
@@ -176,8 +176,8 @@ def write_arviz(
     except StorageError:
         raise
     except (ImportError, ValueError) as error:
-        what = f"The NetCDF file cannot be written: {error}."
-        raise InputError(what, expected="pip install 'tati_re[arviz]'") from error
+        problem = f"The NetCDF file cannot be written: {error}."
+        raise InputError(problem, expected="pip install 'tati_re[arviz]'") from error
     return Path(path)
 
 
@@ -258,11 +258,11 @@ def _of_density(
 
 def _variables(values: Mapping[str, np.ndarray], first: tuple[str, ...]) -> dict[str, Any]:
     """Arrays with names of their dimensions, `first` and then by number."""
-    found = {}
+    variables = {}
     for name, value in values.items():
         own = range(value.ndim - len(first))
-        found[name] = ((*first, *(f"{name}_dim_{k}" for k in own)), value)
-    return found
+        variables[name] = ((*first, *(f"{name}_dim_{k}" for k in own)), value)
+    return variables
 
 
 def _chains(
@@ -275,13 +275,13 @@ def _chains(
     rows = rows_by_walker(steps, walkers)
     counts = np.unique(walkers, return_counts=True)[1]
     cut = {}
-    said = f"Walkers have {counts.min():,} to {counts.max():,} draws"
+    text = f"Walkers have {counts.min():,} to {counts.max():,} draws"
     length = len(steps) // len(rows)
     if joined := length > rows.shape[1]:
         rows = np.lexsort((steps, walkers))[: length * len(rows)].reshape(len(rows), length)
-        said += f", joined one after the other and cut into {len(rows)} chains of {length:,}"
+        text += f", joined one after the other and cut into {len(rows)} chains of {length:,}"
     if len(steps) > rows.size or joined:
-        cut = {"cut": f"{said}; {len(steps) - rows.size} of {len(steps):,} are omitted."}
+        cut = {"cut": f"{text}; {len(steps) - rows.size} of {len(steps):,} are omitted."}
     alike = (steps[rows] == steps[rows[0]]).all()
     coordinates = {"step": ("draw", steps[rows[0]]) if alike else (("chain", "draw"), steps[rows])}
     coordinates |= {"walker": (("chain", "draw"), walkers[rows])} if joined else {}

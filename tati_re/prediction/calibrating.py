@@ -93,21 +93,21 @@ def calibration(run: RunFiles, model: Any = None, of_fits: bool = False) -> Left
     data = dataset_of(run)
     if of_fits:
         rows = rows_apart(run, data, MOST_ROWS)
-        found = of_rows_apart(run, data, rows, model)
+        held_out = of_rows_apart(run, data, rows, model)
     else:
         rows = chosen_rows(data.num_examples, MOST_ROWS)
         weights = chosen_weights(run.manifest, None)
-        found = left_out(run, data, rows, MOST_DRAWS, weights, model)
-    predictive = found.network.predictive
+        held_out = left_out(run, data, rows, MOST_DRAWS, weights, model)
+    predictive = held_out.network.predictive
     if predictive.kind == CLASSES:
-        p = np.exp(predictive.log_probabilities(found.outputs))
+        p = np.exp(predictive.log_probabilities(held_out.outputs))
         refuse_if(
             predictive.rows > 1,
             "calibrate: sequences of classes cannot be calibrated.",
             f"{predictive.rows} places",
             "calibrate none",
         )
-        log_p = np.log(np.einsum("si,sic->ic", np.exp(found.log_weights), p))
+        log_p = np.log(np.einsum("si,sic->ic", np.exp(held_out.log_weights), p))
         labels = class_labels(data.targets[rows].reshape(len(rows), -1), log_p.shape[1])
         factor = best_temperature(log_p, labels)
         numbers = np.arange(len(rows))
@@ -116,11 +116,11 @@ def calibration(run: RunFiles, model: Any = None, of_fits: bool = False) -> Left
     else:
         _check_values(predictive)
         targets = np.asarray(data.targets[rows], np.float64).reshape(len(rows), -1)
-        law = predictive.law(found.outputs, found.extra)
-        mean = (np.exp(found.log_weights)[..., None] * law.mean).sum(axis=0)
-        factor = best_scale(law, found.log_weights, mean, targets)
-        before = scaled_density(law, found.log_weights, mean, targets, 1.0)
-        after = scaled_density(law, found.log_weights, mean, targets, factor)
+        law = predictive.law(held_out.outputs, held_out.extra)
+        mean = (np.exp(held_out.log_weights)[..., None] * law.mean).sum(axis=0)
+        factor = best_scale(law, held_out.log_weights, mean, targets)
+        before = scaled_density(law, held_out.log_weights, mean, targets, 1.0)
+        after = scaled_density(law, held_out.log_weights, mean, targets, factor)
     one = LeftOutCalibration(factor, before, after, len(rows))
     if of_fits:
         return one
@@ -130,8 +130,8 @@ def calibration(run: RunFiles, model: Any = None, of_fits: bool = False) -> Left
 
 def _check_values(predictive: Any) -> None:
     known = predictive.kind == VALUES and predictive.name in SCALED
-    what = "calibrate: predictions under this loss cannot be calibrated."
-    refuse_if(not known, what, predictive.name, f"a loss of classes, {', '.join(SCALED)}")
+    problem = "calibrate: predictions under this loss cannot be calibrated."
+    refuse_if(not known, problem, predictive.name, f"a loss of classes, {', '.join(SCALED)}")
 
 
 def stored_calibration(run: RunFiles) -> LeftOutCalibration | None:
@@ -166,44 +166,46 @@ def chosen_calibration(manifest: Manifest, given: str | None) -> str:
         InputError: Another word.
     """
     chosen = given or manifest.options.calibrate
-    what = "calibrate is not known."
-    refuse_if(chosen not in CALIBRATIONS, what, chosen, " or ".join(CALIBRATIONS))
+    problem = "calibrate is not known."
+    refuse_if(chosen not in CALIBRATIONS, problem, chosen, " or ".join(CALIBRATIONS))
     return chosen
 
 
-def with_temperature(found: ClassPrediction, temperature: float) -> ClassPrediction:
+def with_temperature(prediction: ClassPrediction, temperature: float) -> ClassPrediction:
     """Class probabilities p^(1/temperature), normalized.
 
     Args:
-        found: A prediction.
+        prediction: A prediction.
         temperature: Above 0.
     """
     with np.errstate(divide="ignore"):
-        logs = np.log(found.probabilities)
+        logs = np.log(prediction.probabilities)
     note = (
         f"Probabilities are calibrated by a temperature of {temperature:.3f}; std, lower "
         "and upper describe the uncalibrated draws."
     )
     return changed(
-        found, probabilities=np.exp(tempered(logs, temperature)), notes=(*found.notes, note)
+        prediction,
+        probabilities=np.exp(tempered(logs, temperature)),
+        notes=(*prediction.notes, note),
     )
 
 
 def with_scale(
-    found: RegressionPrediction,
+    prediction: RegressionPrediction,
     scale: float,
     again: Callable[[np.ndarray | None], RegressionPrediction],
 ) -> RegressionPrediction:
     """Predictions of values, stretched about their means.
 
     Args:
-        found: A prediction.
+        prediction: A prediction.
         scale: s: y becomes mean + s (y - mean).
         again: Predicts the same inputs with other targets, shape (n, outputs), or none.
     """
-    mean = found.mean
-    targets = found.targets
-    other = found if targets is None else again(mean + (targets - mean) / scale)
+    mean = prediction.mean
+    targets = prediction.targets
+    other = prediction if targets is None else again(mean + (targets - mean) / scale)
 
     def stretched(read: Callable[[], np.ndarray | None]) -> Deferred:
         def compute() -> np.ndarray | None:
@@ -222,7 +224,7 @@ def with_scale(
     return changed(
         other,
         targets=targets,
-        draw_losses=found.draw_losses,
+        draw_losses=prediction.draw_losses,
         parameter_std=scale * other.parameter_std,
         noise_std=None if other.noise_std is None else scale * other.noise_std,
         mean_lower=stretched(lambda: other.mean_lower),
@@ -231,7 +233,7 @@ def with_scale(
         upper=stretched(lambda: other.upper),
         log_density=density,
         crps=Deferred(scaled_crps),
-        notes=(*found.notes, note),
+        notes=(*prediction.notes, note),
     )
 
 
@@ -248,8 +250,8 @@ def best_temperature(log_probabilities: np.ndarray, labels: np.ndarray) -> float
     rows = np.arange(len(labels))
 
     def loss(log_temperature: float) -> float:
-        found = tempered(log_probabilities, float(np.exp(log_temperature)))
-        return -float(found[rows, labels].mean())
+        logs = tempered(log_probabilities, float(np.exp(log_temperature)))
+        return -float(logs[rows, labels].mean())
 
     return _least(loss)
 
@@ -290,5 +292,5 @@ def scaled_density(
 
 def _least(loss: Callable[[float], float]) -> float:
     bounds = (float(np.log(LEAST)), float(np.log(MOST)))
-    found = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-5})
-    return float(np.exp(found.x))
+    optimum = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-5})
+    return float(np.exp(optimum.x))

@@ -49,14 +49,14 @@ class Draws:
         refuse_if(
             self._positions.projected, f"The run {run.folder} stored projections, not parameters."
         )
-        found = []
+        parts = []
         for block in self._positions.blocks():
             kept = block.counts > 0
-            found.append(
+            parts.append(
                 (block.step[kept], block.walker[kept], block.counts[kept], block.loss[kept])
             )
         self.step, self.walker, self.weight, self.loss = (
-            np.concatenate(part) for part in zip(*found, strict=True)
+            np.concatenate(part) for part in zip(*parts, strict=True)
         )
         refuse_if(
             not len(self.step),

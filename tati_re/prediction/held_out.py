@@ -320,9 +320,9 @@ class _Scored:
         draws = Draws(run, 0, None, thin)
         weigh(run, draws, weights)
         sources = [(self.network, draws)]
-        found = average(sources, inputs, labels)
-        found = as_calibrated(run, found, sources, inputs)
-        return {"members": len(draws), **scores_of(found)}
+        prediction = average(sources, inputs, labels)
+        prediction = as_calibrated(run, prediction, sources, inputs)
+        return {"members": len(draws), **scores_of(prediction)}
 
     def _fits(self, inputs: np.ndarray, labels: np.ndarray) -> dict[str, dict[str, float]]:
         """Scores of the ensemble of the fits, and the means of those of single fits."""
@@ -358,18 +358,18 @@ class _Scored:
         return int(np.clip(self._passes() / rows, _FEWEST_DRAWS, min(_MOST_DRAWS, pairs)))
 
 
-def scores_of(found: Prediction) -> dict[str, float]:
+def scores_of(prediction: Prediction) -> dict[str, float]:
     """The scores of a prediction that a comparison has.
 
     Args:
-        found: A prediction with labels.
+        prediction: A prediction with labels.
 
     Returns:
         Numbers by the names of `SCORES`. The coverage counts targets whose PIT is inside.
     """
-    scores = {name: value for name, value in found.scores().items() if name in SCORES}
-    if isinstance(found, RegressionPrediction) and found.pit is not None:
-        scores |= _coverage(found.pit)
+    scores = {name: value for name, value in prediction.scores().items() if name in SCORES}
+    if isinstance(prediction, RegressionPrediction) and prediction.pit is not None:
+        scores |= _coverage(prediction.pit)
     return scores
 
 
@@ -396,15 +396,19 @@ def left_out_scores(
     Raises:
         InputError: As of `left_out`.
     """
-    found = left_out(run, data, rows, most_draws, weights)
-    scores: dict[str, float] = {"members": len(found.outputs)}
-    scores[ROUGH] = int((found.pareto_k > _LARGEST_K).sum())
-    scores["negative_log_likelihood"] = float(-found.log_density.mean())
-    shares = np.exp(found.log_weights)
-    if found.network.predictive.kind in (CLASSES, LABELS):
-        return scores | _class_scores(found.network, found.outputs, shares, data.targets[rows])
+    held_out = left_out(run, data, rows, most_draws, weights)
+    scores: dict[str, float] = {"members": len(held_out.outputs)}
+    scores[ROUGH] = int((held_out.pareto_k > _LARGEST_K).sum())
+    scores["negative_log_likelihood"] = float(-held_out.log_density.mean())
+    shares = np.exp(held_out.log_weights)
+    if held_out.network.predictive.kind in (CLASSES, LABELS):
+        return scores | _class_scores(
+            held_out.network, held_out.outputs, shares, data.targets[rows]
+        )
     labels = np.asarray(data.as_labels(data.targets))[rows]
-    return scores | _value_scores(found.network, found.outputs, found.extra, shares, labels)
+    return scores | _value_scores(
+        held_out.network, held_out.outputs, held_out.extra, shares, labels
+    )
 
 
 def _class_scores(

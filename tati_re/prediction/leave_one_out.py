@@ -148,10 +148,10 @@ def leave_one_out(
     stored = Positions(run, burnin, 1).read()
     refuse_weighted_draws(stored, "elpd")
     draws = np.lexsort((stored.step, stored.walker))
-    what = "elpd: too few draws to smooth their largest weights."
+    problem = "elpd: too few draws to smooth their largest weights."
     refuse_if(
         len(draws) < LEAST_DRAWS,
-        what,
+        problem,
         f"{len(draws)} after the burn-in",
         f"at least {LEAST_DRAWS}",
     )
@@ -176,13 +176,13 @@ def leave_one_out(
             elpd[i], k[i], _ = array_stats().loo(logs[None, :, i], r_eff=efficiency)
     tied = ~np.isfinite(elpd) | ~np.isfinite(k)
     raw = math.log(len(draws)) - logsumexp(-logs, axis=0)
-    found = LeaveOneOut(
+    result = LeaveOneOut(
         taken, np.where(tied, raw, elpd), np.where(tied, np.inf, k), count, len(draws)
     )
-    table = found.frame()
+    table = result.frame()
     table = table.assign(num_examples=count) if named else table
     write_whole(run.folder / files.LOO, frame_text(table))
-    return found
+    return result
 
 
 def chosen_rows(count: int, most: int) -> np.ndarray:
@@ -224,10 +224,10 @@ def refuse_weighted_draws(stored: Block, about: str) -> None:
     weight = stored.weight
     if weight is None or np.ptp(weight) == 0:
         return
-    what = f"{about}: the draws of this run have different weights."
+    problem = f"{about}: the draws of this run have different weights."
     received = f"weights from {weight.min():.3g} to {weight.max():.3g}"
     expected = "a run without bias or simulated tempering"
-    raise InputError(what, received, expected)
+    raise InputError(problem, received, expected)
 
 
 def relative_efficiency(logs: np.ndarray, step: np.ndarray, walker: np.ndarray) -> float:

@@ -80,8 +80,8 @@ def left_out(
     stored = Positions(run).read()
     refuse_weighted_draws(stored, "rows")
     order = np.lexsort((stored.step, stored.walker))
-    what = "There are too few draws for leave-one-out scores."
-    refuse_if(len(order) < LEAST_DRAWS, what, len(order), f"at least {LEAST_DRAWS}")
+    problem = "There are too few draws for leave-one-out scores."
+    refuse_if(len(order) < LEAST_DRAWS, problem, len(order), f"at least {LEAST_DRAWS}")
     draws = order[:: math.ceil(len(order) / most_draws)]
     logs, outputs, extra = _joined(likelihood_blocks(network, data, stored, draws, rows))
     if weights == EQUAL:
@@ -138,9 +138,9 @@ def of_rows_apart(run: RunFiles, data: Any, rows: np.ndarray, model: Any = None)
     """
     data, network = likelihood_of(run, data, model)
     fits = read_fits(run.folder)
-    what = f"{run.folder} has no rows that its fits were not trained on."
+    problem = f"{run.folder} has no rows that its fits were not trained on."
     if fits is None or not len(rows):
-        raise InputError(what, expected="a run for prediction of at least 40 training rows")
+        raise InputError(problem, expected="a run for prediction of at least 40 training rows")
 
     count = len(fits.positions)
     numbers = np.arange(count)
@@ -181,12 +181,12 @@ def _weights_by_chain(
     Returns:
         Logarithms of the weights, shape (draws, n); Pareto k of chains that count, shape (n,).
     """
-    found = np.full(logs.shape, -np.inf)
+    log_weights = np.full(logs.shape, -np.inf)
     pareto_k = np.full(logs.shape[1], -np.inf)
     for chain in np.unique(walker):
         if share[chain] > 0:
             own = walker == chain
             inside, tail = left_out_weights(logs[own])
-            found[own] = inside + np.log(share[chain])
+            log_weights[own] = inside + np.log(share[chain])
             pareto_k = np.maximum(pareto_k, tail)
-    return found, pareto_k
+    return log_weights, pareto_k

@@ -36,8 +36,8 @@ def density_of(run: RunFiles) -> NamedDensity:
     """
     from tati_re.posterior.named_density import NamedDensity  # which imports TensorFlow
 
-    what = f"{run.folder}: the run has no named parameters."
-    refuse_if(not has_named_parameters(run), what, expected="a run of Simulation(log_density=f)")
+    problem = f"{run.folder}: the run has no named parameters."
+    refuse_if(not has_named_parameters(run), problem, expected="a run of Simulation(log_density=f)")
     density = run.objects.get("potential")
     if not isinstance(density, NamedDensity):
         raise InputError(f"{run.folder} does not hold the log density.", expected=_CURE)
@@ -59,13 +59,13 @@ def generated_of(run: RunFiles, burnin: int | None = None, thin: int = 1) -> dic
         InputError: The density was given without `generated`, or a function fails.
     """
     density = density_of(run)
-    what = "generated: the density was given without functions."
-    refuse_if(not density.generated, what, expected='generated={"y_rep": g}')
+    problem = "generated: the density was given without functions."
+    refuse_if(not density.generated, problem, expected='generated={"y_rep": g}')
     draws = draws_of(run, burnin, thin)
     chains = next(iter(draws.values())).shape[:2]
     flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
-    found = density.generate(flat, run.manifest.seed or 0)
-    return {name: value.reshape(*chains, *value.shape[1:]) for name, value in found.items()}
+    generated = density.generate(flat, run.manifest.seed or 0)
+    return {name: value.reshape(*chains, *value.shape[1:]) for name, value in generated.items()}
 
 
 def log_likelihoods_of(run: RunFiles, positions: np.ndarray) -> np.ndarray:

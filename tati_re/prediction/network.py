@@ -16,7 +16,7 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.process import forks
 from tati_re.core.user_warnings import warn_user
 from tati_re.data import dataset_from_options
-from tati_re.data.dataset import said_of_class_weights
+from tati_re.data.dataset import class_weights_note
 from tati_re.data.packing import as_packed, order_of
 from tati_re.data.preparation import Preparation
 from tati_re.options.make import make_options
@@ -53,10 +53,10 @@ def model_of(run: RunFiles) -> Any:
 
 
 def check_model(run: RunFiles) -> None:
-    what = f"The run {run.folder} sampled a potential given as a function: it has no model and no data."
+    problem = f"The run {run.folder} sampled a potential given as a function: it has no model and no data."
     refuse_if(
         run.manifest.dataset.potential,
-        what,
+        problem,
         expected="run.trajectory, run.averages",
     )
 
@@ -73,8 +73,8 @@ def flat_model_of(run: RunFiles, model: Any = None) -> FlatModel:
     options = run.manifest.options
     if model is None:
         model = model_of(run)
-    what = "model is not a Keras model."
-    refuse_if(not isinstance(model, keras.Model), what, type(model).__name__, "a keras.Model")
+    problem = "model is not a Keras model."
+    refuse_if(not isinstance(model, keras.Model), problem, type(model).__name__, "a keras.Model")
     model = in_precision(model, options.dtype)
     flat = flat_model(model, options.fix_parameters, options.layers)
     names = run.manifest.parameters.names[len(flat.tensor_names) :]
@@ -214,7 +214,7 @@ class Network:
         weights = data.class_weights
         if weights and self.predictive.kind == CLASSES:
             self.predictive.class_weights = weights
-            self.predictive.notes += (said_of_class_weights(weights),)
+            self.predictive.notes += (class_weights_note(weights),)
         self._normalizes_by_draw = auxiliary is None
         self.auxiliary: list[np.ndarray] = list(auxiliary or ())
         if self.flat.auxiliary and auxiliary is None:
@@ -260,8 +260,8 @@ class Network:
             return OwnStatistics(
                 self.flat, dataset_of(run).inputs, options.batch_size, self.prepared
             )
-        what = "All draws use the batch normalization statistics from the end of the run"
-        warn_user(f"{what}: pass its training data, data=..., to give each draw its own.")
+        notice = "All draws use the batch normalization statistics from the end of the run"
+        warn_user(f"{notice}: pass its training data, data=..., to give each draw its own.")
         return None
 
     def packed(self, inputs: Any) -> np.ndarray:
@@ -322,8 +322,8 @@ class Network:
         its own has.
         """
         extra = self.auxiliary_of(parameters, walkers)
-        found = self._outputs(parameters, extra, inputs)
-        return found.reshape(len(found), len(inputs) * self.predictive.rows, -1)
+        outputs = self._outputs(parameters, extra, inputs)
+        return outputs.reshape(len(outputs), len(inputs) * self.predictive.rows, -1)
 
     def outputs_of_all(self, draws: Any, inputs: np.ndarray) -> np.ndarray:
         """Outputs of draws that are in memory, as of `outputs`, whose parameters are converted once.
@@ -415,12 +415,12 @@ _BLOCK_DRAWS = 64
 def likelihood_of(run: RunFiles, data: Any = None, model: Any = None) -> tuple[Any, Network]:
     """The data of a run and its network, of a loss that is a likelihood; `InputError` of others."""
     check_model(run)
-    said = run.manifest
-    if stores_projections(run) or said.is_fit or said.dataset.task is None:
+    stored = run.manifest
+    if stores_projections(run) or stored.is_fit or stored.dataset.task is None:
         raise InputError("The run has no draws of its parameters, or does not describe its data.")
     data = data or dataset_of(run)
     network = Network(run, model)
-    manifest.check_data(said, data, run.folder)
+    manifest.check_data(stored, data, run.folder)
     predictive = network.predictive
     shares = predictive.kind == VALUES and predictive.objective.predicts_shares
     several = (
@@ -429,10 +429,10 @@ def likelihood_of(run: RunFiles, data: Any = None, model: Any = None) -> tuple[A
     refuse_if(
         shares, f"{several} are not draws from a likelihood.", expected="one class per example"
     )
-    what = "The run sampled exp(-mean loss), not a posterior."
+    problem = "The run sampled exp(-mean loss), not a posterior."
     refuse_if(
-        said.options.potential == "mean_loss",
-        what,
+        stored.options.potential == "mean_loss",
+        problem,
         "potential mean_loss",
         "potential posterior",
     )

@@ -14,7 +14,7 @@ from scipy.special import ndtr, ndtri
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.front_door import front_door
 from tati_re.core.user_warnings import warn_user
-from tati_re.data.dataset import said_of_class_weights
+from tati_re.data.dataset import class_weights_note
 from tati_re.data.frames import check_order, in_order, is_frame, labels_of, rows_by_name
 from tati_re.data.labels import are_names, numbers_of_names
 from tati_re.data.packing import as_packed
@@ -177,14 +177,14 @@ def predict(
         labels = labels_by_name(runs, inputs, labels)
         if parameters is None:
             sources = [source_of(run, rung, burnin, thin, model, inputs, weights) for run in runs]
-            found = average(sources, inputs, labels, interval)
+            prediction = average(sources, inputs, labels, interval)
             if chosen_calibration(runs[0].manifest, calibrate) != NONE:
-                what = "calibrate: several runs have no common calibration."
-                refuse_if(len(runs) > 1, what, f"{len(runs)} runs", "one run, or calibrate none")
-            found = as_calibrated(runs[0], found, sources, inputs, calibrate, model)
+                problem = "calibrate: several runs have no common calibration."
+                refuse_if(len(runs) > 1, problem, f"{len(runs)} runs", "one run, or calibrate none")
+            prediction = as_calibrated(runs[0], prediction, sources, inputs, calibrate, model)
             if any(isinstance(draws, Draws) for _, draws in sources):
-                warn_of_few_draws(found, runs[0])
-            return with_training(with_predictor(found, runs, sources), runs[0])
+                warn_of_few_draws(prediction, runs[0])
+            return with_training(with_predictor(prediction, runs, sources), runs[0])
         if len(runs) > 1 or (rung, burnin, thin, weights) != (0, None, None, None):
             raise InputError(
                 "parameters replaces the draws of a single run.",
@@ -199,13 +199,13 @@ def predict(
                 np.shape(parameters),
                 f"(draws, {network.num_parameters})",
             )
-        found = average([(network, Members(vectors))], inputs, labels, interval)
-        return with_training(found, runs[0])
+        prediction = average([(network, Members(vectors))], inputs, labels, interval)
+        return with_training(prediction, runs[0])
 
 
 def as_calibrated(
     run: RunFiles,
-    found: results.Prediction,
+    prediction: results.Prediction,
     sources: Sequence[tuple[Network, Draws | Members]],
     inputs: Any,
     calibrate: str | None = None,
@@ -215,36 +215,36 @@ def as_calibrated(
 
     Args:
         run: The run.
-        found: What `average` gave.
+        prediction: What `average` gave.
         sources: The networks and draws that it averaged.
         inputs: The inputs that it predicted.
         calibrate: `none` or `loo`. Default: as the options of the run say.
         model: The Keras model if the folder holds none. Default: the model in the folder.
     """
     if run.manifest.is_fit or chosen_calibration(run.manifest, calibrate) == NONE:
-        return found
+        return prediction
     of_fits = isinstance(sources[0][1], Members)
     key = ("calibration", of_fits, id(model))
     factor = run.cached_result(key, lambda: calibration(run, model, of_fits)).factor
-    if isinstance(found, results.ClassPrediction):
-        return with_temperature(found, factor)
-    assert isinstance(found, results.RegressionPrediction)
+    if isinstance(prediction, results.ClassPrediction):
+        return with_temperature(prediction, factor)
+    assert isinstance(prediction, results.RegressionPrediction)
 
     def again(targets: np.ndarray | None) -> Any:
-        return average(sources, inputs, targets, found.level)
+        return average(sources, inputs, targets, prediction.level)
 
-    return with_scale(found, factor, again)
+    return with_scale(prediction, factor, again)
 
 
 def with_predictor(
-    found: results.Prediction,
+    prediction: results.Prediction,
     runs: Sequence[RunFiles],
     sources: Sequence[tuple[Network, Draws | Members]],
 ) -> Any:
     """The prediction with a note if it averages fits that predict better than the chains.
 
     Args:
-        found: The prediction.
+        prediction: The prediction.
         runs: Its runs.
         sources: Their networks and parameters, in the same order.
     """
@@ -253,7 +253,7 @@ def with_predictor(
         for run, (_, draws) in zip(runs, sources, strict=True)
         if isinstance(draws, Members) and (note := predictor_note(run.manifest))
     ]
-    return changed(found, notes=(*found.notes, *dict.fromkeys(notes)))
+    return changed(prediction, notes=(*prediction.notes, *dict.fromkeys(notes)))
 
 
 def predictor_note(manifest: Manifest) -> str:
@@ -274,29 +274,33 @@ def predictor_note(manifest: Manifest) -> str:
     )
 
 
-def with_training(found: results.Prediction, run: RunFiles) -> Any:
+def with_training(prediction: results.Prediction, run: RunFiles) -> Any:
     """The prediction with examples that the run was trained on, if the network has one input and
     the data are at hand.
 
     Args:
-        found: The prediction.
+        prediction: The prediction.
         run: The run, or the first of several.
     """
-    if found.inputs is None or found.places > 1 or np.size(found.inputs) != len(found.inputs):
-        return found
+    if (
+        prediction.inputs is None
+        or prediction.places > 1
+        or np.size(prediction.inputs) != len(prediction.inputs)
+    ):
+        return prediction
     known = run.cached_result("training", lambda: _some_training(run))
     if known is None:
-        return found
+        return prediction
     inputs, targets = known
-    if isinstance(found, results.RegressionPrediction):
-        fits = targets.shape[1] == found.mean.shape[1]
-    elif isinstance(found, results.ClassPrediction):
-        targets = class_labels(targets, found.probabilities.shape[1])
+    if isinstance(prediction, results.RegressionPrediction):
+        fits = targets.shape[1] == prediction.mean.shape[1]
+    elif isinstance(prediction, results.ClassPrediction):
+        targets = class_labels(targets, prediction.probabilities.shape[1])
         fits = True
     else:
         fits = False
     fits = fits and inputs.shape[1] == 1
-    return changed(found, training=(inputs[:, 0], targets)) if fits else found
+    return changed(prediction, training=(inputs[:, 0], targets)) if fits else prediction
 
 
 def _some_training(run: RunFiles) -> tuple[np.ndarray, np.ndarray] | None:
@@ -351,30 +355,30 @@ def labels_by_name(runs: Sequence[RunFiles], inputs: Any, labels: Any) -> Any:
         own = in_order(inputs, names, "labels")
         if missing := int(own.isna().any(axis=1).sum()):
             if missing < len(own):
-                what = f"The labels of {missing:,} of {len(own):,} rows are missing"
-                warn_user(f"{what}: predictions have no labels and no scores.")
+                notice = f"The labels of {missing:,} of {len(own):,} rows are missing"
+                warn_user(f"{notice}: predictions have no labels and no scores.")
             return None
         return own if len(names) > 1 else own[names[0]]
     check_order(inputs, labels, "labels")
     return in_order(labels, names, "labels")
 
 
-def warn_of_few_draws(found: results.Prediction, run: RunFiles) -> None:
+def warn_of_few_draws(prediction: results.Prediction, run: RunFiles) -> None:
     """Warns that a prediction averages few draws, or fits in place of draws.
 
     Args:
-        found: The prediction.
+        prediction: The prediction.
         run: Its run, or the first one of several.
     """
     if run.manifest.has_fits_alone:
         warn_user(
-            f"Predictions average {found.num_draws:,} fits, not draws: "
+            f"Predictions average {prediction.num_draws:,} fits, not draws: "
             f"{run.manifest.why_without_draws}."
         )
-    elif not found.independent_draws >= FEW_DRAWS:
+    elif not prediction.independent_draws >= FEW_DRAWS:
         warn_user(
-            f"Predictions average {found.num_draws:,} draws, "
-            f"{results.worth(found.independent_draws)}. Below {FEW_DRAWS} they and their "
+            f"Predictions average {prediction.num_draws:,} draws, "
+            f"{results.worth(prediction.independent_draws)}. Below {FEW_DRAWS} they and their "
             "scores are rough: take more steps, or store more positions."
         )
 
@@ -456,9 +460,9 @@ def _num_stored(run: RunFiles, burnin: int | None) -> int:
 def test_part(run: RunFiles) -> tuple[np.ndarray, np.ndarray | None]:
     dataset = dataset_of(run)
     if dataset.test_inputs is None:
-        what = "The run's data have no test part."
+        problem = "The run's data have no test part."
         raise InputError(
-            what, expected="inputs to predict, or test_fraction=0.2 in Simulation(...)"
+            problem, expected="inputs to predict, or test_fraction=0.2 in Simulation(...)"
         )
     labels = dataset.test_targets
     return dataset.test_inputs, None if labels is None else dataset.as_labels(labels)
@@ -561,7 +565,7 @@ def average(
     for start in range(0, len(inputs), rows):
         part = slice(start, start + rows)
         these = [x[part] for x in prepared]
-        found = [
+        source_outputs = [
             outputs_of_draws(*source, x, block_draws)
             for source, x in zip(sources, these, strict=True)
         ]
@@ -570,13 +574,13 @@ def average(
                 len(one)
                 if isinstance(one, Members)
                 else independent_draws(f, one.step, one.walker, one.weight)
-                for (_, one), (f, _) in zip(sources, found, strict=True)
+                for (_, one), (f, _) in zip(sources, source_outputs, strict=True)
             ]
             # Of so many runs' mean the variance is that of each, times the square of its share.
             totals = np.array([draws.weight.sum() for _, draws in sources])
             independent = float(totals.sum() ** 2 / (totals**2 / each).sum())
         known = None if labels is None else labels[part]
-        made = _Part(sources, these, found, known, interval, compared)
+        made = _Part(sources, these, source_outputs, known, interval, compared)
         made.keep(whole=rows >= len(inputs))
         parts.append(made)
     weight = np.concatenate([draws.weight for _, draws in sources])
@@ -645,11 +649,11 @@ def _not_compared(labels: np.ndarray, predictive: Predictive, scored: bool) -> s
             "censored values have no error and no coverage."
         )
     shape = ", ".join(["n", *map(str, labels.shape[1:])])
-    said = (
+    reason = (
         f"The labels, of shape ({shape}), do not match the outputs, of shape (n, "
         f"{predictive.num_columns}): there is no error or coverage."
     )
-    return f"{said} {'The score is the loss of the run.' if scored else _LOST}"
+    return f"{reason} {'The score is the loss of the run.' if scored else _LOST}"
 
 
 class _Part:
@@ -661,7 +665,7 @@ class _Part:
     Args:
         sources: Networks and their parameters.
         rows: Inputs as each of the networks takes them, some of all.
-        found: Outputs of the draws of each source, and their extra parameters.
+        source_outputs: Outputs of the draws of each source, and their extra parameters.
         labels: Labels of the inputs, or None.
         level: Probability inside the intervals.
         compared: Whether labels are values of the outputs.
@@ -671,7 +675,7 @@ class _Part:
         self,
         sources: Sequence[tuple[Network, Draws | Members]],
         rows: Sequence[np.ndarray],
-        found: list[tuple],
+        source_outputs: list[tuple],
         labels: np.ndarray | None,
         level: float,
         compared: bool = True,
@@ -683,7 +687,7 @@ class _Part:
         self._ends = np.array([(1 - level) / 2, (1 + level) / 2])
         self._sources = sources
         self._rows = rows
-        self._found: list[tuple] | None = found
+        self._source_outputs: list[tuple] | None = source_outputs
         self._predictive = [network.predictive for network, _ in sources]
         self.losses: Any = None
         self.right: np.ndarray | None = None
@@ -691,7 +695,7 @@ class _Part:
         if labels is not None and all(one.predictive.has_loss for one, _ in sources):
             parts = [
                 network.predictive.losses(f, network.prepared_targets(labels), extra)
-                for (network, _), (f, extra) in zip(sources, found, strict=True)
+                for (network, _), (f, extra) in zip(sources, source_outputs, strict=True)
             ]
             self.losses = np.concatenate([part.sum(axis=1) for part in parts])
         predictive = self._predictive
@@ -703,12 +707,12 @@ class _Part:
             self._targets: np.ndarray | None = None
             if labels is not None and compared:
                 self._targets = np.asarray(labels, np.float64).reshape(len(labels), -1)
-            self._values(found)
+            self._values(source_outputs)
             censored = self.log_density is None and self._has_laws
             if labels is not None and censored:
                 self.log_density = log_mean_exp(-np.concatenate(parts), self._weight)
         else:
-            self._classes(found, labels)
+            self._classes(source_outputs, labels)
 
     def keep(self, whole: bool) -> None:
         """Keeps the outputs of the draws for what is not computed yet, or computes it now.
@@ -717,11 +721,11 @@ class _Part:
             whole: Whether this part has all inputs, so that no other part keeps outputs as well.
         """
         in_memory = all(draws.in_memory for _, draws in self._sources)
-        size = sum(outputs.size for outputs, _ in self._found or ())
+        size = sum(outputs.size for outputs, _ in self._source_outputs or ())
         if not in_memory:
             self._compute_all()
         if not (in_memory and whole and size <= _KEPT_VALUES):
-            self._found = None
+            self._source_outputs = None
 
     def _compute_all(self) -> None:
         """Computes what is computed when it is read."""
@@ -732,25 +736,27 @@ class _Part:
 
     def _outputs(self) -> list[tuple]:
         """Outputs of the draws of each source, and their extra parameters."""
-        if self._found is not None:
-            return self._found
+        if self._source_outputs is not None:
+            return self._source_outputs
         pairs = zip(self._sources, self._rows, strict=True)
         return [outputs_of_draws(*source, rows) for source, rows in pairs]
 
-    def _triples(self, found: list[tuple]) -> list[tuple[Any, Any, Any]]:
+    def _triples(self, source_outputs: list[tuple]) -> list[tuple[Any, Any, Any]]:
         """What the outputs of each source predict, the outputs, and their extra parameters."""
-        return [(one, *pair) for one, pair in zip(self._predictive, found, strict=True)]
+        return [(one, *pair) for one, pair in zip(self._predictive, source_outputs, strict=True)]
 
-    def _classes(self, found: list[tuple], labels: np.ndarray | None) -> None:
+    def _classes(self, source_outputs: list[tuple], labels: np.ndarray | None) -> None:
         several = self._predictive[0].kind == LABELS
-        p = np.empty((sum(len(f) for f, _ in found), *self._shape_of(found[0][0])))
+        p = np.empty(
+            (sum(len(f) for f, _ in source_outputs), *self._shape_of(source_outputs[0][0]))
+        )
         entropy = np.zeros(p.shape[1:] if several else p.shape[1:-1])
         right = np.zeros(len(p), np.int64)
         classes = None
         if labels is not None and not several:
             classes = class_labels(labels.reshape(p.shape[1], -1), p.shape[-1])
         # A few draws at a time: temporary arrays stay in the cache.
-        for here, (predictive, outputs, _) in self._blocks(found, p[0].size):
+        for here, (predictive, outputs, _) in self._blocks(source_outputs, p[0].size):
             logs = predictive.log_probabilities(outputs)
             each = np.exp(logs)
             logs = np.maximum(logs, -_LARGE)
@@ -777,10 +783,10 @@ class _Part:
         """Rows, and classes or labels, of the outputs of draws."""
         return outputs.shape[1], self._predictive[0].num_columns
 
-    def _values(self, found: list[tuple]) -> None:
+    def _values(self, source_outputs: list[tuple]) -> None:
         columns = self._predictive[0].num_columns
-        values = np.empty((len(self._share), found[0][0].shape[1], columns))
-        for here, (predictive, outputs, extra) in self._blocks(found, values[0].size):
+        values = np.empty((len(self._share), source_outputs[0][0].shape[1], columns))
+        for here, (predictive, outputs, extra) in self._blocks(source_outputs, values[0].size):
             values[here] = predictive.restored(outputs, extra)
         self.mean = np.tensordot(self._share, values, 1)
         variance = np.zeros_like(self.mean)
@@ -792,20 +798,20 @@ class _Part:
         self.noise_std = None
         if not self._has_noise:
             return
-        triples = self._triples(found)
+        triples = self._triples(source_outputs)
         if self._has_laws:
             self.noise_std = np.sqrt(np.tensordot(self._share, self._law(triples).std ** 2, 1))
         else:
-            self.noise_std = np.broadcast_to(self._mean_noise(found), self.mean.shape)
+            self.noise_std = np.broadcast_to(self._mean_noise(source_outputs), self.mean.shape)
         if self._targets is not None:
             densities = [one.log_densities(f, self._targets, own) for one, f, own in triples]
             self.log_density = log_mean_exp(np.concatenate(densities), self._weight)
 
-    def _mean_noise(self, found: list[tuple]) -> np.ndarray:
+    def _mean_noise(self, source_outputs: list[tuple]) -> np.ndarray:
         """Root of the mean variance of the noise, shape (n or 1, outputs)."""
         size = self._noise_size(self.mean.shape)
         total = np.zeros(size)
-        for here, (predictive, outputs, extra) in self._blocks(found, self.mean.size):
+        for here, (predictive, outputs, extra) in self._blocks(source_outputs, self.mean.size):
             noise = predictive.noise(outputs, extra) ** 2
             each = np.broadcast_to(noise, (len(outputs), *size))
             total += np.tensordot(self._share[here], each, 1)
@@ -817,11 +823,11 @@ class _Part:
         return rows, shape[-1]
 
     def _blocks(
-        self, found: list[tuple], size: int
+        self, source_outputs: list[tuple], size: int
     ) -> Iterator[tuple[slice, tuple[Any, np.ndarray, np.ndarray | None]]]:
         """A few draws at a time: which of all they are; what they predict, outputs and extra."""
         start = 0
-        for predictive, outputs, extra in self._triples(found):
+        for predictive, outputs, extra in self._triples(source_outputs):
             for here in _slices(len(outputs), size):
                 some = outputs[here]
                 own = None if extra is None else extra[here]
@@ -860,10 +866,12 @@ class _Part:
     @cached_property
     def probability_ends(self) -> np.ndarray:
         """Ends of the intervals of probabilities over the draws, shape (2, n, classes)."""
-        found = self._outputs()
+        source_outputs = self._outputs()
         several = self._predictive[0].kind == LABELS
-        p = np.empty((sum(len(f) for f, _ in found), *self._shape_of(found[0][0])))
-        for here, (predictive, outputs, _) in self._blocks(found, p[0].size):
+        p = np.empty(
+            (sum(len(f) for f, _ in source_outputs), *self._shape_of(source_outputs[0][0]))
+        )
+        for here, (predictive, outputs, _) in self._blocks(source_outputs, p[0].size):
             logs = predictive.log_probabilities(outputs)
             p[here] = np.exp(logs[..., 1] if several else logs)
         return weighted_quantiles(p, self._weight, self._ends)
@@ -967,20 +975,20 @@ def outputs_of_draws(
     numbers)`, None without any.
     """
     extra: list[Any] = []
-    found = np.empty(
+    outputs = np.empty(
         (len(draws), len(inputs) * network.predictive.rows, network.predictive.num_outputs)
     )
     # Small networks go through in one call, whose fixed cost is that of a hundred draws.
     few = len(draws) * network.num_parameters <= _PARAMETERS_AT_ONCE
     if few and draws.in_memory and not network.predictive.num_extra:
-        found[:] = network.outputs_of_all(draws, inputs)
-        return found, None
+        outputs[:] = network.outputs_of_all(draws, inputs)
+        return outputs, None
     for first, vectors in draws.blocks(block_draws):
         here = slice(first, first + len(vectors))
-        found[here] = network.outputs(vectors, draws.walker[here], inputs)
+        outputs[here] = network.outputs(vectors, draws.walker[here], inputs)
         if network.predictive.num_extra:
             extra.append(network.extra(vectors))
-    return found, np.concatenate(extra) if extra else None
+    return outputs, np.concatenate(extra) if extra else None
 
 
 def _joined(parts: list[_Part], name: str) -> Any:
@@ -1055,7 +1063,7 @@ def streamed_prediction(
         names = data.class_names or ()
         classes = results.class_values(data.task or "", mean.shape[1], names)
         if weights := data.class_weights:
-            shared |= {"class_weights": weights, "notes": (said_of_class_weights(weights),)}
+            shared |= {"class_weights": weights, "notes": (class_weights_note(weights),)}
         return results.ClassPrediction(
             **shared, labels=labels, class_values=classes, places=len(mean) // len(targets)
         )
@@ -1085,9 +1093,9 @@ def streamed_prediction(
 def streamed_lines(run: RunFiles) -> list[tuple[str, str]]:
     """Lines of a summary with the scores of the accumulated averages, if the run has any."""
     try:
-        found = streamed_prediction(run)
+        prediction = streamed_prediction(run)
     except InputError:
         return []
-    scores = ", ".join(f"{label} {value}" for label, value in found.score_lines())
-    scores = scores or " ".join(found.notes)
-    return [("test predictions", f"{scores}; average of {found.num_draws:,} draws")]
+    scores = ", ".join(f"{label} {value}" for label, value in prediction.score_lines())
+    scores = scores or " ".join(prediction.notes)
+    return [("test predictions", f"{scores}; average of {prediction.num_draws:,} draws")]

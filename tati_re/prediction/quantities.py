@@ -46,10 +46,12 @@ def quantities(
     column = "full_potential" if whole else "potential"
     noisy = run.manifest.sees_batches and not whole
     weights = chains_of(rows, "weight", -1) if "weight" in rows else None
-    found = [Quantity("U of mini-batches" if noisy else "U", chains_of(rows, column, -1), weights)]
+    entries = [
+        Quantity("U of mini-batches" if noisy else "U", chains_of(rows, column, -1), weights)
+    ]
     path = files.trajectory_in(run.folder)
     if path is None or (not most and path.stat().st_size > _MOST_BYTES):
-        return found
+        return entries
     every = stored_every(run) or run.manifest.options.record_every or 1
     walkers = rows["walker"].nunique()
     stored = (int(rows["step"].max()) - burnin) // every * walkers
@@ -62,11 +64,11 @@ def quantities(
         if Positions(run, burnin).left():
             raise
         # No position is stored yet.
-        return [*found, Quantity("stored positions", np.zeros((1, 0)))]
+        return [*entries, Quantity("stored positions", np.zeros((1, 0)))]
     chosen, weight = rows_that_count(steps, walkers, weight)
     of_weights = not run.manifest.dataset.potential
     named = layout_of(run) is not None
-    return found + [
+    return entries + [
         Quantity(name, column[chosen], weight, not (of_weights and own))
         for (name, own), column in zip(names, columns.T, strict=True)
         if not (named and is_constant(column))
@@ -85,14 +87,14 @@ def convergence_of(run: RunFiles, compared: Sequence[Quantity], limit: float) ->
         As of `diagnosis`. For a run of named parameters `sizes` are the least effective sizes of
         each one, over values, squares and tails; the least of all is `ess`.
     """
-    found = diagnosis(compared, limit)
+    numbers = diagnosis(compared, limit)
     sizes = least_sizes(run, {one.name: (one.draws, one.weights) for one in compared})
     if not sizes:
-        return found
+        return numbers
     least = min(sizes, key=lambda name: sizes[name])
-    if not found["ess"] <= sizes[least]:
-        found |= {"ess": sizes[least], "ess_of": least}
-    return {**found, "sizes": sizes}
+    if not numbers["ess"] <= sizes[least]:
+        numbers |= {"ess": sizes[least], "ess_of": least}
+    return {**numbers, "sizes": sizes}
 
 
 def _columns(positions: Positions, predict: Predict | None) -> tuple:

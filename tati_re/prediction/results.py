@@ -72,17 +72,17 @@ class Prediction:
     kind: ClassVar[str] = ""
 
     def __repr__(self) -> str:
-        said = self._said()
+        entries = self._entries()
         shown = self.frame().head(_ROWS)
         rows = shown.to_string(
             index=False, float_format=lambda value: f"{value:.4g}", max_cols=_COLUMNS
         )
-        return printable(f"{table(said)}\n\n{rows}")
+        return printable(f"{table(entries)}\n\n{rows}")
 
     def _repr_html_(self) -> str:
-        return html_table("Prediction", self._said(), frame=self.frame().head(_ROWS))
+        return html_table("Prediction", self._entries(), frame=self.frame().head(_ROWS))
 
-    def _said(self) -> list[tuple[str, str]]:
+    def _entries(self) -> list[tuple[str, str]]:
         lines = [
             ("prediction", self.kind.replace("_", " ")),
             ("inputs", f"{self.frame()['input'].nunique():,}"),
@@ -428,23 +428,23 @@ class RegressionPrediction(Prediction):
             InputError: There are no targets, or no intervals for observations.
         """
         if self.lower is None or self.upper is None:
-            what = "coverage: the loss does not model the noise of an observation."
-            raise InputError(what, expected="gaussian or another loss with noise")
+            problem = "coverage: the loss does not model the noise of an observation."
+            raise InputError(problem, expected="gaussian or another loss with noise")
         y = known_labels(self.targets)
         return float(((self.lower <= y) & (y <= self.upper)).mean())
 
     def scores(self) -> dict[str, float]:
-        found = {} if self.targets is None else self._errors(self.targets)
+        scores = {} if self.targets is None else self._errors(self.targets)
         if self.noise_std is None and self.draw_losses is not None:
-            found["mean_loss"] = float(np.average(self.draw_losses, weights=self.weight))
+            scores["mean_loss"] = float(np.average(self.draw_losses, weights=self.weight))
         if self.log_density is not None:
-            found["negative_log_likelihood"] = float(-self.log_density.mean())
+            scores["negative_log_likelihood"] = float(-self.log_density.mean())
         if self.crps is not None:
-            found["crps"] = float(self.crps.mean())
+            scores["crps"] = float(self.crps.mean())
         if self.targets is not None and self.lower is not None and self.upper is not None:
-            found["coverage"] = self.coverage
-            found["interval_width"] = float((self.upper - self.lower).mean())
-        return found
+            scores["coverage"] = self.coverage
+            scores["interval_width"] = float((self.upper - self.lower).mean())
+        return scores
 
     def by_target(self) -> pd.DataFrame:
         """Returns the scores of each output separately, one row each.
@@ -474,10 +474,10 @@ class RegressionPrediction(Prediction):
     def _errors(self, targets: np.ndarray) -> dict[str, float]:
         """The root mean squared error, and that of each output where their units differ."""
         squares = ((targets - self.mean) ** 2).mean(axis=0)
-        found = {"rmse": float(np.sqrt(squares.mean()))}
+        errors = {"rmse": float(np.sqrt(squares.mean()))}
         if np.ptp(self.scale) > 0 and len(squares) <= _COLUMNS:
-            found |= {f"rmse[{k}]": float(np.sqrt(square)) for k, square in enumerate(squares)}
-        return found
+            errors |= {f"rmse[{k}]": float(np.sqrt(square)) for k, square in enumerate(squares)}
+        return errors
 
     def uncertainty(self) -> dict[str, np.ndarray]:
         names = {} if self.std is None else {"std": self.std}

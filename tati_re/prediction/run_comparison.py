@@ -63,8 +63,8 @@ class RunComparison:
     @property
     def verdict(self) -> str:
         """`differ` if any quantity differs, else `unknown` if any cannot be told, else `agree`."""
-        found = set(self.table["verdict"]) or {UNKNOWN}
-        return next((one for one in (DIFFER, UNKNOWN) if one in found), AGREE)
+        verdicts = set(self.table["verdict"]) or {UNKNOWN}
+        return next((one for one in (DIFFER, UNKNOWN) if one in verdicts), AGREE)
 
     def lines(self) -> list[str]:
         """The comparison in sentences, one for each group of quantities, and the verdict."""
@@ -88,13 +88,13 @@ class RunComparison:
         excess = (known["difference"].abs() / known["band"]).fillna(0.0).to_numpy()
         worst = known.iloc[int(np.argmax(excess))]
         counts = rows["verdict"].value_counts()
-        said = ", ".join(
+        counted = ", ".join(
             f"{counts[one]} {one}" for one in (DIFFER, UNKNOWN, AGREE) if one in counts
         )
         head = (
             f"{group}: "
             if count == 1
-            else f"{group} ({count}): {said}; largest difference: {worst['name']}, "
+            else f"{group} ({count}): {counted}; largest difference: {worst['name']}, "
         )
         return (
             f"{head}{worst['first']:.6g} ± {worst['first_error']:.2g} and "
@@ -187,8 +187,8 @@ def _check_comparable(first: RunFiles, second: RunFiles) -> None:
                 "A fit has no averages to compare.", run.folder, "two runs that sampled"
             )
     systems = [
-        (said.dataset.fingerprint, said.parameters.num)
-        for said in (first.manifest, second.manifest)
+        (manifest.dataset.fingerprint, manifest.parameters.num)
+        for manifest in (first.manifest, second.manifest)
     ]
     if systems[0] == systems[1]:
         return
@@ -212,19 +212,19 @@ def _quantities(
     """The quantities of a run by group and name."""
     of_network = not run.manifest.dataset.potential
     predict = _predictions(run, notes) if of_network else None
-    found = {}
+    compared = {}
     for one in quantities(run, predict, burnin):
         if one.name.startswith("U"):
-            found["U", one.name] = one
+            compared["U", one.name] = one
         elif one.name.startswith("prediction "):
-            found["predictions", one.name] = one
+            compared["predictions", one.name] = one
         elif one.compared and one.name != "stored positions":
-            found["parameters", one.name] = one
+            compared["parameters", one.name] = one
     if files.trajectory_in(run.folder) is None:
         notes.append("Predictions and parameters were not compared: one run stored no positions.")
     elif of_network:
-        found |= _tensors(run, burnin)
-    return found
+        compared |= _tensors(run, burnin)
+    return compared
 
 
 def _predictions(run: RunFiles, notes: list[str]) -> Predict | None:
@@ -269,8 +269,10 @@ def _tensors(run: RunFiles, burnin: int | None) -> dict[tuple[str, str], Quantit
     positions = Positions(run, burnin_of(run, burnin))
     if positions.projected or not positions.left():
         return {}
-    found = [one for one in quantities(run, lengths, burnin) if one.name.startswith("prediction ")]
-    return {("tensors", name): one for name, one in zip(names, found, strict=True)}
+    tensors = [
+        one for one in quantities(run, lengths, burnin) if one.name.startswith("prediction ")
+    ]
+    return {("tensors", name): one for name, one in zip(names, tensors, strict=True)}
 
 
 def _compared(

@@ -75,10 +75,10 @@ def weighted_quantiles(values: np.ndarray, weights: np.ndarray, levels: np.ndarr
     below = np.cumsum(weights[order], axis=0)
     middle = (below - 0.5 * weights[order]) / below[-1]
     ordered = np.take_along_axis(flat, order, axis=0)
-    found = [
+    quantiles = [
         np.interp(levels, middle[:, column], ordered[:, column]) for column in range(flat.shape[1])
     ]
-    return np.stack(found, axis=1).reshape(len(levels), *values.shape[1:])
+    return np.stack(quantiles, axis=1).reshape(len(levels), *values.shape[1:])
 
 
 def mixture_cdf(
@@ -141,12 +141,14 @@ def _mixture_quantile(
     """
     count = means.shape[1]
     size = max(1, _QUANTILE_VALUES // len(means))
-    found = np.empty(count)
+    quantiles = np.empty(count)
     for first in range(0, count, size):
         here = slice(first, first + size)
         columns = np.ascontiguousarray(means[:, here])
-        found[here] = _quantile_of_rows(columns, np.ascontiguousarray(stds[:, here]), share, goal)
-    return found
+        quantiles[here] = _quantile_of_rows(
+            columns, np.ascontiguousarray(stds[:, here]), share, goal
+        )
+    return quantiles
 
 
 def _quantile_of_rows(
@@ -280,9 +282,9 @@ def _exact_quantile(
         high: The quantile is not above.
         scale: Typical widths of the mixtures.
     """
-    found = np.clip(guess, low, high)
-    largest_below = np.full_like(found, -np.inf)
-    smallest_above = np.full_like(found, np.inf)
+    quantiles = np.clip(guess, low, high)
+    largest_below = np.full_like(quantiles, -np.inf)
+    smallest_above = np.full_like(quantiles, np.inf)
     tail = min(goal, 1 - goal)
     todo = np.arange(means.shape[1])
     for number in range(_HALVINGS):
@@ -291,7 +293,7 @@ def _exact_quantile(
             m, s = means[:, todo], stds[:, todo]
         else:
             m, s = means, stds
-        here = found[todo]
+        here = quantiles[todo]
         error, slope, curvature = _errors_at(here, m, s, share, goal)
         largest_below[todo] = np.where(error < 0, here, largest_below[todo])
         smallest_above[todo] = np.where(error < 0, smallest_above[todo], here)
@@ -312,11 +314,11 @@ def _exact_quantile(
         last &= smooth & (new == newton)
         # No number is left between the ends, or Newton stays.
         over = (new <= ends[0]) | (new >= ends[1]) | (new == here)
-        found[todo] = new
+        quantiles[todo] = new
         todo = todo[~(near | last | over)]
         if not len(todo):
             break
-    return found
+    return quantiles
 
 
 def _errors_at(

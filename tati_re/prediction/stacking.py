@@ -125,7 +125,7 @@ def mixture_weights(densities: np.ndarray, share: np.ndarray | None = None) -> n
 
     for _ in range(_ROUNDS):
         weights = weights * _gradient(weights, densities, share)
-    found = minimize(
+    optimum = minimize(
         lambda w: -objective(w),
         weights,
         jac=lambda w: -_gradient(w, densities, share),
@@ -134,7 +134,7 @@ def mixture_weights(densities: np.ndarray, share: np.ndarray | None = None) -> n
         method="SLSQP",
         options={"maxiter": 200, "ftol": 1e-12},
     )
-    candidate = np.maximum(found.x, 0.0)
+    candidate = np.maximum(optimum.x, 0.0)
     candidate = candidate / candidate.sum()
     weights = candidate if objective(candidate) >= objective(weights) else weights
     weights = np.where(weights < _LEAST_WEIGHT, 0.0, weights)
@@ -192,15 +192,15 @@ def chain_weights(run: AnyRun, data: Any = None, model: Any = None) -> Stacking:
         return stored
     logs, _, _ = chain_densities(run, data, model)
     weight = stacking_weights(logs)
-    found = Stacking(
+    stacking = Stacking(
         weight=weight,
         elpd=logs.mean(axis=0),
         equal=mixture_density(logs, np.full(len(weight), 1 / len(weight))),
         stacked=mixture_density(logs, weight),
         rows=len(logs),
     )
-    write_whole(run.folder / files.STACKING, frame_text(found.frame()))
-    return found
+    write_whole(run.folder / files.STACKING, frame_text(stacking.frame()))
+    return stacking
 
 
 @front_door
@@ -231,7 +231,7 @@ def weighted_leave_one_out(
     burnin = options.pop("burnin", None)
     logs, pareto_k, rows = chain_densities(run, most_rows=most_examples, burnin=burnin, **options)
     weight = chain_weights(run, **options).weight
-    found = LeaveOneOut(
+    result = LeaveOneOut(
         example=rows,
         elpd=logsumexp(logs, b=weight, axis=1),
         pareto_k=pareto_k[:, weight > 0].max(axis=1),
@@ -239,8 +239,8 @@ def weighted_leave_one_out(
         num_draws=MOST_DRAWS,
     )
     if chosen_weights(run.manifest, None) == STACKING:
-        write_whole(run.folder / files.LOO, frame_text(found.frame()))
-    return found
+        write_whole(run.folder / files.LOO, frame_text(result.frame()))
+    return result
 
 
 def mixture_density(logs: np.ndarray, weight: np.ndarray) -> float:
@@ -283,8 +283,8 @@ def chain_densities(
     tails = []
     for walker in walkers:
         own = np.flatnonzero(stored.walker == walker)
-        what = "weights: stacking needs more draws per chain."
-        refuse_if(len(own) < LEAST_DRAWS, what, len(own), f"at least {LEAST_DRAWS}")
+        problem = "weights: stacking needs more draws per chain."
+        refuse_if(len(own) < LEAST_DRAWS, problem, len(own), f"at least {LEAST_DRAWS}")
         own = own[np.argsort(stored.step[own], kind="stable")]
         own = own[:: math.ceil(len(own) / MOST_DRAWS)]
         logs = np.concatenate(

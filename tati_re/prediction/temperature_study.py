@@ -126,8 +126,8 @@ def temperature_study(
         ", ".join(given),
         "temperatures alone",
     )
-    what = "temperature_study: no positions are stored."
-    refuse_if(options.get("trajectory_every") == 0, what, 0, "trajectory_every above 0")
+    problem = "temperature_study: no positions are stored."
+    refuse_if(options.get("trajectory_every") == 0, problem, 0, "trajectory_every above 0")
     folders = (
         []
         if output is None or options.get("overwrite")
@@ -262,14 +262,14 @@ def _row(
     for name in ("validation", "test"):
         row[f"{name}_loss"] = row[f"{name}_loss_error"] = float("nan")
     for name, part in parts.items():
-        found = average([(network, draws)], *part)
-        losses = np.asarray(found.draw_losses)
+        prediction = average([(network, draws)], *part)
+        losses = np.asarray(prediction.draw_losses)
         series.append((losses, draws.weight, draws.step, draws.walker))
         row[f"{name}_loss"], row[f"{name}_loss_error"] = mean_and_error(*series[-1])
-    if not isinstance(found, RegressionPrediction):
-        accuracy = np.asarray(found.draw_accuracy)
+    if not isinstance(prediction, RegressionPrediction):
+        accuracy = np.asarray(prediction.draw_accuracy)
         row["test_accuracy"], row["test_accuracy_error"] = mean_and_error(accuracy, *series[-1][1:])
-    scores = found.scores()
+    scores = prediction.scores()
     predictive = network.predictive
     columns = network.predictive.num_columns
     known = predictive.likelihood and "negative_log_likelihood" in scores
@@ -307,8 +307,8 @@ def _influence(
     `(walkers, n)`.
     """
     deviations = weight * (values - np.average(values, weights=weight)) / weight.mean()
-    rows, found = rows_that_count(step, walker, deviations)
-    return np.asarray(found) * (rows.size / len(step))
+    rows, influence = rows_that_count(step, walker, deviations)
+    return np.asarray(influence) * (rows.size / len(step))
 
 
 def _frame(rows: Sequence[Mapping[str, float]]) -> pd.DataFrame:

@@ -21,7 +21,7 @@ _ORDERS = {
 }
 
 
-def what_was_sampled(
+def sampling_sentences(
     manifest: Manifest, rows: pd.DataFrame, burnin: int | None = None
 ) -> list[str]:
     """Sentences on the system, the method and the length of a run, from its manifest and the rows
@@ -69,8 +69,8 @@ def what_was_sampled(
 def _where(workers: WorkersEntry) -> str:
     """Who made the steps: the workers of a run, their blocks and machines."""
 
-    def counted(number: int, what: str) -> str:
-        return f"{number} {what}{'s' if number != 1 else ''}"
+    def counted(number: int, noun: str) -> str:
+        return f"{number} {noun}{'s' if number != 1 else ''}"
 
     machines = [
         f"{counted(number, 'worker')} on {name}"
@@ -131,7 +131,7 @@ def _range_over_steps(rows: pd.DataFrame) -> str:
 
 def _settings(manifest: Manifest) -> str:
     """The parameters that a sampler has, and no others: `friction 1, thermal mass 40`."""
-    found = []
+    parts = []
     for name, value in takewhile(
         lambda item: item[0] not in _LADDERS, manifest.method.table.items()
     ):
@@ -141,8 +141,8 @@ def _settings(manifest: Manifest) -> str:
         text = name.removeprefix("num_").replace("_", " ")
         if value is not True:
             text += f" {value:g}" if isinstance(value, float) else f" {value}"
-        found.append(text)
-    return ", ".join(found)
+        parts.append(text)
+    return ", ".join(parts)
 
 
 def _method(manifest: Manifest, rows: pd.DataFrame, burnin: int | None) -> str:
@@ -151,9 +151,9 @@ def _method(manifest: Manifest, rows: pd.DataFrame, burnin: int | None) -> str:
     if manifest.is_fit:
         return f"It was fitted by {name_of_method(manifest)}{size and f' with learning rate {size}'}, not sampled."
     temperature = 1.0 if manifest.temperature is None else manifest.temperature
-    said = [f"step size {size}" if size else "", _settings(manifest)]
+    parts = [f"step size {size}" if size else "", _settings(manifest)]
     text = f"The sampler is {name_of_method(manifest)}"
-    text += f" with {'; '.join(filter(None, said))}" if any(said) else ""
+    text += f" with {'; '.join(filter(None, parts))}" if any(parts) else ""
     text += f"; the target is exp(-U/T) at T = {temperature:g}"
     if options.potential != "mean_loss" and temperature == 1:
         text += ", the Bayesian posterior"

@@ -149,10 +149,10 @@ class RunFacts:
         try:
             compared = quantities(self.run, burnin=self.burnin)
             apart = list(within_chains(compared)) if self.predicts else compared
-            found = convergence_of(self.run, apart, limit)
+            entries = convergence_of(self.run, apart, limit)
         except InputError:  # no rows after the burn-in
-            found = diagnosis([], limit)
-        return ConvergenceEntry.of(plain(found, "convergence"))
+            entries = diagnosis([], limit)
+        return ConvergenceEntry.of(plain(entries, "convergence"))
 
     @cached_property
     def without_predictions(self) -> str:

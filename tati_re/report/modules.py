@@ -149,26 +149,26 @@ def _covariance(run: RunFiles, choices: Choices) -> Result:
     tables = dict[Any, Any]()
     arrays = dict[str, Any]()
     for walker in walkers:
-        found = covariance_eigenpairs(
+        eigenpairs = covariance_eigenpairs(
             run, choices.num_eigenpairs, walker, choices.burnin, choices.thin
         )
         name, ending = (
             ("all walkers", "") if walker is None else (f"walker {walker}", f"_walker_{walker}")
         )
-        tables[name] = covariance_table(run, found, walker, choices.burnin, choices.thin)
+        tables[name] = covariance_table(run, eigenpairs, walker, choices.burnin, choices.thin)
         arrays |= {
-            f"vectors{ending}": found.vectors,
-            f"values{ending}": found.values,
-            f"mean{ending}": found.mean,
+            f"vectors{ending}": eigenpairs.vectors,
+            f"values{ending}": eigenpairs.values,
+            f"mean{ending}": eigenpairs.mean,
         }
     whole = pd.concat(tables, names=["of"]).reset_index("of").reset_index(drop=True)
     sentences = [
-        f"{found.num_rows:,} positions of {len(found.mean):,} parameters, read "
-        f"{found.num_passes} times. A large eigenvalue marks a flat, slow direction, a "
+        f"{eigenpairs.num_rows:,} positions of {len(eigenpairs.mean):,} parameters, read "
+        f"{eigenpairs.num_passes} times. A large eigenvalue marks a flat, slow direction, a "
         "small one a stiff, fast one; in a quadratic potential the curvature is T / "
         "eigenvalue."
     ]
-    if found.num_rows <= len(found.mean):
+    if eigenpairs.num_rows <= len(eigenpairs.mean):
         sentences.append(
             "There are fewer positions than parameters. Eigenvalues beyond their number "
             "are missing, and the leading ones are too large."
@@ -186,11 +186,11 @@ def _temperatures(run: RunFiles, choices: Choices) -> Result:
 
 
 def _diffusion_map(run: RunFiles, choices: Choices) -> Result:
-    found, block = diffusion_map_of(
+    diffusion, block = diffusion_map_of(
         run, choices.num_eigenvectors, choices.burnin, choices.thin, **choices.diffusion
     )
     marked = landmarks(
-        found, min(choices.num_landmarks, len(block.step)), int(block.potential.argmin())
+        diffusion, min(choices.num_landmarks, len(block.step)), int(block.potential.argmin())
     )
     columns = {
         "step": block.step,
@@ -200,27 +200,31 @@ def _diffusion_map(run: RunFiles, choices: Choices) -> Result:
     }
     place = np.full(len(block.step), np.nan)
     place[marked] = np.arange(1, len(marked) + 1)
-    columns |= {"stationary": found.stationary, "landmark": place}
-    columns |= {f"eigenfunction_{k + 1}": found.vectors[:, k] for k in range(len(found.values))}
-    values = ", ".join(f"{value:.4g}" for value in found.values)
+    columns |= {"stationary": diffusion.stationary, "landmark": place}
+    columns |= {
+        f"eigenfunction_{k + 1}": diffusion.vectors[:, k] for k in range(len(diffusion.values))
+    }
+    values = ", ".join(f"{value:.4g}" for value in diffusion.values)
     sentences = [
-        f"{len(block.step):,} positions; bandwidth {found.bandwidth:.4g}, at which the "
-        f"kernel detects {found.dimension:.2g} dimensions. Eigenvalues of the generator: "
+        f"{len(block.step):,} positions; bandwidth {diffusion.bandwidth:.4g}, at which the "
+        f"kernel detects {diffusion.dimension:.2g} dimensions. Eigenvalues of the generator: "
         f"{values}."
     ]
     figures = {
         "diffusion_map": lambda path: plotting.plot_diffusion_map(
-            found, block.potential, marked, path
+            diffusion, block.potential, marked, path
         )
     }
-    return Result(pd.DataFrame(columns), sentences, figures, {"values": found.values})
+    return Result(pd.DataFrame(columns), sentences, figures, {"values": diffusion.values})
 
 
 def _free_energy(run: RunFiles, choices: Choices) -> Result:
     options = choices.diffusion if choices.along.startswith("diffusion:") else {}
-    found = coordinate_of(run, choices.along, choices.burnin, choices.thin, **options)
+    coordinate = coordinate_of(run, choices.along, choices.burnin, choices.thin, **options)
     temperature = 1.0 if run.manifest.temperature is None else run.manifest.temperature
-    table = free_energy(found.values, temperature, choices.method, choices.num_bins, found.weights)
+    table = free_energy(
+        coordinate.values, temperature, choices.method, choices.num_bins, coordinate.weights
+    )
     how = f"by {choices.method}, at temperature {temperature:g}; errors are one standard error."
     sentences = [f"Along {choices.along}, {how}"]
     return Result(
@@ -251,8 +255,8 @@ def _alignment(run: RunFiles, choices: Choices) -> Result:
         fixed,
         "no fix_parameters",
     )
-    what = "alignment: units of frozen layers cannot be permuted."
-    refuse_if(run.manifest.options.layers == "last", what, "layers = last", "layers = all")
+    problem = "alignment: units of frozen layers cannot be permuted."
+    refuse_if(run.manifest.options.layers == "last", problem, "layers = last", "layers = all")
     block = positions.read()
     walkers, counts = np.unique(block.walker, return_counts=True)
     refuse_if(
@@ -263,12 +267,14 @@ def _alignment(run: RunFiles, choices: Choices) -> Result:
     )
     for chain, walker, count in zip(values, walkers, counts, strict=True):
         chain[:count] = block.values[block.walker == walker]
-    found = align(model_of(run), values)
-    table = pd.DataFrame({"walker": walkers, "distance": found.before, "aligned": found.after})
+    alignment = align(model_of(run), values)
+    table = pd.DataFrame(
+        {"walker": walkers, "distance": alignment.before, "aligned": alignment.after}
+    )
     # The classical R-hat: ranks of thousands take minutes.
     chains = [
         [each[:count] for each, count in zip(of, counts, strict=True)]
-        for of in (values, found.positions)
+        for of in (values, alignment.positions)
     ]
     hats = [
         rhat_of_halves([half for one in of if len(one) > 1 for half in halves_of(one[None])])
@@ -281,7 +287,7 @@ def _alignment(run: RunFiles, choices: Choices) -> Result:
         f"{np.max(hats[1]):.4g}; median: {np.median(hats[0]):.4g} and "
         f"{np.median(hats[1]):.4g}; total variance: {spreads[0]:.4g} and {spreads[1]:.4g}."
     ]
-    return Result(table, sentences, arrays={"positions": found.positions})
+    return Result(table, sentences, arrays={"positions": alignment.positions})
 
 
 def _learning_coefficient(run: RunFiles, choices: Choices) -> Result:
@@ -334,7 +340,7 @@ _LARGE = 0.1
 def _of_both_estimates(table: pd.DataFrame) -> list[str]:
     """Sentences on the mean and the variance of the loss as estimates of λ."""
     coldest = table.iloc[0]
-    found = [
+    sentences = [
         f"λ = {coldest['coefficient']:.4g} ± {coldest['error']:.2g} from the mean loss, "
         f"{coldest['from_variance']:.4g} ± {coldest['from_variance_error']:.2g} from its variance, "
         f"at nβ = {coldest['effective_examples']:.4g}."
@@ -343,12 +349,12 @@ def _of_both_estimates(table: pd.DataFrame) -> list[str]:
     large = gap > _LARGE * table["coefficient"].abs()
     apart = table[(table["disagreement"].abs() > _CLEAR) & large]
     if len(apart):
-        found.append(
+        sentences.append(
             f"The two disagree at {len(apart)} of {len(table)} rungs, by up to "
             f"{apart['disagreement'].abs().max():.0f} standard errors. The center is not a minimum, "
             "the chains have not mixed, or the tether is too strong."
         )
-    return found
+    return sentences
 
 
 _FUNCTIONS = (
@@ -386,16 +392,16 @@ def refuse_idle(
         modules = ["averages"] if name == "by" and rung else modules
         if along and name in Choices().diffusion:
             modules.append("free_energy")
-        what = f"{spell(name)} applies to another module."
+        problem = f"{spell(name)} applies to another module."
         expected = f"{spell('what')} {' or '.join(modules)}"
-        refuse_if(modules and not {*modules} & {*asked}, what, ", ".join(asked), expected)
+        refuse_if(modules and not {*modules} & {*asked}, problem, ", ".join(asked), expected)
 
 
 def result_of(run: RunFiles, name: str, choices: Choices | None = None) -> Result:
     refuse_if(name not in MODULES, "Unknown module.", name, ", ".join(MODULES))
     descends = is_optimization(run.manifest, run.run_info)
-    what = f"{name}: the run {run.folder} is a fit, and samples no temperature."
-    refuse_if(descends and name in _OF_SAMPLES, what, expected="a run that sampled")
+    problem = f"{name}: the run {run.folder} is a fit, and samples no temperature."
+    refuse_if(descends and name in _OF_SAMPLES, problem, expected="a run that sampled")
     result = MODULES[name](run, choices or Choices())
     if descends:
         result.sentences.append(

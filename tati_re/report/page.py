@@ -17,7 +17,7 @@ from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.front_door import front_door
 from tati_re.plotting import plot_autocorrelation, plot_group_temperatures, plot_ladder, plot_traces
 from tati_re.report import html
-from tati_re.report.description import name_of_method, what_was_sampled
+from tati_re.report.description import name_of_method, sampling_sentences
 from tati_re.report.parts import (
     comparison_section,
     differences,
@@ -56,9 +56,9 @@ _COLUMNS = (
     "autocorrelation_steps",
     "note",
 )
-_FOUND = (files.ANALYSIS, files.PREDICTIONS, files.LANDSCAPE, files.INPUTSPACE)
+_FIGURE_FOLDERS = (files.ANALYSIS, files.PREDICTIONS, files.LANDSCAPE, files.INPUTSPACE)
 """Subfolders of a run whose figures are shown: those of the other commands."""
-_MOST_FOUND = 16
+_MOST_FIGURES = 16
 _SAID = ("potential U", "parameters", "walkers")
 """Lines of the summary that the sentences before them have said."""
 
@@ -136,8 +136,8 @@ def without_folders(body: str, folders: Sequence[Path]) -> str:
     starts = [html.escape(f"{folder}{os.sep}") for folder in known if len(folder.parts) > 1]
     starts.sort(key=len, reverse=True)
 
-    def shortened(found: re.Match[str]) -> str:
-        text = found[0]
+    def shortened(match: re.Match[str]) -> str:
+        text = match[0]
         for start in starts:
             text = text.replace(start, "")
         return _FOLDERS.sub("", text)
@@ -178,7 +178,7 @@ def page_of(
             folder,
             "a folder with .png files",
         )
-        drawn = html.figures([_found(path, path.name) for path in paths[:_MOST_FOUND]])
+        drawn = html.figures([_figure_of_file(path, path.name) for path in paths[:_MOST_FIGURES]])
         body.append(html.Section(f"Figures of {folder}", f"figures-{number}", [drawn]).html())
     text = without_folders("\n".join(body), [run.folder for run in runs])
     return html.document(title, text, "two" if len(runs) == 2 else "")
@@ -190,7 +190,7 @@ def _about(run: RunFiles, name: str, number: int, several: bool, part: "Part") -
     kept = part.rows
     sections = [html.Section("What was sampled", "what")]
     sections[0].parts += [
-        html.bullets(what_was_sampled(run.manifest, rows, part.burnin)),
+        html.bullets(sampling_sentences(run.manifest, rows, part.burnin)),
         html.pairs(line for line in lines if line[0] not in _SAID),
     ]
     if len(rows):
@@ -209,12 +209,12 @@ def _about(run: RunFiles, name: str, number: int, several: bool, part: "Part") -
         sections.append(_bias(run))
     if not run.manifest.is_fit and files.trajectory_in(run.folder):
         sections.append(parameters_section(run, part.burnin, part.thin))
-        if found := predictions_section(run, part.burnin, part.thin):
-            sections.append(found)
-        if found := comparison_section(run):
-            sections.append(found)
-    if found := _others(run):
-        sections.append(found)
+        if part_of_page := predictions_section(run, part.burnin, part.thin):
+            sections.append(part_of_page)
+        if part_of_page := comparison_section(run):
+            sections.append(part_of_page)
+    if part_of_page := _others(run):
+        sections.append(part_of_page)
     options = run.manifest.options.table
     unused = dict.fromkeys(run.manifest.unused, f" (not used by {name_of_method(run.manifest)})")
     named = options if run.manifest.given is None else run.manifest.given
@@ -247,12 +247,12 @@ def _seen(note: str, shown: dict[str, str]) -> tuple[str, str] | None:
         ("effective sample size|autocorrelation time|weights of the rows", "Averages"),
         ("R-hat|temperature|potential", "Traces, temperatures, autocorrelation"),
     )
-    found = (
+    titles = (
         title
         for words, title in places
         if any(word in note for word in words.split("|")) and title in shown
     )
-    return next(((title, shown[title]) for title in found), None)
+    return next(((title, shown[title]) for title in titles), None)
 
 
 class Part(NamedTuple):
@@ -293,12 +293,12 @@ def _traces(run: RunFiles, rows: pd.DataFrame, part: Part) -> html.Section:
         )
     drawn = plot_traces(rows, max(1, run.manifest.parameters.num), part.burnin)
     narrow(drawn)
-    said = "Potential of each walker; gray: burn-in, excluded from averages."
+    caption = "Potential of each walker; gray: burn-in, excluded from averages."
     if len(drawn.axes) > 1:
-        said += " Temperatures: running means over walkers and rows (orange), the target (dashed), and the band that "
-        said += "a correct mean leaves once in 10,000 times."
+        caption += " Temperatures: running means over walkers and rows (orange), the target (dashed), and the band that "
+        caption += "a correct mean leaves once in 10,000 times."
     parts = [
-        html.figure(drawn, said, _WIDTH, 2.6 + 1.7 * (len(drawn.axes) - 1)),
+        html.figure(drawn, caption, _WIDTH, 2.6 + 1.7 * (len(drawn.axes) - 1)),
         *_autocorrelation(kept),
     ]
     return html.Section("Traces, temperatures, autocorrelation", "traces", [html.figures(parts)])
@@ -366,9 +366,9 @@ def _groups(run: RunFiles, part: Part) -> tuple[html.Section, list[str]]:
         return html.Section(
             "Temperatures of the tensors", "groups", [html.paragraph(str(error))]
         ), []
-    said = "Temperature of each tensor, and the band where it should lie."
+    caption = "Temperature of each tensor, and the band where it should lie."
     parts = [
-        html.figure(plot_group_temperatures(table), said),
+        html.figure(plot_group_temperatures(table), caption),
         html.fold("the numbers", html.html_table(table)),
     ]
     notes = group_sentences(table, run.manifest.sees_batches)
@@ -404,7 +404,7 @@ def _bias(run: RunFiles) -> html.Section:
 def _others(run: RunFiles) -> html.Section | None:
     """Figures of other commands in the folder that the page does not have yet."""
     own = ("traces.png", "autocorrelation.png", "temperatures.png")
-    folders = [run.folder, *(run.folder / name for name in _FOUND)]
+    folders = [run.folder, *(run.folder / name for name in _FIGURE_FOLDERS)]
     folders += [folder for folder in made_of(run) if folder not in folders]
     paths = [path for folder in folders for path in sorted(folder.glob("*.png"))]
     # No link to elsewhere, whose content is not for the readers of a page.
@@ -412,17 +412,21 @@ def _others(run: RunFiles) -> html.Section | None:
         path for path in paths if path.name not in own and path.is_file() and not path.is_symlink()
     ]
     paths = [
-        path for path in paths if not path.parent.is_symlink() or path.parent.name not in _FOUND
+        path
+        for path in paths
+        if not path.parent.is_symlink() or path.parent.name not in _FIGURE_FOLDERS
     ]
     if not paths:
         return None
-    drawn = [_found(path, os.path.relpath(path, run.folder)) for path in paths[:_MOST_FOUND]]
+    drawn = [
+        _figure_of_file(path, os.path.relpath(path, run.folder)) for path in paths[:_MOST_FIGURES]
+    ]
     return html.Section(
         "Predictions, landscape and further analysis", "more", [html.figures(drawn)]
     )
 
 
-def _found(path: Path, place: str) -> str:
+def _figure_of_file(path: Path, place: str) -> str:
     """A figure of another command, with width and height from the first bytes of its PNG file."""
     content = path.read_bytes()
     width, height = (int.from_bytes(content[k : k + 4], "big") for k in (16, 20))
@@ -446,8 +450,8 @@ def _comparison(runs: list[RunFiles], names: list[str], parts: list[Part]) -> st
         line["warnings"] = len(summary_lines(run, part.burnin, part.thin)[0])
         if kept is not None:
             table, more = marked(averages_of_rows(kept, ["potential"]))
-            found = table.iloc[0]
+            row = table.iloc[0]
             foot = more or foot
-            line |= {f"U {key}": found[key] for key in ("mean", "error", "ess_bulk", "r_hat")}
+            line |= {f"U {key}": row[key] for key in ("mean", "error", "ess_bulk", "r_hat")}
         lines.append(line)
     return "\n".join([html.html_table(pd.DataFrame(lines)), *map(html.paragraph, foot)])

@@ -63,16 +63,22 @@ def parameters_section(run: RunFiles, burnin: int, thin: int) -> html.Section:
     table = pd.DataFrame(rows)[["parameter", "mean", "std", "ess_bulk", "r_hat"]]
     apart = int((table["r_hat"] > LARGEST_R_HAT).sum())
     count = np.count_nonzero(weights)
-    said = f"{len(chains)} of {len(stored.names):,} parameters, evenly spaced; {count:,} positions."
+    caption = (
+        f"{len(chains)} of {len(stored.names):,} parameters, evenly spaced; {count:,} positions."
+    )
     if apart:
-        said += (
+        caption += (
             f" R-hat is above {LARGEST_R_HAT} for {apart}: walkers disagree, as they do in "
             "equivalent minima."
         )
     drawn = html.figure(
         _marginals(chains, weights), "Distribution of each parameter, one line per walker."
     )
-    section.parts += [html.paragraph(said), drawn, html.fold("the numbers", html.html_table(table))]
+    section.parts += [
+        html.paragraph(caption),
+        drawn,
+        html.fold("the numbers", html.html_table(table)),
+    ]
     return section
 
 
@@ -104,19 +110,19 @@ def predictions_section(run: RunFiles, burnin: int, thin: int) -> html.Section |
         count = sum(len(block.step) for block in Positions(run, burnin, thin).blocks())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the page says how many draws there are
-            found: Any = predict(run, burnin=burnin, thin=thin * -(-count // _DRAWS))
+            prediction: Any = predict(run, burnin=burnin, thin=thin * -(-count // _DRAWS))
     except InputError as error:
         section.parts.append(html.paragraph(f"No predictions of the test part: {error}"))
         return section
-    draws = f"{found.num_draws:,} draws, {worth(found.independent_draws)}"
-    notes = [("note", note) for note in found.notes]
-    said = (
+    draws = f"{prediction.num_draws:,} draws, {worth(prediction.independent_draws)}"
+    notes = [("note", note) for note in prediction.notes]
+    caption = (
         "The posterior average on the test part; bands contain 95 % of the whole curves of "
         "calibrated predictions."
     )
     section.parts += [
-        html.pairs([("average of", draws), *found.score_lines(), *notes]),
-        html.figure(plot_prediction(found), said),
+        html.pairs([("average of", draws), *prediction.score_lines(), *notes]),
+        html.figure(plot_prediction(prediction), caption),
     ]
     return section
 
@@ -128,14 +134,14 @@ def comparison_section(run: RunFiles) -> html.Section | None:
         return None
     section = html.Section("What sampling bought", "comparison")
     rows = int(frame["rows"].iloc[0])
-    said = (
+    caption = (
         f"Scores on {rows:,} rows ({frame['scored_on'].iloc[0]}). One fit: the mean of the scores of "
         "the single fits. Ensemble: the average of their predictive distributions."
     )
     drawn = html.figure(plot_comparison(frame), "Scores; the gray line marks a coverage of 90 %.")
     names = {name: words for name, words in SCORES.items() if name in frame.columns}
     numbers = html.html_table(frame.reset_index().rename(columns=names))
-    section.parts += [html.paragraph(said), drawn, numbers]
+    section.parts += [html.paragraph(caption), drawn, numbers]
     if note := predictor_note(run.manifest):
         section.parts.append(html.paragraph(note))
     return section
@@ -240,8 +246,8 @@ def differences(
         if name not in _UNLIKE and options[0].get(name) != options[1].get(name)
     ]
     if unlike:
-        found = [[name, *(str(each.get(name)) for each in options)] for name in unlike]
-        parts.append(html.html_table(pd.DataFrame(found, columns=["option", *names])))
+        table_rows = [[name, *(str(each.get(name)) for each in options)] for name in unlike]
+        parts.append(html.html_table(pd.DataFrame(table_rows, columns=["option", *names])))
     return html.Section(
         "Side by side", "beside", parts or [html.paragraph("The runs have the same options.")]
     ).html()
@@ -251,7 +257,7 @@ def made_of(run: RunFiles) -> list[Path]:
     """Folders beside a run where `tati-landscape` and `tati-inputspace` say that they are of this
     run.
     """
-    found = []
+    folders = []
     for path in sorted(run.folder.resolve().parent.glob("*/*.toml")):
         if (
             path.name not in ("landscape.toml", "inputspace.toml")
@@ -260,13 +266,13 @@ def made_of(run: RunFiles) -> list[Path]:
         ):
             continue
         try:
-            said = read_toml_file(path, _NEIGHBOUR_BYTES).get("run")
+            source = read_toml_file(path, _NEIGHBOUR_BYTES).get("run")
         except (OSError, ValueError):
             continue
         if (
-            isinstance(said, str)
-            and said
-            and (path.parent / said).resolve() == run.folder.resolve()
+            isinstance(source, str)
+            and source
+            and (path.parent / source).resolve() == run.folder.resolve()
         ):
-            found.append(path.parent)
-    return found
+            folders.append(path.parent)
+    return folders

@@ -210,8 +210,8 @@ def _text(folder: Path, files: list[str], predictions: dict, scores, apart) -> s
             lines.append((posterior.score_label(column), values))
     if apart is not None:
         for score in apart["score"].unique():
-            found = apart[apart["score"] == score].set_index("predictor")["auroc"]
-            values = "".join(f"{found[name]:.4f}".ljust(width) for name in names).rstrip()
+            auroc = apart[apart["score"] == score].set_index("predictor")["auroc"]
+            values = "".join(f"{auroc[name]:.4f}".ljust(width) for name in names).rstrip()
             lines.append((f"AUROC by {score.replace('_', ' ')}", values))
     if np.isfinite(agreement := _agreement(posterior) or np.nan):
         lines.append(("R-hat", f"{agreement:.3f} of the draws' loss on these inputs"))

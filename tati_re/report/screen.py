@@ -111,12 +111,12 @@ def _not_converged(run: Run) -> list[str]:
 
 def _cure_of_modes(run: Run) -> str:
     """What to do about chains that sit in different modes."""
-    said = "The chains sit in different modes, and more steps would hardly help."
+    cause = "The chains sit in different modes, and more steps would hardly help."
     content = run.manifest
     if content.dataset.potential or content.temperature != 1.0:
-        return f"{said} Temperatures connect modes (num_replicas)."
+        return f"{cause} Temperatures connect modes (num_replicas)."
     asked = "--goal predict" if in_command() else 'goal="predict"'
-    return f"{said} {asked} predicts with such chains and ends after 60 seconds."
+    return f"{cause} {asked} predicts with such chains and ends after 60 seconds."
 
 
 def _wanted_steps(run: Run) -> int:

@@ -77,11 +77,11 @@ def _parameters_text(run: RunFiles) -> str:
     if not has_named_parameters(run) or run.manifest.is_fit:
         return ""
     try:
-        found = parameter_summary(run)
+        summary = parameter_summary(run)
     except InputError:  # nothing is stored yet
         return ""
-    text = str(found.head(_MOST_ENTRIES).to_string(float_format="{:.4g}".format))
-    left = len(found) - _MOST_ENTRIES
+    text = str(summary.head(_MOST_ENTRIES).to_string(float_format="{:.4g}".format))
+    left = len(summary) - _MOST_ENTRIES
     more = f"\n... {left} more: run.parameter_summary()" if left > 0 else ""
     return text + more
 
@@ -174,15 +174,15 @@ def _notes_and_lines(
         ]
         lines += [(f"last {name.replace('_', ' ')}", _range(last[name])) for name in names]
     else:
-        notes, found = _sampling_lines(run, facts.rows, burnin, thin)
+        notes, more_lines = _sampling_lines(run, facts.rows, burnin, thin)
         notes += filter(None, [refresh_note(manifest.method.table)])
-        lines += [*found, *heating_lines(manifest)]
+        lines += [*more_lines, *heating_lines(manifest)]
         if run.has(files.LADDER) and len(run.ladder) > 1:  # a bias alone has one rung
-            more, found = ladder_lines(
+            more, more_lines = ladder_lines(
                 manifest, run.ladder, run.noise if run.has(files.NOISE) else None
             )
             notes = notes + more
-            lines = lines + found
+            lines = lines + more_lines
         notes += [f"{spread[0].upper()}{spread[1:]}." for spread in [widths_note(run)] if spread]
         if (loo := stored_leave_one_out(run)) is not None:
             lines.append(("PSIS-LOO", str(loo)))
@@ -391,9 +391,9 @@ def ladder_lines(
         trips = f"{int(last['round_trips']):,} target to hottest rung and back, {int(last['restarts']):,} arrivals"
         lines.append(("round trips", trips))
     if noise is not None and len(noise):
-        found = _noise_lines(noise)
-        notes = notes + found[0]
-        lines = lines + found[1]
+        noise_lines = _noise_lines(noise)
+        notes = notes + noise_lines[0]
+        lines = lines + noise_lines[1]
     return notes, lines
 
 

@@ -14,7 +14,7 @@ from tati_re.core.errors import AnyPath, InputError, refuse_if, shown
 from tati_re.core.files.regular import open_regular
 from tati_re.core.files.structured import json_of
 from tati_re.core.files.unpacking import DAMAGED, load_arrays
-from tati_re.core.given import said
+from tati_re.core.given import error_text
 from tati_re.runs.digests import Known
 from tati_re.runs.files import CHECKPOINTS, CURRENT, OF_METHODS, PARTIAL, PREVIOUS
 from tati_re.runs.storage import open_new, replace, storing, sync_file
@@ -102,8 +102,8 @@ def load(folder: AnyPath) -> tuple[StoredArrays, dict[str, Any], str | None]:
             continue
         return StoredArrays(arrays, folder), meta, _note(name, problems, meta)
     if not any((where / name).exists() for name in (CURRENT, ASIDE, PREVIOUS)):
-        what = f"The folder {os.fspath(folder)} has no checkpoint."
-        raise InputError(what, expected="a run that lasted at least one checkpoint interval")
+        missing = f"The folder {os.fspath(folder)} has no checkpoint."
+        raise InputError(missing, expected="a run that lasted at least one checkpoint interval")
     problems = [text for text in problems if not text.startswith(ASIDE)]
     raise InputError(f"No checkpoint in {where} can be used: {'; '.join(problems)}.")
 
@@ -251,7 +251,7 @@ def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     except OSError as error:
         raise DamagedCheckpoint(f"not readable ({error.strerror})") from error
     except (KeyError, ValueError, TypeError, EOFError, *DAMAGED) as error:
-        raise DamagedCheckpoint(f"not a checkpoint ({said(error)})") from error
+        raise DamagedCheckpoint(f"not a checkpoint ({error_text(error)})") from error
 
 
 def check_resumable(folder: AnyPath, meta: Mapping[str, Any]) -> None:

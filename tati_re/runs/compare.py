@@ -161,26 +161,26 @@ def _compare_tables(
     def is_one_of(column: str, names: Collection[str]) -> bool:
         return any(_stands_for(name, column) for name in names)
 
-    found = []
+    differences = []
     for column in dict.fromkeys([*a.columns, *b.columns]):
         if is_one_of(column, drop):
             continue
         if column not in a or column not in b:
-            found.append(
+            differences.append(
                 Difference(
                     name, column, f"only the {'first' if column in a else 'second'} has this column"
                 )
             )
     if len(a) != len(b):
-        return [*found, Difference(name, "", f"{len(a)} rows and {len(b)} rows")]
+        return [*differences, Difference(name, "", f"{len(a)} rows and {len(b)} rows")]
     for column in a.columns:
         if column not in b or is_one_of(column, drop):
             continue
         limit = next(value for named, value in limits.items() if _stands_for(named, column))
         sentence = _difference(a, b, column, limit, is_one_of(column, ignore_sign))
         if sentence:
-            found.append(Difference(name, column, sentence))
-    return found
+            differences.append(Difference(name, column, sentence))
+    return differences
 
 
 def _difference(

@@ -74,17 +74,19 @@ class CsvTable(Rows):
         headers = (_header(columns), _header(columns, str))
         refuse_if(not path.exists(), f"The file {path} of the run is missing.")
         with open_regular(path) as file:
-            found = file.readline()
+            header = file.readline()
             file.seek(max(position - 1, 0))
             last = file.read(1)
-        what = f"The columns of {path} differ from the run's."
+        problem = f"The columns of {path} differ from the run's."
         expected = headers[0].decode().rstrip()
-        refuse_if(found not in headers, what, found.decode(errors="replace").rstrip(), expected)
+        refuse_if(
+            header not in headers, problem, header.decode(errors="replace").rstrip(), expected
+        )
         size = path.stat().st_size
-        if position < len(found) or size < position or last != b"\n":
-            what = f"The file {path} does not match the checkpoint; was it edited?"
+        if position < len(header) or size < position or last != b"\n":
+            problem = f"The file {path} does not match the checkpoint; was it edited?"
             raise InputError(
-                what, f"{size} bytes", f"at least {position} bytes, with the end of a row there"
+                problem, f"{size} bytes", f"at least {position} bytes, with the end of a row there"
             )
         return cls(
             path,

@@ -100,13 +100,13 @@ class Digest:
         """
         if known is None:
             return None
-        found = (
+        digests = (
             self.text()
             if self.size == self._limit or self._limit is None
             else "".join(self._blocks)
         )
-        for first in range(0, len(found), LENGTH):
-            if found[first : first + LENGTH] != known[first : first + LENGTH]:
+        for first in range(0, len(digests), LENGTH):
+            if digests[first : first + LENGTH] != known[first : first + LENGTH]:
                 start = first // LENGTH * BLOCK_BYTES
                 return start, min(start + BLOCK_BYTES, self.size)
         return None

@@ -113,8 +113,8 @@ def _checked(path: Path, arrays: dict[str, np.ndarray]) -> Fits:
         ("held_out", 1, "iu"),
         ("steps", 1, "iu"),
     ):
-        found = arrays.get(name)
-        wrong = found is None or found.ndim != dimensions or found.dtype.kind not in kinds
+        array = arrays.get(name)
+        wrong = array is None or array.ndim != dimensions or array.dtype.kind not in kinds
         refuse_if(wrong, f"{path} contains no fits: {name} is wrong.", sorted(arrays), expected)
     positions = arrays["positions"]
     held_out = arrays["held_out"]

@@ -94,10 +94,12 @@ class H5Table(Rows):
             stored = reading.h5_length(source)
             if index_columns != table._index_names or other_columns != table._row_names:
                 raise InputError(f"The columns of {table.path} differ from the run's.")
-            what = f"The numbers in {table.path} differ from the run's."
-            refuse_if(source["rows"].dtype != table.dtype, what, source["rows"].dtype, table.dtype)
-            what = f"The file {table.path} does not match the checkpoint."
-            refuse_if(stored < position, what, f"{stored} rows", f"at least {position} rows")
+            problem = f"The numbers in {table.path} differ from the run's."
+            refuse_if(
+                source["rows"].dtype != table.dtype, problem, source["rows"].dtype, table.dtype
+            )
+            problem = f"The file {table.path} does not match the checkpoint."
+            refuse_if(stored < position, problem, f"{stored} rows", f"at least {position} rows")
             table.digest = RowCheck(table.path, source, Known(position, digest)).all_of(
                 source, position
             )

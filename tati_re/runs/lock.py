@@ -34,8 +34,8 @@ def writing(folder: AnyPath | None, new: bool = True) -> Iterator[None]:
     if where is None or (where.exists() and not where.is_dir()) or not (new or where.exists()):
         yield
         return
-    what = f"The folder {where} is a link to a missing target."
-    refuse_if(where.is_symlink() and not where.exists(), what, where.resolve(), "a folder")
+    problem = f"The folder {where} is a link to a missing target."
+    refuse_if(where.is_symlink() and not where.exists(), problem, where.resolve(), "a folder")
     made = [place for place in (where, *where.parents) if not place.exists()]
     path = where / LOCK
     try:
@@ -117,15 +117,15 @@ def _locked(path: Path) -> BinaryIO:
 
 def _of_another_user(path: Path) -> InputError:
     """The refusal of a folder whose lock belongs to somebody else."""
-    said: dict[str, Any] = {}
+    holder: dict[str, Any] = {}
     with contextlib.suppress(OSError, InputError), open_regular(path) as file:
-        said = _said(file)
+        holder = _holder(file)
     owner = _owner(path)
-    if said:
-        owner += f", process {said['process']} on {said['host']}"
-    what = f"The folder {path.parent} has a {LOCK} of another user."
+    if holder:
+        owner += f", process {holder['process']} on {holder['host']}"
+    problem = f"The folder {path.parent} has a {LOCK} of another user."
     expected = f"wait for that run, use another folder, or ask the owner to remove {path}"
-    return InputError(what, owner, expected)
+    return InputError(problem, owner, expected)
 
 
 def _owner(path: Path) -> str:
@@ -142,12 +142,12 @@ def _lock(file: BinaryIO, folder: Path) -> None:
 
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        said = _said(file)
-        what = f"Another process is writing to the folder {folder}."
+        holder = _holder(file)
+        problem = f"Another process is writing to the folder {folder}."
         received = (
-            f"process {said.get('process', 'unknown')} on {said.get('host', 'an unknown host')}"
+            f"process {holder.get('process', 'unknown')} on {holder.get('host', 'an unknown host')}"
         )
-        raise InputError(what, received, "wait for it to end, or use another folder") from None
+        raise InputError(problem, received, "wait for it to end, or use another folder") from None
     except (ImportError, OSError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or "no flock on this system"
         text = (
@@ -164,16 +164,16 @@ def _is_there(file: BinaryIO, path: Path) -> bool:
         return False
 
 
-def _said(file: BinaryIO) -> dict[str, Any]:
+def _holder(file: BinaryIO) -> dict[str, Any]:
     file.seek(0)
     try:
-        said = json_of(file.read(4096))
+        holder = json_of(file.read(4096))
     except ValueError:
         return {}
-    said = said if isinstance(said, dict) else {}
-    host = said.get("host")
+    holder = holder if isinstance(holder, dict) else {}
+    host = holder.get("host")
     return (
-        said
-        if isinstance(host, str) and host.isprintable() and isinstance(said.get("process"), int)
+        holder
+        if isinstance(host, str) and host.isprintable() and isinstance(holder.get("process"), int)
         else {}
     )

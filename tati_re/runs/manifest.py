@@ -144,10 +144,10 @@ class Manifest(Mapping[str, Any]):
         """The manifest of what a file says; `WrongValue` for a value that does not fit
         its key.
         """
-        found = entry_of(cls, content)
-        _check_options(found.options.table)
-        _check_parameters(found.parameters)
-        return found
+        manifest = entry_of(cls, content)
+        _check_options(manifest.options.table)
+        _check_parameters(manifest.parameters)
+        return manifest
 
     def __getitem__(self, key: str) -> Any:
         return self.table[key]
@@ -257,11 +257,11 @@ def _not_a_run(folder: Path) -> InputError:
         return InputError(f"There is no run folder {folder}.{nearest(folder.name, beside)}")
     if not folder.is_dir():
         return InputError(f"{folder} is a file, not the folder of a run.", expected=expected)
-    what = f"The folder {folder} is not the folder of a run: it has no {MANIFEST}."
+    problem = f"The folder {folder} is not the folder of a run: it has no {MANIFEST}."
     for file, command in _OTHER_COMMANDS.items():
         if (folder / file).exists():
-            return InputError(what, f"a folder of {command}", expected)
-    return InputError(what)
+            return InputError(problem, f"a folder of {command}", expected)
+    return InputError(problem)
 
 
 def read(folder: AnyPath) -> Manifest:
@@ -297,10 +297,12 @@ def read(folder: AnyPath) -> Manifest:
             "the file as the run wrote it",
         )
     if not isinstance(version, int) or not 1 <= version <= SCHEMA_VERSION:
-        what = f"The file {path} was written by another version of the package."
-        raise InputError(what, f"schema_version = {version}", f"schema_version = {SCHEMA_VERSION}")
+        problem = f"The file {path} was written by another version of the package."
+        raise InputError(
+            problem, f"schema_version = {version}", f"schema_version = {SCHEMA_VERSION}"
+        )
     try:
-        found = Manifest.of(content)
+        manifest = Manifest.of(content)
     except WrongValue as error:
         raise refuse_wrong_value(error, path) from None
     known = _known(folder)
@@ -309,7 +311,7 @@ def read(folder: AnyPath) -> Manifest:
             f"The file {path} is incomplete: {lost.removeprefix('options.')} is missing.",
             expected=known[lost],
         )
-    return found
+    return manifest
 
 
 def _known(folder: AnyPath) -> dict[str, str]:
@@ -321,11 +323,11 @@ def changes(folder: AnyPath, content: Mapping[str, Any]) -> list[str]:
     a disk does not.
     """
     known = _known(folder)
-    found = lasting(content) if known else {}
+    entries = lasting(content) if known else {}
     return [
         f"{MANIFEST} was changed after its checkpoint: {name.removeprefix('options.')} = "
         f"{value} (before: {known.get(name, 'missing')})."
-        for name, value in found.items()
+        for name, value in entries.items()
         if known.get(name) != value and name != "workers"  # a resume may have other ones
     ]
 
@@ -386,10 +388,10 @@ def going_on(folder: Path, num_steps: int | None = None) -> str:
         A command if this process runs one and nothing must be given again as an object; else a
         call from Python.
     """
-    said = read(folder)
+    stored = read(folder)
     kept = {"directions"} | ({"model"} if (folder / MODEL).exists() else set())
-    trusts = bool(asked_of(make_options(given_options(said)), folder).keys() - kept)
-    again = [f"{name}=..." for name in sorted({*said.objects} - kept)]
+    trusts = bool(asked_of(make_options(given_options(stored)), folder).keys() - kept)
+    again = [f"{name}=..." for name in sorted({*stored.objects} - kept)]
     steps = [] if num_steps is None else [str(num_steps)]
     trust = ["trust=True"] if trusts else []
     call = ", ".join([repr(os.fspath(folder)), *steps, *again, *trust])
@@ -408,8 +410,8 @@ def check_data(manifest: Manifest, dataset: Any, who: AnyPath) -> None:
     stored = manifest.dataset
     if dataset.fingerprint() != stored.fingerprint:
         differ = "the potential differs" if stored.potential else "the data differ"
-        what = f"{os.fspath(who)}: {differ} from the run's."
-        raise InputError(what, dataset.name, f"{stored.name}, unchanged")
+        problem = f"{os.fspath(who)}: {differ} from the run's."
+        raise InputError(problem, dataset.name, f"{stored.name}, unchanged")
 
 
 def plain(value: Any, where: str) -> Any:

@@ -69,8 +69,10 @@ def read_parameters(
     try:
         return readers[path.suffix](path, step, wanted)
     except InputError as error:
-        said = str(error)
-        raise InputError(said if said.startswith("parameters") else f"parameters: {said}") from None
+        sentence = str(error)
+        raise InputError(
+            sentence if sentence.startswith("parameters") else f"parameters: {sentence}"
+        ) from None
     except (OSError, ValueError, OverflowError, EOFError, csv.Error, *DAMAGED) as error:
         reason = str(error).strip().split("\n")[0]
         raise InputError(f"parameters: {path} cannot be read: {reason}.", expected=KINDS) from None
@@ -87,20 +89,20 @@ def read_trajectory(
     table = reading.read_csv(path)
     wanted = ExpectedParameters(list(names))
     chosen, step, _ = columns_of(Path(path), list(table.columns), wanted)
-    found = np.arange(len(table)) if step is None else table.iloc[:, step].to_numpy()
-    if missing := sorted(set(steps) - set(found.tolist())):
+    steps_of_rows = np.arange(len(table)) if step is None else table.iloc[:, step].to_numpy()
+    if missing := sorted(set(steps) - set(steps_of_rows.tolist())):
         raise InputError(f"parameters_step: {path} has no such step.", missing[0])
-    kept = np.isin(found, steps) if steps else slice(None)
-    return found[kept], wanted.checked(Path(path), table.iloc[:, chosen].to_numpy())[kept]
+    kept = np.isin(steps_of_rows, steps) if steps else slice(None)
+    return steps_of_rows[kept], wanted.checked(Path(path), table.iloc[:, chosen].to_numpy())[kept]
 
 
 def _folder(folder: Path, step: int | None, wanted: ExpectedParameters) -> FileParameters:
-    said = manifest.read(folder)
-    parameters = said.parameters
+    stored = manifest.read(folder)
+    parameters = stored.parameters
     places = list(range(len(wanted.names)))
     if parameters.names:
         places = wanted.places(folder, parameters.all_names())
-    walkers = said.options.num_walkers
+    walkers = stored.options.num_walkers
     if step is None:
         arrays, meta, _ = checkpoint.load(folder)
         # On a ladder the order of the rows is that of the replicas, not of the temperatures.
@@ -116,8 +118,8 @@ def _folder(folder: Path, step: int | None, wanted: ExpectedParameters) -> FileP
 
 
 def _rows(path: Path, step: int | None, wanted: ExpectedParameters) -> FileParameters:
-    values, found = (h5_rows if path.suffix == ".h5" else csv_rows)(path, step, wanted)
-    return FileParameters(wanted.checked(path, values), f"step {found} of {path}")
+    values, actual_step = (h5_rows if path.suffix == ".h5" else csv_rows)(path, step, wanted)
+    return FileParameters(wanted.checked(path, values), f"step {actual_step} of {path}")
 
 
 def _arrays(path: Path, _: int | None, wanted: ExpectedParameters) -> FileParameters:

@@ -112,10 +112,10 @@ class Positions:
         tempered = method.simulated_tempering
         alone = 1 if tempered is None else len(tempered)
         rungs = range(method.num_replicas if whole else alone)
-        what = "The positions of this rung are not stored; trajectory_rungs chooses which are."
+        problem = "The positions of this rung are not stored; trajectory_rungs chooses which are."
         refuse_if(
             bool(method.table) and rung is not None and rung not in rungs,
-            what,
+            problem,
             f"rung {rung}",
             ", ".join(map(str, rungs[:_MOST_RUNGS])),
         )
@@ -209,12 +209,12 @@ class Positions:
         refuse_if(
             missing, "The walker is not in the trajectory.", self.walker, f"0 to {len(walkers) - 1}"
         )
-        what = f"No positions are left after the burn-in of {self.burnin:,} steps."
+        problem = f"No positions are left after the burn-in of {self.burnin:,} steps."
         expected = (
             "a smaller trajectory_every, more steps (resume with num_steps), or a smaller burnin"
         )
         received = f"{last_step(self.run, last):,} steps, last stored {last:,}, trajectory_every {self._every:,}"
-        refuse_if(empty, what, received, expected)
+        refuse_if(empty, problem, received, expected)
 
     def read(self) -> Block:
         """Returns all selected rows at once, sorted by step and walker."""

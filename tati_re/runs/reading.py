@@ -98,9 +98,9 @@ def open_h5(path: AnyPath, alone: bool = False) -> Iterator[Any]:
                 file = opened.enter_context(h5py.File(path, "r", locking=False))
             except OSError as error:
                 if "flag values don't match" in str(error):
-                    what = f"This process has opened the file {path} with h5py and a lock."
+                    problem = f"This process has opened the file {path} with h5py and a lock."
                     raise InputError(
-                        what, expected="close that file, or open it with locking=False"
+                        problem, expected="close that file, or open it with locking=False"
                     ) from None
                 # Only a file whose writer is at work is opened as one that changes: HDF5 reads the
                 # damaged parts of such a file again and again, without an end.
@@ -127,11 +127,11 @@ def open_h5(path: AnyPath, alone: bool = False) -> Iterator[Any]:
         except InputError:
             raise
         except (OSError, RuntimeError, KeyError, ValueError) as error:
-            what = f"The file {path} is damaged and cannot be read ({error.args[0] if error.args else error})."
+            problem = f"The file {path} is damaged and cannot be read ({error.args[0] if error.args else error})."
             expected = (
                 "the HDF5 file that the run wrote; the other files of the run remain readable"
             )
-            raise InputError(what, expected=expected) from error
+            raise InputError(problem, expected=expected) from error
         if not complete:
             raise InputError(
                 f"The file {path} is not a table of a run.",
@@ -185,14 +185,14 @@ def h5_columns(file: Any) -> tuple[list[str], list[str]]:
 
 def _names_in(file: Any, name: str) -> list[str]:
     """Texts of an HDF5 file, a part at a time: many may be the same one, which is there once."""
-    data, most, found, letters = file[name].asstr(), file.id.get_filesize(), list[str](), 0
+    data, most, names, letters = file[name].asstr(), file.id.get_filesize(), list[str](), 0
     for first in range(0, len(data), _NAMES_AT_A_TIME):
         part = list(data[first : first + _NAMES_AT_A_TIME])
-        found += part
+        names += part
         letters += sum(map(len, part))
         if letters > most:
             raise OSError(f"its names claim {letters:,} letters or more, but it has {most:,} bytes")
-    return found
+    return names
 
 
 def h5_length(file: Any) -> int:

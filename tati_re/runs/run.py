@@ -15,7 +15,7 @@ import pandas
 
 from tati_re.core.errors import AnyPath, InputError, check_utf8, nearest, refuse_if, shown
 from tati_re.core.front_door import front_doors
-from tati_re.core.given import said
+from tati_re.core.given import error_text
 from tati_re.core.printable import printable
 from tati_re.core.user_warnings import warn_user
 from tati_re.core.views import drawn
@@ -91,8 +91,8 @@ def degrees_of_freedom(total: Any, squares: Any) -> Any:
         n - 1 for n weights of 1; NaN if a single row has all the weight.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = total - squares / total
-        return np.where(found > 1e-12 * total, found, np.nan)
+        freedom = total - squares / total
+        return np.where(freedom > 1e-12 * total, freedom, np.nan)
 
 
 _Frame: Any = pandas.DataFrame  # Any: the attribute `plot` of a DataFrame is another one.
@@ -163,7 +163,7 @@ class RunFiles:
             raise
         except (TypeError, ValueError, OSError) as error:
             raise InputError(
-                f"This path cannot be a run folder ({said(error)}).",
+                f"This path cannot be a run folder ({error_text(error)}).",
                 shown(folder, 77, repr),
                 "a run folder",
             ) from None
@@ -208,8 +208,8 @@ class RunFiles:
         Read entries as attributes, `run.manifest.options.num_steps`, or as in the file,
         `run.manifest["options"]["num_steps"]`.
         """
-        found: Manifest = self._cached(files.MANIFEST, lambda path: manifest.read(path.parent))
-        return found
+        stored: Manifest = self._cached(files.MANIFEST, lambda path: manifest.read(path.parent))
+        return stored
 
     @property
     def run_info(self) -> pandas.DataFrame:
@@ -494,8 +494,8 @@ def layout_of(run: RunFiles) -> ParameterLayout | None:
     if not described.supports or run.has(files.DIRECTIONS):
         return None
     layout = ParameterLayout.from_config(described.supports)
-    what = f"{run.folder}: the supports do not fit the number of parameters."
-    refuse_if(layout.dimension != described.num, what, layout.dimension, described.num)
+    problem = f"{run.folder}: the supports do not fit the number of parameters."
+    refuse_if(layout.dimension != described.num, problem, layout.dimension, described.num)
     return layout
 
 

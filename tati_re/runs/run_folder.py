@@ -29,10 +29,12 @@ def prepare(path: AnyPath, overwrite: bool = False) -> Path:
             clear(folder)
         if (folder / START).exists():
             rmtree(folder / START)
-    if (found := entries(folder)) and not overwrite:
-        what = f"The output folder {folder} is not empty."
+    if (contents := entries(folder)) and not overwrite:
+        problem = f"The output folder {folder} is not empty."
         expected = f"a new folder, overwrite (--overwrite), or resume (--resume {pasted(folder)})"
-        raise InputError(what, ", ".join(found[:3]) + (", ..." if len(found) > 3 else ""), expected)
+        raise InputError(
+            problem, ", ".join(contents[:3]) + (", ..." if len(contents) > 3 else ""), expected
+        )
     return folder
 
 

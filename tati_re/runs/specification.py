@@ -49,13 +49,13 @@ def open_folder(
     path = folder / filename
     if path.exists():
         then = _specification(path, kind, overwrite)
-        found = "a damaged file" if then is None else difference(then, now)
-        if then is not None and found is None:
+        change = "a damaged file" if then is None else difference(then, now)
+        if then is not None and change is None:
             return then
         refuse_if(
             not overwrite,
             f"output: {folder} contains another {kind}.",
-            found,
+            change,
             "another folder, or overwrite",
         )
     elif (others := ", ".join(entries(folder)[:3])) and not overwrite:
@@ -82,6 +82,6 @@ def _specification(path: Path, kind: str, overwrite: bool) -> Mapping[str, Any] 
     except (ValueError, RecursionError) as error:
         if overwrite:
             return None
-        what = f"The file {path} of the {kind} cannot be read: {reason_of(error)}."
+        problem = f"The file {path} of the {kind} cannot be read: {reason_of(error)}."
         expected = "the file as it was written, another folder, or overwrite"
-        raise InputError(what, expected=expected) from None
+        raise InputError(problem, expected=expected) from None

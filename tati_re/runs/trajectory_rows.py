@@ -38,23 +38,23 @@ class ExpectedParameters(NamedTuple):
     names: list[str]
     fixed: Collection[str] = ()
 
-    def places(self, path: Path, found: list[str]) -> list[int]:
-        self.check(path, [name for name in found if name not in self.fixed])
-        place = {name: k for k, name in enumerate(found)}
+    def places(self, path: Path, columns: list[str]) -> list[int]:
+        self.check(path, [name for name in columns if name not in self.fixed])
+        place = {name: k for k, name in enumerate(columns)}
         return [place[name] for name in self.names]
 
-    def check(self, path: Path, found: list[str]) -> None:
-        if found == self.names:
+    def check(self, path: Path, names: list[str]) -> None:
+        if names == self.names:
             return
-        received = f"{len(found)} parameters"
+        received = f"{len(names)} parameters"
         expected = f"{len(self.names)} parameters"
         refuse_if(
-            len(found) != len(self.names),
+            len(names) != len(self.names),
             f"parameters: {path} does not match the model.",
             received,
             expected,
         )
-        first = next(pair for pair in zip(found, self.names, strict=True) if pair[0] != pair[1])
+        first = next(pair for pair in zip(names, self.names, strict=True) if pair[0] != pair[1])
         raise InputError(
             f"parameters: {path} is from another model.", f"a parameter {first[0]}", first[1]
         )
@@ -62,14 +62,14 @@ class ExpectedParameters(NamedTuple):
     def checked(self, path: Path, values: np.ndarray) -> np.ndarray:
         values = np.asarray(values)
         if values.ndim != 2 or values.shape[1] != len(self.names):
-            found = (
+            received = (
                 f"{values.shape[-1]} parameters"
                 if values.ndim == 2
                 else f"an array of shape {values.shape}"
             )
             raise InputError(
                 f"parameters: {path} does not match the model.",
-                found,
+                received,
                 f"{len(self.names)} parameters",
             )
         refuse_if(
@@ -109,12 +109,12 @@ def csv_rows(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[
         index.append([step_here, walker_here])
         rows.append((number, line))
 
-    at_step, found = _rows_at(path, np.array(index, dtype=np.int64).reshape(-1, 2), step)
+    at_step, actual_step = _rows_at(path, np.array(index, dtype=np.int64).reshape(-1, 2), step)
     values = []
     for number, line in (rows[row] for row in at_step):
         cells = line.split(",")
         values.append([_number(path, number, cells[k]) for k in chosen])
-    return np.array(values), found
+    return np.array(values), actual_step
 
 
 def _number(path: Path, line: int, cell: str) -> float:
@@ -152,9 +152,9 @@ def h5_rows(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[n
         kept = np.arange(len(index))
         if "rung" in index_columns:
             kept = kept[index[:, index_columns.index("rung")] == 0]
-        rows, found = _rows_at(path, index[kept][:, :2], step)
+        rows, actual_step = _rows_at(path, index[kept][:, :2], step)
         places = np.array(chosen) - len(index_columns)
-        return np.array([file["rows"][int(kept[row])][places] for row in rows]), found
+        return np.array([file["rows"][int(kept[row])][places] for row in rows]), actual_step
 
 
 def columns_of(
@@ -178,8 +178,8 @@ def columns_of(
             f"parameters: {path} contains projections on directions, not parameters.",
             expected=KINDS,
         )
-    if found := [name for name in columns if "[" in name or "/" in name]:
-        wanted.check(path, found)
+    if parameter_columns := [name for name in columns if "[" in name or "/" in name]:
+        wanted.check(path, parameter_columns)
     raise InputError(
         f"parameters: {path} has no parameter columns.",
         received=", ".join(columns[:4]) + ", ...",
@@ -187,10 +187,10 @@ def columns_of(
 
 
 def _numbered(kind: re.Pattern, places: dict[str, int]) -> list[int]:
-    found = [
+    numbered = [
         (int(match[1]), place) for name, place in places.items() if (match := kind.fullmatch(name))
     ]
-    return [place for _, place in sorted(found)]
+    return [place for _, place in sorted(numbered)]
 
 
 def _of_tati(path: Path, weights: list[int], biases: list[int], names: list[str]) -> list[int]:

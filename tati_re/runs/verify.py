@@ -103,11 +103,11 @@ def _checked(folder: Path, name: str) -> str:
     known = checkpoint.known(folder, name)
     if path.parent != folder or path.suffix not in (".csv", ".h5"):
         return f"{path.stat().st_size:,} bytes; its content was not checked."
-    said = f"{check_table(path, known):,} rows of numbers"
+    counted = f"{check_table(path, known):,} rows of numbers"
     return (
-        f"{said}, the same as at step {known.step:,}."
+        f"{counted}, the same as at step {known.step:,}."
         if known and known.digest
-        else f"{said}; no digest is known."
+        else f"{counted}; no digest is known."
     )
 
 

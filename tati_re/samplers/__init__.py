@@ -100,13 +100,13 @@ def _of_name(name: str, options) -> Method:
         if where in FAMILIES.values() and options.thermostat_bath == "noise":
             raise _no_bath(name)
         return imported(where, options)
-    what = "sampler: NUTS is not available."
+    nuts_problem = "sampler: NUTS is not available."
     expected = "HMC or MAMS with num_leapfrog_steps auto, or MCLMC, without a Metropolis test"
-    refuse_if(name.upper() == "NUTS", what, repr(name), expected)
-    what_else = "sampler: optimizers do not sample."
+    refuse_if(name.upper() == "NUTS", nuts_problem, repr(name), expected)
+    problem = "sampler: optimizers do not sample."
     refuse_if(
         name.lower() in ("adam", "rmsprop", "sgd"),
-        what_else,
+        problem,
         repr(name),
         f"sim.fit(optimizer={name!r})",
     )

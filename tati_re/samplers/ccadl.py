@@ -63,8 +63,10 @@ class CCAdL(Method):
         thermal_mass: float | None = None,
         covariance_window: int | None = None,
     ):
-        what = "friction must be positive: CCAdL injects noise of strength friction × T."
-        refuse_if(isinstance(friction, str) or not friction > 0, what, friction, "a number above 0")
+        problem = "friction must be positive: CCAdL injects noise of strength friction × T."
+        refuse_if(
+            isinstance(friction, str) or not friction > 0, problem, friction, "a number above 0"
+        )
         if covariance_window is not None and not covariance_window >= 1:
             raise InputError(
                 "covariance_window: empty.",

@@ -54,9 +54,9 @@ def checked(integrator: str) -> str:
 
 
 def check_dimension(num_parameters: int) -> None:
-    what = "sampler: a momentum of fixed length cannot turn in one dimension."
+    problem = "sampler: a momentum of fixed length cannot turn in one dimension."
     refuse_if(
-        num_parameters < 2, what, "1 parameter", "2 or more, or a sampler such as HMC or BAOAB"
+        num_parameters < 2, problem, "1 parameter", "2 or more, or a sampler such as HMC or BAOAB"
     )
 
 

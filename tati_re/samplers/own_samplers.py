@@ -33,6 +33,6 @@ def checked(sampler) -> Method:
     """
     if lacking := missing(sampler):
         listed = " and ".join(filter(None, [", ".join(lacking[:-1]), lacking[-1]]))
-        what = f"sampler: {type(sampler).__name__} is not a sampler: it lacks {listed}."
-        raise InputError(what, expected="the attributes and methods of tati_re.samplers.Sampler")
+        problem = f"sampler: {type(sampler).__name__} is not a sampler: it lacks {listed}."
+        raise InputError(problem, expected="the attributes and methods of tati_re.samplers.Sampler")
     return as_method(sampler)

@@ -104,10 +104,10 @@ class PreconditionedSGLD(Method):
         """Refuses, before a run, a frozen preconditioner that has no burn-in to learn in, with an
         `InputError`.
         """
-        what = "preconditioner: a frozen one is learned during the burn-in."
+        problem = "preconditioner: a frozen one is learned during the burn-in."
         expected = f"num_burnin_steps such as {round(10 / (1 - self.preconditioner_decay))}"
         refuse_if(
-            not self.adaptive and not num_burnin_steps, what, "num_burnin_steps = 0", expected
+            not self.adaptive and not num_burnin_steps, problem, "num_burnin_steps = 0", expected
         )
 
     def init(self, position, evaluate, noise):

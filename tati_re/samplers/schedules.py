@@ -109,15 +109,15 @@ def keras_schedule(schedule, unit: float, name: str = "step_schedule") -> Factor
             f"{name}: the schedule",
             "a number above 0 for each step, computed with keras.ops or TensorFlow",
         ):
-            found = values(tf.constant(steps - 1, tf.int64)).numpy()
-        if not (np.isfinite(found) & (found >= 0)).all():
-            received = f"{found[~(np.isfinite(found) & (found >= 0))][0]:g}"
+            factors = values(tf.constant(steps - 1, tf.int64)).numpy()
+        if not (np.isfinite(factors) & (factors >= 0)).all():
+            received = f"{factors[~(np.isfinite(factors) & (factors >= 0))][0]:g}"
             raise InputError(
                 f"{name}: the schedule returns an invalid value.",
                 received,
                 "finite numbers, 0 or more",
             )
-        return found / unit
+        return factors / unit
 
     factor(np.arange(1, 2))
     return factor
@@ -136,12 +136,14 @@ def temperature_factor(options, given=None) -> Factor | None:
     """The factor of the temperature, or `None` if it is constant."""
     explores = options.exploration_fraction > 0
     if explores and options.step_schedule != "cyclical":
-        what = "exploration_fraction is a fraction of each cycle."
-        raise InputError(what, f"step_schedule = {options.step_schedule}", "step_schedule cyclical")
-    if explores and (given is not None or options.temperature_schedule != "constant"):
-        what = "exploration_fraction and temperature_schedule exclude each other."
+        problem = "exploration_fraction is a fraction of each cycle."
         raise InputError(
-            what, f"temperature_schedule = {options.temperature_schedule}", "one of the two"
+            problem, f"step_schedule = {options.step_schedule}", "step_schedule cyclical"
+        )
+    if explores and (given is not None or options.temperature_schedule != "constant"):
+        problem = "exploration_fraction and temperature_schedule exclude each other."
+        raise InputError(
+            problem, f"temperature_schedule = {options.temperature_schedule}", "one of the two"
         )
     if explores:
         length = options.cycle_steps
@@ -159,15 +161,15 @@ def temperature_factor(options, given=None) -> Factor | None:
     return _given("temperature_schedule", options.temperature_schedule, given, options.kT)
 
 
-def _given(name: str, said: str, given, unit: float) -> Factor | None:
+def _given(name: str, schedule: str, given, unit: float) -> Factor | None:
     if given is None:
-        if said == "constant":
+        if schedule == "constant":
             return None
-        if not os.path.exists(said):
-            what = f"{name}: {'there is no such file' if said.lower().endswith('.csv') else 'unknown name'}."
+        if not os.path.exists(schedule):
+            problem = f"{name}: {'there is no such file' if schedule.lower().endswith('.csv') else 'unknown name'}."
             known = ", ".join(SCHEDULES[name])
             raise InputError(
-                what, repr(said), f"{known}, or a CSV file with the columns step and value"
+                problem, repr(schedule), f"{known}, or a CSV file with the columns step and value"
             )
-        given = read_table(said, name)
+        given = read_table(schedule, name)
     return keras_schedule(given, unit, name) if callable(given) else table(given, unit, name)

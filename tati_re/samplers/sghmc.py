@@ -102,8 +102,10 @@ class SGHMC(Method):
         without a burn-in.
         """
         if self.estimates and not num_burnin_steps:
-            what = "gradient_noise: it is estimated during the burn-in."
-            raise InputError(what, "num_burnin_steps = 0", "num_burnin_steps above 0, or a number")
+            problem = "gradient_noise: it is estimated during the burn-in."
+            raise InputError(
+                problem, "num_burnin_steps = 0", "num_burnin_steps above 0, or a number"
+            )
         most = 2.0 * self.friction * temperature / step_size
         if not self.estimates and self.gradient_noise > most:
             received = (

@@ -46,8 +46,10 @@ class SGNHT(Method):
     settings = ("friction", "thermal_mass")
 
     def __init__(self, friction: float = 1.0, thermal_mass: float | None = None) -> None:
-        what = "friction must be positive: SGNHT injects noise of strength friction × T."
-        refuse_if(isinstance(friction, str) or not friction > 0, what, friction, "a number above 0")
+        problem = "friction must be positive: SGNHT injects noise of strength friction × T."
+        refuse_if(
+            isinstance(friction, str) or not friction > 0, problem, friction, "a number above 0"
+        )
         self.friction = float(friction)
         self.thermal_mass = checked_mass(thermal_mass)
 

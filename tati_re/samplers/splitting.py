@@ -116,17 +116,17 @@ def parse_word(word: str) -> str:
             expected = "each of A, B, O at least once, or B and U"
             raise InputError(f"sampler: without {letter} {why}.", repr(word), expected)
     if "U" in letters and (second := set(letters) & set("AO")):
-        what = (
+        problem = (
             f"sampler: U combines drift and bath, so {' and '.join(sorted(second))} would "
             "repeat it."
         )
-        raise InputError(what, repr(word), "U, or A and O, such as UBU or BAOAB")
+        raise InputError(problem, repr(word), "U, or A and O, such as UBU or BAOAB")
     if twice := re.search(r"(.)\1", letters):
-        what = (
+        problem = (
             f"sampler: {twice[0]} applies {twice[1]} twice in a row; a single {twice[1]} does "
             "the same."
         )
-        raise InputError(what, repr(word), re.sub(r"(.)\1+", r"\1", letters))
+        raise InputError(problem, repr(word), re.sub(r"(.)\1+", r"\1", letters))
     return letters
 
 
@@ -201,14 +201,14 @@ class Splitting(Method):
         self.thermal_mass = thermostat.checked_mass(thermal_mass)
         self.bath_noise = None if bath_noise is None else float(bath_noise)
         if bath_noise is not None and not (self.thermostatted and bath_noise > 0):
-            what = "bath_noise: the noise of a bath with a thermostat."
+            problem = "bath_noise: the noise of a bath with a thermostat."
             raise InputError(
-                what,
+                problem,
                 f"{bath_noise} in {word}",
                 "a number above 0 in a word with D, such as BADODAB",
             )
-        found = ("friction",) if self.finds_friction else ()
-        self.shown = self.of_rung = ("thermostat",) if self.thermostatted else found
+        bath_names = ("friction",) if self.finds_friction else ()
+        self.shown = self.of_rung = ("thermostat",) if self.thermostatted else bath_names
         if self.damped:
             self.against_noise = thermostat.DAMPS
         elif self.thermostatted:

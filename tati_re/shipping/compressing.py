@@ -67,8 +67,8 @@ def compress(
     Raises:
         InputError: `members` is below 1, the loss has no density, or no inputs are available.
     """
-    what = "members is too small."
-    refuse_if(members is not None and members < 1, what, members, "at least 1, or None for all")
+    problem = "members is too small."
+    refuse_if(members is not None and members < 1, problem, members, "at least 1, or None for all")
     refuse_if(not tolerance > 0, "tolerance is too small.", tolerance, "a number above 0")
     network, draws = source_of(run, model=model)
     if members is None or len(draws) <= members:
@@ -215,12 +215,12 @@ def _exchanged(
 
 def _gains(ratios: np.ndarray, share: np.ndarray, mixture: np.ndarray, part: float) -> np.ndarray:
     """Mean log density of a mixture with each draw added at a share, shape (draws,)."""
-    found = np.empty(len(ratios))
-    for first in range(0, len(found), 64):
+    gains = np.empty(len(ratios))
+    for first in range(0, len(gains), 64):
         here = slice(first, first + 64)
         both = (1 - part) * mixture + part * ratios[here]
-        found[here] = log_of(both) @ share
-    return found
+        gains[here] = log_of(both) @ share
+    return gains
 
 
 def candidates_of(draws: Draws | Members) -> Members:
@@ -241,11 +241,11 @@ def vectors_of(draws: Draws | Members, numbers: np.ndarray) -> np.ndarray:
     Returns:
         Parameters, shape (some, P).
     """
-    found = []
+    vectors = []
     for first, values in draws.blocks(len(draws)):
         here = numbers[(numbers >= first) & (numbers < first + len(values))]
-        found.append(values[here - first])
-    return np.concatenate(found)
+        vectors.append(values[here - first])
+    return np.concatenate(vectors)
 
 
 def _halves(rows: np.ndarray) -> list[np.ndarray]:

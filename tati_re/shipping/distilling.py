@@ -114,12 +114,12 @@ def distil(
     refuse_if(num_steps < 1, "num_steps is too small.", num_steps, "at least 1")
     refuse_if(not tolerance > 0, "tolerance is too small.", tolerance, "a number above 0")
     network, draws = source_of(run, model=model)
-    _refuse_what_one_network_cannot(network)
+    _refuse_indistillable(network)
     candidates = candidates_of(draws)
     rows = training_rows(run) if inputs is None else network.packed(inputs)
     rows = np.asarray(rows)
-    what = "distil: two rows are the minimum."
-    refuse_if(len(rows) < 2, what, len(rows), "inputs=..., rows like those to predict")
+    problem = "distil: two rows are the minimum."
+    refuse_if(len(rows) < 2, problem, len(rows), "inputs=..., rows like those to predict")
     chosen = _rows(rows, None if outside is None else network.packed(outside), seed)
 
     student = Student(network, tuple(hidden), seed)
@@ -145,21 +145,21 @@ def distil(
     return Predictor(parts.with_losses(losses))
 
 
-def _refuse_what_one_network_cannot(network: Network) -> None:
+def _refuse_indistillable(network: Network) -> None:
     predictive = network.predictive
     several = bool(network.layout) or predictive.rows > 1 or network.places > 1
     several = several or None in network.input_shape
-    what = "distil: the network has several inputs, inputs of any length, or several places."
-    refuse_if(several, what, expected="run.compress")
+    problem = "distil: the network has several inputs, inputs of any length, or several places."
+    refuse_if(several, problem, expected="run.compress")
     expected = "a run of classes, or of values with Gaussian, Laplace or Student t noise"
     of_registry = isinstance(predictive, LikelihoodPredictive)
     normal = predictive.kind == VALUES and predictive.has_noise and not of_registry
     classes = predictive.kind == CLASSES and predictive.task in _LOSSES and not of_registry
-    what = "distil: one network cannot predict targets of this kind."
-    refuse_if(not (normal or classes), what, predictive.name, expected)
+    problem = "distil: one network cannot predict targets of this kind."
+    refuse_if(not (normal or classes), problem, predictive.name, expected)
     whole = np.issubdtype(np.dtype(network.flat.input_dtype), np.integer)
-    what = "distil: the network of the run has whole numbers as inputs."
-    refuse_if(whole, what, network.flat.input_dtype, "run.compress")
+    problem = "distil: the network of the run has whole numbers as inputs."
+    refuse_if(whole, problem, network.flat.input_dtype, "run.compress")
 
 
 def _rows(rows: np.ndarray, outside: np.ndarray | None, seed: int) -> _Rows:
@@ -248,11 +248,11 @@ def _losses(
 ) -> dict[str, float]:
     """Nats a row that are lost on inputs of each kind."""
     random = np.random.default_rng(_SEED)
-    found = {}
+    losses = {}
     for name, rows in checks.items():
         goal, _ = goal_of(*whole, rows, random, _TARGETS)
-        found[name] = goal.loss(goal.ratios(*one)[0])
-    return found
+        losses[name] = goal.loss(goal.ratios(*one)[0])
+    return losses
 
 
 def _warn_of_loss(losses: dict[str, float], tolerance: float) -> None:

@@ -34,8 +34,8 @@ def export(
     """
     path = Path(path)
     refuse_if(to not in ENDINGS, "to: the form is not known.", to, ", ".join(ENDINGS))
-    what = f"The path of the form {to} must end in {ENDINGS[to]}."
-    refuse_if(ENDINGS[to] and path.suffix != ENDINGS[to], what, path)
+    problem = f"The path of the form {to} must end in {ENDINGS[to]}."
+    refuse_if(ENDINGS[to] and path.suffix != ENDINGS[to], problem, path)
     there = path.exists() and not overwrite
     refuse_if(there, f"{path} is there already.", expected="another path, or overwrite")
     if to == TATI:
@@ -51,8 +51,8 @@ def export(
 
 
 def _write_saved_model(model: Any, path: Path) -> None:
-    what = f"{path} is a file."
-    refuse_if(path.is_file(), what, expected="the folder of a SavedModel")
+    problem = f"{path} is a file."
+    refuse_if(path.is_file(), problem, expected="the folder of a SavedModel")
     with storing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:

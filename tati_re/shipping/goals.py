@@ -89,8 +89,8 @@ def goal_of(
         average = logsumexp(logs, b=share[:, None], axis=0)
     counts = np.exp(average) if targets is None else np.ones(len(average))
     counts = np.where(np.isfinite(average) & (counts > _NEGLIGIBLE), counts, 0.0)
-    what = "compress: the densities of the draws are not finite numbers."
-    refuse_if(not counts.any(), what, expected="a run that converged, or other inputs")
+    problem = "compress: the densities of the draws are not finite numbers."
+    refuse_if(not counts.any(), problem, expected="a run that converged, or other inputs")
     goal = Goal(prepared, targets, average, counts / counts.sum())
     return goal, goal.ratios_of(logs)
 
@@ -107,19 +107,19 @@ def _targets(
     if predictive.kind == CLASSES:
         return None
     rows = np.arange(outputs.shape[1])
-    found = []
+    draws = []
     for _ in range(count):
         source = random.choice(len(share), size=len(rows), p=share)
         if predictive.kind == LABELS:
             p = np.exp(predictive.log_probabilities(outputs)[source, rows, :, 1])
-            found.append(random.random(p.shape) < p)
+            draws.append(random.random(p.shape) < p)
             continue
         law = predictive.law(outputs, extra)
-        what = "compress: the loss has no density."
+        problem = "compress: the loss has no density."
         expected = "gaussian, or another loss that is a likelihood"
-        refuse_if(law is None, what, predictive.name, expected)
-        found.append(law.draw(random)[source, rows])
-    return np.stack(found)
+        refuse_if(law is None, problem, predictive.name, expected)
+        draws.append(law.draw(random)[source, rows])
+    return np.stack(draws)
 
 
 def _log_densities(

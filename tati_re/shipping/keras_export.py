@@ -51,8 +51,8 @@ def to_keras(predictor: Exportable, quantiles: Sequence[float] = (0.05, 0.5, 0.9
             cross-entropies, Gaussian, Laplace and Student's t noise.
     """
     for level in quantiles:
-        what = "quantiles: a level is out of range."
-        refuse_if(not 0 < level < 1, what, level, "numbers between 0 and 1")
+        problem = "quantiles: a level is out of range."
+        refuse_if(not 0 < level < 1, problem, level, "numbers between 0 and 1")
     network = predictor.network
     _refuse_other_networks(network)
     start = keras.Input(_raw_shape(network), dtype="float64", name="inputs")
@@ -60,27 +60,27 @@ def to_keras(predictor: Exportable, quantiles: Sequence[float] = (0.05, 0.5, 0.9
     outputs = _members(predictor, prepared)
     kind = network.predictive.kind
     if kind == CLASSES:
-        found = of_classes(predictor, outputs)
+        predictions = of_classes(predictor, outputs)
     elif kind == LABELS:
-        found = of_labels(predictor, outputs)
+        predictions = of_labels(predictor, outputs)
     else:
-        found = of_values(predictor, outputs, tuple(quantiles))
-    return keras.Model(start, found, name="predictor")
+        predictions = of_values(predictor, outputs, tuple(quantiles))
+    return keras.Model(start, predictions, name="predictor")
 
 
 def _refuse_other_networks(network: Network) -> None:
     """Refuses networks that cannot be one Keras model without code."""
     model = network.flat.model
     layout = network.layout
-    what = "to_keras: a network with several inputs is not exported."
-    refuse_if(layout, what, f"{len(layout)} inputs", "a network with one input")
-    what = "to_keras: outputs at several places are not exported."
+    problem = "to_keras: a network with several inputs is not exported."
+    refuse_if(layout, problem, f"{len(layout)} inputs", "a network with one input")
+    problem = "to_keras: outputs at several places are not exported."
     places = network.predictive.rows * network.places
-    refuse_if(places > 1, what, f"{places} places", "a network with one row of outputs")
+    refuse_if(places > 1, problem, f"{places} places", "a network with one row of outputs")
     with own_code(model) as own:
-        what = "to_keras: the model has layers or functions of your own."
+        problem = "to_keras: the model has layers or functions of your own."
         names = ", ".join(sorted(own))
-        refuse_if(own, what, names, "layers and functions of Keras")
+        refuse_if(own, problem, names, "layers and functions of Keras")
 
 
 def _raw_shape(network: Network) -> tuple[int | None, ...]:
@@ -103,8 +103,8 @@ def _prepared(network: Network, raw: Any) -> Any:
     if preparation is not None and preparation.input_standard is not None:
         standard = preparation.input_standard
         fits = standard.mean.ndim == 0 or standard.mean.shape[-1] == values.shape[-1]
-        what = "to_keras: the standardization of these inputs is not exported."
-        refuse_if(not fits, what, standard.mean.shape, f"({values.shape[-1]},)")
+        problem = "to_keras: the standardization of these inputs is not exported."
+        refuse_if(not fits, problem, standard.mean.shape, f"({values.shape[-1]},)")
         values = ops.subtract(values, standard.mean)
         values = ops.divide(values, standard.deviation)
     return ops.cast(values, network.flat.input_dtype)
@@ -195,11 +195,11 @@ def _copy(model: Any, own: dict[int, np.ndarray], values: Any, name: str) -> Any
         config = model.get_config()
         copy = type(model).from_config({**config, "name": name})
     except (NotImplementedError, TypeError, ValueError) as error:
-        what = "to_keras: the model cannot be copied by its configuration."
+        problem = "to_keras: the model cannot be copied by its configuration."
         reason = str(error).split("\n")[0][:100] or type(model).__name__
-        raise InputError(what, reason, "a Sequential or functional model") from None
+        raise InputError(problem, reason, "a Sequential or functional model") from None
     if not copy.built:
         copy.build(model.input_shape)
     copy.set_weights([own[id(variable)] for variable in model.weights])
-    found = copy(values, training=False)
-    return found if len(found.shape) > 1 else found[:, None]
+    outputs = copy(values, training=False)
+    return outputs if len(outputs.shape) > 1 else outputs[:, None]

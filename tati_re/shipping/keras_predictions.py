@@ -150,20 +150,20 @@ def of_values(predictor: Exportable, outputs: Any, levels: tuple[float, ...]) ->
     factor = predictor.calibration or 1.0
     spread = _average(predictor, away * away)
     location, unit = _units(predictor)
-    found = {"mean": mean * unit + location}
-    found["parameter_std"] = ops.sqrt(spread) * (factor * unit)
+    predictions = {"mean": mean * unit + location}
+    predictions["parameter_std"] = ops.sqrt(spread) * (factor * unit)
     if width is None or noise is None:
-        return found
+        return predictions
     variance = _average(predictor, width * width) * noise.deviation**2
-    found["std"] = ops.sqrt(spread + variance) * (factor * unit)
+    predictions["std"] = ops.sqrt(spread + variance) * (factor * unit)
     if levels:
         expected = "quantiles=(), or a gaussian loss"
-        what = "to_keras: quantiles of Student's t noise need 4 degrees of freedom."
-        refuse_if(noise.cdf is None, what, predictive.objective.describe(), expected)
+        problem = "to_keras: quantiles of Student's t noise need 4 degrees of freedom."
+        refuse_if(noise.cdf is None, problem, predictive.objective.describe(), expected)
         away_from_mean = _quantiles(predictor, away, width, noise, levels)
         stretched = mean[..., None] + away_from_mean * factor
-        found["quantiles"] = stretched * unit[:, None] + location[:, None]
-    return found
+        predictions["quantiles"] = stretched * unit[:, None] + location[:, None]
+    return predictions
 
 
 def _center_and_width(predictor: Exportable, outputs: Any) -> tuple[Any, Any]:
@@ -264,6 +264,6 @@ def _constant(values: Any, dtype: Any) -> np.ndarray:
 
 
 def _other_loss(name: str) -> InputError:
-    what = "to_keras: predictions under this loss are not exported."
+    problem = "to_keras: predictions under this loss are not exported."
     expected = "a cross-entropy, gaussian, heteroscedastic_gaussian, laplace or student_t"
-    return InputError(what, name, expected)
+    return InputError(problem, name, expected)

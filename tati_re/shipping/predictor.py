@@ -10,7 +10,7 @@ import pandas as pd
 
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.front_door import front_doors
-from tati_re.core.given import said
+from tati_re.core.given import error_text
 from tati_re.likelihoods.contract import Likelihood
 from tati_re.likelihoods.mixture import mixture_quantile
 from tati_re.posterior.predictive import CLASSES, VALUES
@@ -86,8 +86,10 @@ class Predictor:
         except InputError:
             raise
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            what = f"{path} cannot be read: its description does not fit its network."
-            raise InputError(what, said(error), "a file that Predictor.save wrote") from None
+            problem = f"{path} cannot be read: its description does not fit its network."
+            raise InputError(
+                problem, error_text(error), "a file that Predictor.save wrote"
+            ) from None
 
     def save(self, path: AnyPath) -> None:
         """Writes the predictor to one file.
@@ -162,9 +164,9 @@ class Predictor:
         """Minimum and maximum of each input column in training: columns `low` and `high`."""
         data = self._run.manifest.dataset
         ranges = data.input_ranges
-        what = "training_ranges: the run has no table of inputs."
+        problem = "training_ranges: the run has no table of inputs."
         if ranges is None:
-            raise InputError(what, expected="a run on a table of numbers")
+            raise InputError(problem, expected="a run on a table of numbers")
         names = data.feature_names or [str(number) for number in range(len(ranges.low))]
         table = {"low": ranges.low, "high": ranges.high}
         return pd.DataFrame(table, index=pd.Index(names, name="column"))
@@ -185,8 +187,8 @@ class Predictor:
         Raises:
             InputError: Inputs or labels do not fit.
         """
-        what = "interval is out of range."
-        refuse_if(not 0 < interval < 1, what, interval, "a number between 0 and 1")
+        problem = "interval is out of range."
+        refuse_if(not 0 < interval < 1, problem, interval, "a number between 0 and 1")
         inputs = checked_rows(self._run, inputs)
         labels = labels_by_name([self._run], inputs, labels)
         return self.averaged(inputs, labels, interval)
@@ -203,18 +205,18 @@ class Predictor:
             A `ClassPrediction`, a `LabelPrediction` or a `RegressionPrediction`.
         """
         source = (self.network, self.members)
-        found = average([source], inputs, labels, interval)
+        prediction = average([source], inputs, labels, interval)
         factor = self.calibration
         if factor is None:
-            return found
-        if isinstance(found, results.ClassPrediction):
-            return with_temperature(found, factor)
-        assert isinstance(found, results.RegressionPrediction)
+            return prediction
+        if isinstance(prediction, results.ClassPrediction):
+            return with_temperature(prediction, factor)
+        assert isinstance(prediction, results.RegressionPrediction)
 
         def again(targets: np.ndarray | None) -> Any:
             return average([source], inputs, targets, interval)
 
-        return with_scale(found, factor, again)
+        return with_scale(prediction, factor, again)
 
     def predict_proba(self, inputs: Any) -> np.ndarray:
         """Returns averaged probabilities of the classes, or of several labels at once.
@@ -240,10 +242,10 @@ class Predictor:
         Returns:
             Lower and upper ends, shape (n, targets) or (n, classes) each.
         """
-        found = self.predict(inputs, interval=level)
-        if found.lower is None:
+        prediction = self.predict(inputs, interval=level)
+        if prediction.lower is None:
             raise self._without_noise("predict_interval")
-        return found.lower, found.upper
+        return prediction.lower, prediction.upper
 
     def quantiles(self, inputs: Any, levels: Sequence[float] = (0.05, 0.5, 0.95)) -> np.ndarray:
         """Returns quantiles of a new observation.
@@ -260,15 +262,15 @@ class Predictor:
         """
         self._refuse_other(VALUES, "quantiles")
         for level in levels:
-            what = "levels: a quantile is out of range."
-            refuse_if(not 0 < level < 1, what, level, "numbers between 0 and 1")
+            problem = "levels: a quantile is out of range."
+            refuse_if(not 0 < level < 1, problem, level, "numbers between 0 and 1")
         law, weights = self._law(inputs, "quantiles")
         predictive = self.network.predictive
         own = predictive.objective
         discrete = isinstance(own, Likelihood) and own.discrete
         columns = predictive.num_columns
-        found = [mixture_quantile(law, level, weights, columns, discrete) for level in levels]
-        return self._stretched(np.stack(found), law.mean)
+        quantiles = [mixture_quantile(law, level, weights, columns, discrete) for level in levels]
+        return self._stretched(np.stack(quantiles), law.mean)
 
     def sample(self, inputs: Any, num: int = 1, seed: int = 0) -> np.ndarray:
         """Draws new observations from the predictive distribution.
@@ -311,14 +313,16 @@ class Predictor:
         Returns:
             Logarithms in nats, shape (n,).
         """
-        found = self.predict(inputs, labels)
-        if isinstance(found, results.ClassPrediction):
-            rows = np.arange(len(found.probabilities))
+        prediction = self.predict(inputs, labels)
+        if isinstance(prediction, results.ClassPrediction):
+            rows = np.arange(len(prediction.probabilities))
             with np.errstate(divide="ignore"):
-                return np.log(found.probabilities[rows, results.known_labels(found.labels)])
-        if found.log_density is None:
+                return np.log(
+                    prediction.probabilities[rows, results.known_labels(prediction.labels)]
+                )
+        if prediction.log_density is None:
             raise self._without_noise("log_prob")
-        return found.log_density
+        return prediction.log_density
 
     def to_keras(self, quantiles: Sequence[float] = (0.05, 0.5, 0.95)) -> Any:
         """Returns one plain Keras model with the same predictions; see `tati_re.shipping.to_keras`.
@@ -358,13 +362,13 @@ class Predictor:
         export(self, path, to, tuple(quantiles), overwrite)
 
     def __repr__(self) -> str:
-        what = ", ".join(self.feature_names[:_MOST_MEMBERS_SHOWN])
+        names = ", ".join(self.feature_names[:_MOST_MEMBERS_SHOWN])
         more = ", ..." if len(self.feature_names) > _MOST_MEMBERS_SHOWN else ""
         members = "1 member" if self.num_members == 1 else f"{self.num_members} members"
         lines = [
             f"Predictor: {self.kind.replace('_', ' ')}, {members} of "
             f"{self.network.num_parameters:,} parameters",
-            *([f"inputs: {what}{more}"] if what else []),
+            *([f"inputs: {names}{more}"] if names else []),
             *(f"loss {name}: {value:.4f} nats a row" for name, value in self.losses.items()),
             f"digest: {self.digest[:16]}",
         ]
@@ -392,10 +396,10 @@ class Predictor:
         return middle + factor * (values - middle)
 
     def _sampled_classes(self, inputs: Any, num: int, random: np.random.Generator) -> np.ndarray:
-        found = self.predict(inputs)
-        below = np.cumsum(found.probabilities, axis=1)[:, :-1]
+        prediction = self.predict(inputs)
+        below = np.cumsum(prediction.probabilities, axis=1)[:, :-1]
         numbers = (random.random((num, len(below), 1)) > below).sum(axis=-1)
-        return found.class_values[numbers]
+        return prediction.class_values[numbers]
 
     def _refuse_other(self, kind: str, asked: str) -> None:
         expected = "predict" if kind == VALUES else "predict, quantiles"
@@ -403,5 +407,5 @@ class Predictor:
 
     def _without_noise(self, asked: str) -> InputError:
         name = self.network.predictive.name
-        what = f"{asked}: the loss says nothing of the noise of an observation."
-        return InputError(what, name, "a run with gaussian or another loss with noise")
+        problem = f"{asked}: the loss says nothing of the noise of an observation."
+        return InputError(problem, name, "a run with gaussian or another loss with noise")

@@ -107,9 +107,9 @@ class Parts:
         """
         from tati_re.models.build import load_model
 
-        what = f"{self.path} holds no model: Keras could not write it."
+        problem = f"{self.path} holds no model: Keras could not write it."
         if self.model_file is None:
-            raise InputError(what, expected="Predictor.load(path, model=model)")
+            raise InputError(problem, expected="Predictor.load(path, model=model)")
         with tempfile.TemporaryDirectory() as folder:
             (file := Path(folder) / MODEL).write_bytes(self.model_file)
             try:
@@ -130,8 +130,8 @@ class Parts:
         fits = self.members.shape == wanted and len(self.auxiliary) == len(flat.auxiliary)
         for values, own in zip(self.auxiliary, flat.auxiliary, strict=False):
             fits = fits and values.shape == (len(self.members), *np.shape(own))
-        what = f"The members in {self.path} do not fit the model."
-        refuse_if(not fits, what, self.members.shape, wanted)
+        problem = f"The members in {self.path} do not fit the model."
+        refuse_if(not fits, problem, self.members.shape, wanted)
 
     @cached_property
     def content(self) -> dict[str, bytes]:
@@ -158,8 +158,8 @@ class Parts:
     def sums(self) -> bytes:
         """SHA-256 of each file, as JSON."""
         content = self.content
-        found = {name: hashlib.sha256(content[name]).hexdigest() for name in sorted(content)}
-        return json.dumps(found, indent=1).encode()
+        sums = {name: hashlib.sha256(content[name]).hexdigest() for name in sorted(content)}
+        return json.dumps(sums, indent=1).encode()
 
     @property
     def digest(self) -> str:
@@ -179,8 +179,8 @@ def write_parts(path: AnyPath, parts: Parts) -> None:
         StorageError: The file cannot be written.
     """
     path = Path(path)
-    what = f"The path of a predictor must end in {SUFFIX}."
-    refuse_if(path.suffix != SUFFIX, what, path)
+    problem = f"The path of a predictor must end in {SUFFIX}."
+    refuse_if(path.suffix != SUFFIX, problem, path)
     write_whole(path, archive_of(parts))
 
 
@@ -255,27 +255,29 @@ def _unpacked(opened: BinaryIO) -> dict[str, bytes]:
         if name not in files:
             raise ValueError(f"it has no {name}")
     sums = json_of(files.pop(SUMS))
-    found = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    if sums != found:
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    if sums != digests:
         raise ValueError("its content differs from its SHA-256 sums: it was damaged or changed")
     return files
 
 
 def _parts(path: Path, files: Mapping[str, bytes]) -> Parts:
     table = toml_of(files[DESCRIPTION].decode())
-    said = entry_of(Description, table)
+    description = entry_of(Description, table)
     newer = f"{path} was written by a later version of the package."
-    refuse_if(said.format != FORMAT, newer, f"format {said.format}", f"format {FORMAT}")
-    manifest = Manifest.of(said.manifest)
+    refuse_if(
+        description.format != FORMAT, newer, f"format {description.format}", f"format {FORMAT}"
+    )
+    manifest = Manifest.of(description.manifest)
     members = _finite(files, MEMBERS, 2)
     weights = _finite(files, WEIGHTS, 1).astype(np.float64)
     whole = len(weights) == len(members) > 0 and (weights >= 0).all()
     if not whole or abs(weights.sum() - 1) > 1e-6:
         raise ValueError("its weights do not fit its members")
-    names = [_AUXILIARY.format(number) for number in range(min(said.auxiliary, len(files)))]
-    if said.auxiliary > len(files) or not {*names} <= {*files}:
+    names = [_AUXILIARY.format(number) for number in range(min(description.auxiliary, len(files)))]
+    if description.auxiliary > len(files) or not {*names} <= {*files}:
         raise ValueError("it lacks variables of its members")
-    factor = said.calibration
+    factor = description.calibration
     if factor is not None and factor <= 0:
         raise ValueError("its calibration is not a number above 0")
     return Parts(
@@ -285,24 +287,24 @@ def _parts(path: Path, files: Mapping[str, bytes]) -> Parts:
         model_file=files.get(MODEL),
         auxiliary=[_array(files, name) for name in names],
         calibration=factor,
-        losses=said.losses,
+        losses=description.losses,
         path=path,
     )
 
 
 def _array(files: Mapping[str, bytes], name: str) -> np.ndarray:
     """An array of numbers of the archive, which claims no more than it has."""
-    found = load_arrays(io.BytesIO(files[name]))
-    if not isinstance(found, np.ndarray) or found.dtype.kind not in "biuf":
+    array = load_arrays(io.BytesIO(files[name]))
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
         raise ValueError(f"{name} is not an array of numbers")
-    return found
+    return array
 
 
 def _finite(files: Mapping[str, bytes], name: str, axes: int) -> np.ndarray:
-    found = _array(files, name)
-    if found.ndim != axes or found.dtype.kind != "f" or not np.isfinite(found).all():
+    array = _array(files, name)
+    if array.ndim != axes or array.dtype.kind != "f" or not np.isfinite(array).all():
         raise ValueError(f"{name} does not hold finite numbers with {axes} axes")
-    return found
+    return array
 
 
 def _array_bytes(values: np.ndarray) -> bytes:

@@ -72,11 +72,13 @@ def sample(
         loss = model.loss if model.compiled else None
         if loss is None or isinstance(loss, (list, tuple, dict)):
             received = "no compiled loss" if loss is None else "several losses"
-            what = "model: its compiled loss is the likelihood."
-            raise InputError(what, received, "model.compile(loss=...), or loss")
+            problem = "model: its compiled loss is the likelihood."
+            raise InputError(problem, received, "model.compile(loss=...), or loss")
         weights = (model.get_compile_config() or {}).get("loss_weights")
-        what = "model: the compiled loss has loss_weights."
-        refuse_if(weights not in (None, 1, [1]), what, weights, "a loss that contains the weights")
+        problem = "model: the compiled loss has loss_weights."
+        refuse_if(
+            weights not in (None, 1, [1]), problem, weights, "a loss that contains the weights"
+        )
         if loss_name(loss) == "mean_squared_error":
             loss = "gaussian"
             make_progress(given.get("verbose", 1)).message(

@@ -60,8 +60,8 @@ class Evaluations:
                 "score is the accuracy of a classifier.", received, "loss(), predict()"
             )
         batch = self._batch_for("score")
-        found = self._engine().metric(self.walkers.position, batch, self.walkers.auxiliary)
-        return self._of_walker(found, walker_index)
+        scores = self._engine().metric(self.walkers.position, batch, self.walkers.auxiliary)
+        return self._of_walker(scores, walker_index)
 
     def hessian_vector_product(self, vector, walker_index: int | None = None) -> np.ndarray:
         """Returns ∇²U times a vector, on the current batch.
@@ -75,10 +75,10 @@ class Evaluations:
         """
         batch = self._batch_for("hessian_vector_product")
         vector = self.walkers.fitting(vector, "vector")
-        found = self._engine().hessian_product(
+        product = self._engine().hessian_product(
             self.walkers.position, vector, batch, self.walkers.auxiliary
         )
-        return self._of_walker(found, walker_index)
+        return self._of_walker(product, walker_index)
 
     def hessians(self, walker_index: int | None = None) -> np.ndarray:
         """Returns ∇²U on the current batch: `(parameters, parameters)`, or one matrix per walker.
@@ -127,17 +127,17 @@ class Evaluations:
         """
         sampler = own_sampler(self.options, self.objects)
         mass = self.objects.get("mass", self.options.mass)
-        what = "suggest_step_size: the curvature of U sets no limit if each parameter has its own speed."
+        problem = "suggest_step_size: the curvature of U sets no limit if each parameter has its own speed."
         received = f"mass, {sampler.name}" if sampler.has_momentum else sampler.name
         refuse_if(
             sampler.dynamics.own_speeds or not keeps_speed(mass),
-            what,
+            problem,
             received,
             "step_size = auto, which finds a step size during the run",
         )
-        found = self.step_size_advice(walker_index)
-        size = found.suggested(is_timed(sampler))
-        received = f"a largest eigenvalue of {found.curvature:.4g}"
+        advice = self.step_size_advice(walker_index)
+        size = advice.suggested(is_timed(sampler))
+        received = f"a largest eigenvalue of {advice.curvature:.4g}"
         expected = "a position near a minimum, for example after fit"
         refuse_if(
             not np.isfinite(size),

@@ -270,8 +270,8 @@ class Game:
         lead.progress.start(
             plans[0].num_steps, lead.driver.step, lead.driver.loop.method.name, len(players)
         )
-        said = f"Game.resume goes on with the last checkpoint of {lead.folder.parent}."
-        with deterministic(), interruptible(lambda: said, plans[0].requeue_signal) as interrupted:
+        notice = f"Game.resume goes on with the last checkpoint of {lead.folder.parent}."
+        with deterministic(), interruptible(lambda: notice, plans[0].requeue_signal) as interrupted:
             try:
                 while lead.driver.step < plans[0].num_steps:
                     now = time.monotonic()

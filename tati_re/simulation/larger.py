@@ -45,9 +45,9 @@ def _checked(sim: Any, hidden: Sequence[int]) -> list[int]:
         options.fix_parameters,
         "no fix_parameters",
     )
-    what = "widened: a frozen network cannot be widened."
-    refuse_if(options.layers == "last", what, "layers = last", "layers = all")
-    what = "widened: hidden is not a wider network of as many layers."
+    problem = "widened: a frozen network cannot be widened."
+    refuse_if(options.layers == "last", problem, "layers = last", "layers = all")
+    problem = "widened: hidden is not a wider network of as many layers."
     expected = f"{len(options.hidden)} layers of at least {options.hidden} units"
     if not options.hidden:
         expected = "a network with hidden layers to widen"
@@ -55,7 +55,7 @@ def _checked(sim: Any, hidden: Sequence[int]) -> list[int]:
     same_depth = len(units) == len(options.hidden) > 0
     wide = same_depth and all(a >= b for a, b in zip(units, options.hidden, strict=True))
     if not wide:
-        raise InputError(what, hidden, expected)
+        raise InputError(problem, hidden, expected)
     return list(units)
 
 

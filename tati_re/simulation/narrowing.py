@@ -17,7 +17,7 @@ from tati_re.models.last_layer import flat_model
 from tati_re.models.precision import rebuilt_in
 from tati_re.options.make import Options, make_options
 from tati_re.posterior.noise_level import extended_as
-from tati_re.system.features import said_of_layers
+from tati_re.system.features import layers_notes
 from tati_re.system.target import system_of
 from tati_re.system.walkers import Walkers, check_sum
 
@@ -39,8 +39,8 @@ def sample_last_layer(sim: Any, layers: str, overrides: dict[str, Any]) -> Run:
         InputError: Nothing of the network has been trained, or its walkers differ in what is frozen.
     """
     options = make_options(sim.options, layers=layers)
-    what = "layers: the layers of this Simulation are frozen."
-    refuse_if(options.layers == "all", what, "all", "layers=all in Simulation(...)")
+    problem = "layers: the layers of this Simulation are frozen."
+    refuse_if(options.layers == "all", problem, "all", "layers=all in Simulation(...)")
     refuse_if(not sim.system.has_data, "layers: a potential has no layers.", "last", "a model")
     with alone(sim):
         part = narrowed(sim, options)
@@ -63,8 +63,8 @@ def start_last_layer(sim: Any, start: Any = None) -> None:
     options = sim.options
     built = options.model is None and "model" not in sim.objects
     placed = options.parameters is not None or start is not None
-    what = "layers: the layers to freeze have not been trained."
-    refuse_if(built and not placed, what, "a new network", _TRAINED)
+    problem = "layers: the layers to freeze have not been trained."
+    refuse_if(built and not placed, problem, "a new network", _TRAINED)
     whole = object.__new__(type(sim))
     everywhere = make_options(options, layers="all")
     try:
@@ -94,8 +94,8 @@ def narrowed(sim: Any, options: Options) -> Any:
     system = sim.system
     walkers = sim.walkers
     built = sim.options.model is None and "model" not in sim.objects
-    what = "layers: the layers to freeze have not been trained."
-    refuse_if(built and not walkers.placed, what, "a new network", _TRAINED)
+    problem = "layers: the layers to freeze have not been trained."
+    refuse_if(built and not walkers.placed, problem, "a new network", _TRAINED)
     model = _model_there(sim) if walkers.placed else system.model
     inside = flat_model(model, options.fix_parameters, "last")
     flat = extended_as(inside, system.flat)
@@ -104,13 +104,13 @@ def narrowed(sim: Any, options: Options) -> Any:
     if walkers.placed:
         frozen = np.delete(walkers.position, columns, axis=1)
         apart = any(np.ptp(values, axis=0).any() for values in (frozen, *walkers.auxiliary))
-        what = "layers: the walkers have different weights before the last layer."
+        problem = "layers: the walkers have different weights before the last layer."
         expected = "num_walkers=1 for the fit"
-        refuse_if(apart, what, f"{len(position)} walkers", expected)
+        refuse_if(apart, problem, f"{len(position)} walkers", expected)
 
     part = copy.copy(sim)
     part.options = options
-    notes = (*system.notes, *said_of_layers(flat, options))
+    notes = (*system.notes, *layers_notes(flat, options))
     part._take(replace(system, model=model, flat=flat, notes=notes))
     auxiliary = [np.repeat(np.asarray(v)[None], len(position), 0) for v in flat.auxiliary]
     # One walker is a trained network, around which a run may choose its starts.

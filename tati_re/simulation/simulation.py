@@ -260,10 +260,10 @@ class Simulation(Evaluations):
 
     def _check_momentum(self) -> None:
         sampler = own_sampler(self.options, self.objects)
-        what = f"momenta: {sampler.name} has none; it moves positions only."
+        problem = f"momenta: {sampler.name} has none; it moves positions only."
         refuse_if(
             not sampler.has_momentum,
-            what,
+            problem,
             expected="sampler BAOAB or another with momenta, by set_options",
         )
 
@@ -289,11 +289,11 @@ class Simulation(Evaluations):
         """
         self._check_momentum()
         if unnamed:
-            what = (
+            problem = (
                 "init_momenta: pass the argument by name (in TATi the positional argument "
                 "was the inverse temperature)."
             )
-            raise InputError(what, unnamed[0], "temperature=T or inverse_temperature=1/T")
+            raise InputError(problem, unnamed[0], "temperature=T or inverse_temperature=1/T")
         given = {
             "temperature": temperature,
             "inverse_temperature": inverse_temperature,
@@ -332,11 +332,11 @@ class Simulation(Evaluations):
         data = {"data": value}
         of_data = ("data", "test_data", "sample_weights")
         objects = {name: given for name, given in self.objects.items() if name not in of_data}
-        found = _pop_objects(data)
+        new_objects = _pop_objects(data)
         options = make_options(self.options, data=data.get("data"), test_data=None)
-        self._take(self.system.with_data(options, found.get("data")))
+        self._take(self.system.with_data(options, new_objects.get("data")))
         self.options = aliases.capped(options, self.system.dataset.num_examples)
-        self.objects = objects | found
+        self.objects = objects | new_objects
 
     def take(self, system: Any) -> None:
         """Replaces the system; the walkers must fit the new one."""
@@ -570,11 +570,11 @@ class Simulation(Evaluations):
         """
         if name is None:
             return self.options
-        found = [new for new in aliases.names_here(name) if new in OPTIONS]
-        if not found:
+        names = [new for new in aliases.names_here(name) if new in OPTIONS]
+        if not names:
             describe(name)
             raise InputError(f"{name} has no value here.", expected=aliases.ALIASES[name].instead)
-        return getattr(self.options, found[0])
+        return getattr(self.options, names[0])
 
     @staticmethod
     def get_losses() -> list[str]:
@@ -607,8 +607,8 @@ def changed(
     """
     given = _own_names(given)
     kept = {name: value for name, value in objects.items() if name not in given}
-    found = _pop_objects(given)
-    return make_options(options, **given), kept | found
+    new_objects = _pop_objects(given)
+    return make_options(options, **given), kept | new_objects
 
 
 def _own_names(given: dict[str, Any]) -> dict[str, Any]:
@@ -616,9 +616,9 @@ def _own_names(given: dict[str, Any]) -> dict[str, Any]:
     TATi alone refused.
     """
     if "walker_index" in given:
-        what = "walker_index: a run moves all walkers."
+        problem = "walker_index: a run moves all walkers."
         raise InputError(
-            what, given["walker_index"], "run.run_info, whose column walker tells them apart"
+            problem, given["walker_index"], "run.run_info, whose column walker tells them apart"
         )
     return {"data" if name == "dataset" else name: value for name, value in given.items()}
 
@@ -630,8 +630,8 @@ def _pop_objects(given: dict[str, Any]) -> dict[str, Any]:
     flat = flattened(given)
     given.clear()
     given.update(flat)
-    found = {name for name in OBJECTS if name in given and not is_named(given[name])}
-    for name in found & {"data", "test_data"}:
+    names = {name for name in OBJECTS if name in given and not is_named(given[name])}
+    for name in names & {"data", "test_data"}:
         if isinstance(given[name], list) and len(given[name]) == 2:
             given[name] = tuple(given[name])
-    return {name: given.pop(name) for name in OBJECTS if name in found}
+    return {name: given.pop(name) for name in OBJECTS if name in names}

@@ -260,8 +260,8 @@ class Posterior(BaseEstimator):
         """
         if self.run_.manifest.get(FAILED) or self.run_.manifest.prefers_fits:
             return
-        found = average([self.source_], x[:ROWS_OF_WARNING], None, 0.9)
-        warn_of_few_draws(found, self.run_)
+        prediction = average([self.source_], x[:ROWS_OF_WARNING], None, 0.9)
+        warn_of_few_draws(prediction, self.run_)
 
     @property
     def _predicts(self) -> bool:
@@ -289,8 +289,8 @@ class Posterior(BaseEstimator):
         inputs = self._inputs(x)
         if "predictor_" in vars(self):
             return self.predictor_.averaged(inputs, interval=level)
-        found = average([self.source_], inputs, None, level)
-        return as_calibrated(self.run_, found, [self.source_], inputs)
+        prediction = average([self.source_], inputs, None, level)
+        return as_calibrated(self.run_, prediction, [self.source_], inputs)
 
     def _drawn(self, x: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
         """What outputs predict, outputs `(draws, n, outputs)`, and the extra parameters of each
@@ -356,8 +356,8 @@ class Posterior(BaseEstimator):
 
     def __getattr__(self, name: str) -> Any:
         if name == "run_" and "predictor_" in vars(self):
-            what = "this estimator was pickled without its run"
-            raise AttributeError(f"{what}; keep_run=True before pickling keeps it")
+            reason = "this estimator was pickled without its run"
+            raise AttributeError(f"{reason}; keep_run=True before pickling keeps it")
         raise AttributeError(f"{type(self).__name__} has no attribute {name}")
 
     def _seed_of_run(self) -> int:
@@ -492,14 +492,14 @@ class BayesianRegressor(RegressorMixin, Posterior):
             loss does not describe the noise, it is the standard deviation of the mean, and a
             warning says so.
         """
-        found = self._predicted(X)
+        prediction = self._predicted(X)
         if not return_std:
-            return self._shaped(found.mean)
-        std = found.std
+            return self._shaped(prediction.mean)
+        std = prediction.std
         if std is None:
             self._warn_of_the_mean("return_std: the standard deviation")
-            std = found.parameter_std
-        return self._shaped(found.mean), self._shaped(std)
+            std = prediction.parameter_std
+        return self._shaped(prediction.mean), self._shaped(std)
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Returns a central interval for a new observation.
@@ -514,11 +514,11 @@ class BayesianRegressor(RegressorMixin, Posterior):
         Returns:
             Lower and upper ends, `(n,)` or `(n, outputs)` each, in the units of y.
         """
-        found = self._predicted(X, level)
-        if found.lower is None:
+        prediction = self._predicted(X, level)
+        if prediction.lower is None:
             self._warn_of_the_mean("predict_interval: the interval")
-            return self._shaped(found.mean_lower), self._shaped(found.mean_upper)
-        return self._shaped(found.lower), self._shaped(found.upper)
+            return self._shaped(prediction.mean_lower), self._shaped(prediction.mean_upper)
+        return self._shaped(prediction.lower), self._shaped(prediction.upper)
 
     def predict_quantiles(self, X: Any, levels: Sequence[float] = (0.05, 0.5, 0.95)) -> np.ndarray:
         """Returns quantiles of a new observation.
@@ -538,10 +538,10 @@ class BayesianRegressor(RegressorMixin, Posterior):
     def _as_targets(self, values: np.ndarray) -> np.ndarray:
         return self._shaped(values)
 
-    def _warn_of_the_mean(self, what: str) -> None:
+    def _warn_of_the_mean(self, subject: str) -> None:
         loss = self.source_[0].predictive.name
-        said = f"{what} is for the mean, not for a new observation"
-        warn_user(f"{said}: the loss {loss} says nothing of the noise.")
+        sentence = f"{subject} is for the mean, not for a new observation"
+        warn_user(f"{sentence}: the loss {loss} says nothing of the noise.")
 
     def sample_posterior(self, X: Any, noise: bool = False) -> np.ndarray:
         """Returns the predictions of the network for each stored draw of its parameters.
@@ -669,8 +669,8 @@ class BayesianClassifier(ClassifierMixin, Posterior):
         Returns:
             Lower and upper ends, `(n, classes)` each.
         """
-        found = self._predicted(X, level)
-        return found.lower, found.upper
+        prediction = self._predicted(X, level)
+        return prediction.lower, prediction.upper
 
     def sample_posterior(self, X: Any) -> np.ndarray:
         """Returns the class probabilities for each stored draw of the parameters.
@@ -691,8 +691,8 @@ class BayesianClassifier(ClassifierMixin, Posterior):
 
     def _as_targets(self, values: np.ndarray) -> np.ndarray:
         names = self._names
-        found, places = np.unique(values, return_inverse=True)
-        numbers = np.array([names.index(called(one)) for one in found])
+        classes, places = np.unique(values, return_inverse=True)
+        numbers = np.array([names.index(called(one)) for one in classes])
         return self.classes_[numbers[places.reshape(values.shape)]]
 
     def _as_known(self, y: Any) -> np.ndarray:

@@ -173,26 +173,26 @@ def finite_bound(kind: str, bound: Any, shape: tuple[int, ...]) -> np.ndarray:
     """
     expected = "finite numbers; real(), above(lower) and below(upper) leave sides open"
     try:
-        found = np.asarray(bound, np.float64)
+        values = np.asarray(bound, np.float64)
     except (TypeError, ValueError):
         raise InputError(f"{kind}: a bound is not a number.", shown(bound, 60), expected) from None
-    infinite = not np.isfinite(found).all()
+    infinite = not np.isfinite(values).all()
     refuse_if(infinite, f"{kind}: a bound is not finite.", shown(bound, 60), expected)
-    return np.broadcast_to(found, shape).copy()
+    return np.broadcast_to(values, shape).copy()
 
 
 def _joint_shape(kind: str, shape: Any, *bounds: Any) -> tuple[int, ...]:
     """The shape of a parameter, from what was given and from its bounds."""
     try:
         of_bounds = np.broadcast_shapes(*(np.shape(bound) for bound in bounds))
-        found = of_bounds if shape is None else shape_of(kind, shape)
-        fits = np.broadcast_shapes(found, of_bounds) == found
+        joint = of_bounds if shape is None else shape_of(kind, shape)
+        fits = np.broadcast_shapes(joint, of_bounds) == joint
     except ValueError:
         fits = False
     shapes = ", ".join(str(np.shape(bound)) for bound in bounds)
     expected = "bounds that broadcast to the shape of the parameter"
     refuse_if(not fits, f"{kind}: bounds of another shape.", f"shape {shape}, {shapes}", expected)
-    return found
+    return joint
 
 
 def _bound_text(bound: np.ndarray) -> str:

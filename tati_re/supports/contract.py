@@ -92,17 +92,17 @@ class Support(ABC):
             InputError: The shape differs, or numbers are not finite or outside the support.
         """
         try:
-            found = np.asarray(value, np.float64)
+            array = np.asarray(value, np.float64)
         except (TypeError, ValueError):
             raise InputError(
                 f"{name}: this is not an array of numbers.", shown(value, 60), str(self)
             ) from None
-        trailing = found.shape[found.ndim - len(self.shape) :]
-        wrong = found.ndim - len(self.shape) not in (0, 1) or trailing != self.shape
-        refuse_if(wrong, f"{name}: wrong shape.", found.shape, f"{self.shape} for {self}")
-        outside = not np.isfinite(found).all() or not self.contains(found)
+        trailing = array.shape[array.ndim - len(self.shape) :]
+        wrong = array.ndim - len(self.shape) not in (0, 1) or trailing != self.shape
+        refuse_if(wrong, f"{name}: wrong shape.", array.shape, f"{self.shape} for {self}")
+        outside = not np.isfinite(array).all() or not self.contains(array)
         refuse_if(outside, f"{name}: outside of its support.", shown(value, 60), str(self))
-        return found
+        return array
 
     def __str__(self) -> str:
         where = "a number" if not self.shape else f"an array of shape {self.shape}"

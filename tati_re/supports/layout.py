@@ -108,8 +108,8 @@ class ParameterLayout:
                 f"shape {given.shape}",
                 f"{support.shape} for all walkers, or {(walkers, *support.shape)}",
             )
-            found = support.unconstrain(given).reshape(-1, support.size)
-            free[:, self._ends[name] - support.size : self._ends[name]] = found
+            unconstrained = support.unconstrain(given).reshape(-1, support.size)
+            free[:, self._ends[name] - support.size : self._ends[name]] = unconstrained
         return free
 
     def free_names(self) -> tuple[list[str], list[tuple[int, ...]]]:

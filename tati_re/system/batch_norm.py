@@ -20,16 +20,18 @@ class _VarianceProbe(SilentEvaluate):
 
 def check_model(flat) -> None:
     """Refuses `batch_norm="batch"` for models that it would change in other ways, or not at all."""
-    what = "batch_norm: the model has no trainable batch normalization."
-    refuse_if(LAYER not in flat.training_layers, what, "batch", "batch_norm = frozen, the default")
+    problem = "batch_norm: the model has no trainable batch normalization."
+    refuse_if(
+        LAYER not in flat.training_layers, problem, "batch", "batch_norm = frozen, the default"
+    )
     others = [name for name in flat.training_layers if name != LAYER]
-    what = (
+    problem = (
         "batch_norm: mini-batch statistics require the training behavior of all layers, and "
         "some of these "
     )
-    what += "draw random numbers."
+    problem += "draw random numbers."
     refuse_if(
-        others, what, ", ".join(others), "a model without such layers, or batch_norm = frozen"
+        others, problem, ", ".join(others), "a model without such layers, or batch_norm = frozen"
     )
 
 

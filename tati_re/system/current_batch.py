@@ -44,7 +44,7 @@ class CurrentBatch:
         return rows[0] if len(rows) == 1 else rows
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        rows = slice(None) if (found := self.examples) is None else found
+        rows = slice(None) if (examples := self.examples) is None else examples
         return iter((self._dataset.inputs[rows], self._dataset.targets[rows]))
 
     def follow(self, name: str, position: np.ndarray) -> None:

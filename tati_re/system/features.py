@@ -14,7 +14,7 @@ from tati_re.posterior.device_data import scaled
 from tati_re.posterior.outputs import Features
 
 
-def said_of_layers(flat: Any, options: Options) -> tuple[str, ...]:
+def layers_notes(flat: Any, options: Options) -> tuple[str, ...]:
     """What is sampled and what is frozen, in a sentence, if the options ask for the last layer.
 
     Args:
@@ -44,8 +44,8 @@ def features_of(flat: Any, dataset: Dataset) -> Dataset:
     parts = [dataset.inputs, *([] if dataset.test_inputs is None else [dataset.test_inputs])]
     rows = sum(len(part) for part in parts)
     size = rows * flat.num_features * np.dtype(flat.dtype).itemsize
-    what = f"{flat.num_features:,} features of {rows:,} rows"
-    check_free("layers", "last", 2.0 * size, what)
+    contents = f"{flat.num_features:,} features of {rows:,} rows"
+    check_free("layers", "last", 2.0 * size, contents)
 
     scale = dataset.input_scale
 
@@ -54,14 +54,14 @@ def features_of(flat: Any, dataset: Dataset) -> Dataset:
 
     compute = Features(flat, prepared)
     with deterministic():
-        found = [compute.computed(part) for part in parts]
-    finite = all(np.isfinite(part).all() for part in found)
-    what = "layers: the frozen layers have outputs that are not finite."
-    refuse_if(not finite, what, flat.model.name, "a trained model, and inputs that it takes")
-    tests = found[1] if len(found) > 1 else None
+        features = [compute.computed(part) for part in parts]
+    finite = all(np.isfinite(part).all() for part in features)
+    problem = "layers: the frozen layers have outputs that are not finite."
+    refuse_if(not finite, problem, flat.model.name, "a trained model, and inputs that it takes")
+    tests = features[1] if len(features) > 1 else None
     return replace(
         dataset,
-        inputs=found[0],
+        inputs=features[0],
         test_inputs=tests,
         input_scale=1.0,
         layout=(),

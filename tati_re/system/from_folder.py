@@ -55,10 +55,10 @@ def from_folder(kind: Any, folder: AnyPath, trust: bool, given: dict[str, Any]) 
     if not _OF_DATA & {*objects, *changed}:
         manifest.check_data(run.manifest, dataset := sim.system.dataset, who)
         # Of a data set that was replaced the run kept the standards of the first one.
-        said = run.manifest.dataset.preparation
+        stored = run.manifest.dataset.preparation
         now = dataset.preparation
-        if said is not None and now is not None and said.table != now.get_config():
-            sim._take(sim.system.of(standardized_as(dataset, said.table, now.standardize)))
+        if stored is not None and now is not None and stored.table != now.get_config():
+            sim._take(sim.system.of(standardized_as(dataset, stored.table, now.standardize)))
     # It repeats the run, or goes on where a run arrived.
     call = run.manifest.call - ("parameters" not in changed)
     sim.calls.count(run.manifest.kind, run.manifest.seed or 0, call)
@@ -76,8 +76,8 @@ def objects_of(
     missing = (set(run.manifest.objects) & set(needed)) - {*given, "directions"}
     for name in sorted(missing):
         if name != "model" or not (run.has(files.MODEL) or "model" in run.objects):
-            what = f"{who}: the run was started with {name} given in Python."
-            raise InputError(what, expected=f"{name}=... with the same value")
+            problem = f"{who}: the run was started with {name} given in Python."
+            raise InputError(problem, expected=f"{name}=... with the same value")
     if (
         "model" in given
         or "model" not in needed

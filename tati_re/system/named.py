@@ -94,5 +94,5 @@ def with_density_again(given: Mapping[str, Any], run: RunFiles) -> dict[str, Any
     )
     own = ParameterLayout.from_config(described.supports).supports
     dtype = run.manifest.options.dtype
-    found = _with_potential({"parameters": own, "dtype": dtype, **given})
-    return {name: value for name, value in found.items() if name != "dtype" or "dtype" in given}
+    options = _with_potential({"parameters": own, "dtype": dtype, **given})
+    return {name: value for name, value in options.items() if name != "dtype" or "dtype" in given}

@@ -105,8 +105,8 @@ def read_directions(source, num_parameters: int) -> np.ndarray | None:
         or rows.shape[1] != num_parameters
         or not np.isfinite(rows).all()
     ):
-        what = "directions: these are not row vectors of the parameters."
-        raise InputError(what, f"shape {rows.shape}", f"(k, {num_parameters}), finite")
+        problem = "directions: these are not row vectors of the parameters."
+        raise InputError(problem, f"shape {rows.shape}", f"(k, {num_parameters}), finite")
     return rows
 
 

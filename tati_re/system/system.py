@@ -17,7 +17,12 @@ from tati_re.data import Batches, Dataset, dataset_from_options
 from tati_re.data.describing import cautions
 from tati_re.data.generators import GENERATORS
 from tati_re.data.labels import are_integers
-from tati_re.data.standardizing import automatic, said_of_skewed, standardized, standardized_as
+from tati_re.data.standardizing import (
+    automatic,
+    skewed_targets_notes,
+    standardized,
+    standardized_as,
+)
 from tati_re.likelihoods.contract import (
     BY_TARGET,
     CLASSES,
@@ -62,7 +67,7 @@ from tati_re.runs import manifest
 from tati_re.runs.files import MANIFEST
 from tati_re.runs.parameters import read_parameters
 from tati_re.system.current_batch import CurrentDataset
-from tati_re.system.features import features_of, said_of_layers
+from tati_re.system.features import features_of, layers_notes
 from tati_re.system.units import predicts_in_units
 
 
@@ -108,7 +113,7 @@ def as_trained(
         and options.loss in (None, "gaussian")
         and not np.ptp(read.targets, axis=0).any()
     )
-    mode, said = automatic(
+    mode, note = automatic(
         read,
         given,
         "" if free else [*units, "the loss"][0],
@@ -116,7 +121,7 @@ def as_trained(
         lambda: predicts_in_units(model, read),
         isinstance(model, keras.Model) and _scales_bytes(model) is not None,
     )
-    return standardized(read, mode), (said,) if said else ()
+    return standardized(read, mode), (note,) if note else ()
 
 
 _FEW_STEPS = 4_000
@@ -292,10 +297,10 @@ class System:
 
     def check(self, options: Options, objects: Mapping[str, Any]) -> None:
         """Refuses options of a call that this system has no use for."""
-        what = "potential: a function cannot be set after the Simulation is created."
+        problem = "potential: a function cannot be set after the Simulation is created."
         refuse_if(
             "potential" in objects or options.is_target,
-            what,
+            problem,
             None,
             "potential=f in Simulation(...)",
         )
@@ -390,9 +395,9 @@ class System:
             and targets
             and not objective.one_output_a_class
         )
-        what = "loss: class numbers at several positions work with one loss only."
+        problem = "loss: class numbers at several positions work with one loss only."
         expected = "sparse_categorical_crossentropy"
-        refuse_if(other, what, loss.name, f"{expected}, or num_classes = 0 for labels or values")
+        refuse_if(other, problem, loss.name, f"{expected}, or num_classes = 0 for labels or values")
         if targets == () and not objective.one_output_a_class:
             targets = (1,)
         objective.check_fit(outputs, targets, dataset.num_classes)
@@ -490,9 +495,12 @@ class System:
         if self.flat.head is not None:
             return self.sampled.execution(options, copies, fitting)
         if self.streamed:
-            what = "execution: XLA cannot read data larger than memory_limit from the host."
+            problem = "execution: XLA cannot read data larger than memory_limit from the host."
             refuse_if(
-                options.execution == "xla", what, "xla", "auto or graph, or a larger memory_limit"
+                options.execution == "xla",
+                problem,
+                "xla",
+                "auto or graph, or a larger memory_limit",
             )
             return "eager" if options.execution == "eager" else "graph"
         if options.execution != "auto":
@@ -562,7 +570,7 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
         model(read.prepared().inputs[:1] * 1)
 
     read, notes = as_trained(read, options, noise_std, network, objects.get("loss"), model)
-    notes += said_of_skewed(read.targets) if is_sampled(noise_std) else ()
+    notes += skewed_targets_notes(read.targets) if is_sampled(noise_std) else ()
     dataset = read.prepared()
     _refuse_other_models(model)
 
@@ -586,7 +594,7 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
         int(np.prod(output_shape_of(model)[1:])),
     )
     flat = flat_model(model, options.fix_parameters, options.layers)
-    notes += said_of_layers(flat, options)
+    notes += layers_notes(flat, options)
     objective = _with_extra_parameters(given_loss, noise_std, ready)
     flat = extended(flat, options, objective, ready)
     check_memory(options, flat.num_parameters, options.num_walkers)
@@ -799,10 +807,8 @@ def _classes_by_outputs(read: Dataset, model: Any) -> tuple[int | None, str]:
     return None, ""
 
 
-def _told_of_outputs(count: int, found: int) -> str:
-    return (
-        f"The labels are {count} classes, one for each output of the model; {found} of them occur."
-    )
+def _told_of_outputs(count: int, occurring: int) -> str:
+    return f"The labels are {count} classes, one for each output of the model; {occurring} of them occur."
 
 
 def _count_of_outputs(read: Dataset, model: Any) -> int | None:
@@ -833,8 +839,10 @@ def check_memory(options: Options, num_parameters: int, copies: int) -> None:
     one = _NUMBERS * num_parameters * (4.0 if options.dtype == "float32" else 8.0)
     sizes = options.values_of(("data", "num_classes", "hidden", "model", "dimension"))
     name = [name for name, value in sizes.items() if value or name == "data"][-1]
-    what = f"{'positions' if name == 'dimension' else 'networks'} of {num_parameters:,} parameters"
-    check_free(name, sizes[name] or "as given", one, what)
+    contents = (
+        f"{'positions' if name == 'dimension' else 'networks'} of {num_parameters:,} parameters"
+    )
+    check_free(name, sizes[name] or "as given", one, contents)
     numbers = options.values_of(name for name in _COPIES if name in options.explicit) or {
         "num_walkers": 1
     }
@@ -859,9 +867,9 @@ def fitted_to(law: Likelihood, dataset: Dataset) -> Likelihood:
         InputError: Names of classes without an order, labels outside of the support.
     """
     names = [name for name in dataset.class_names if isinstance(name, str)]
-    what = f"loss: {law.name} needs numbers, but the labels are names."
+    problem = f"loss: {law.name} needs numbers, but the labels are names."
     expected = "integers in the order of the classes" if law.kind == CLASSES else "numbers"
-    refuse_if(names, what, ", ".join(names[:4]), expected)
+    refuse_if(names, problem, ", ".join(names[:4]), expected)
     targets = np.asarray(dataset.targets, np.float64).reshape(dataset.num_examples, -1)
     return law.named(target_names(dataset)).fitted(targets, dataset.weights)
 
@@ -876,10 +884,10 @@ def num_outputs(dataset: Dataset, loss: Any, sigmoid: bool) -> int:
     classes = dataset.num_classes
     if classes is None or is_signs(dataset) or traits.one_output:
         return 1
-    what = "output_activation: numbers between 0 and 1 are not class logits."
+    problem = "output_activation: numbers between 0 and 1 are not class logits."
     refuse_if(
         sigmoid and loss is None and classes > 2,
-        what,
+        problem,
         "sigmoid",
         "linear, softmax, or a loss that accepts such outputs",
     )

@@ -10,7 +10,7 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.data import Dataset
 from tati_re.models.flat import FlatModel
 from tati_re.options.make import OPTIONS, Options, make_options, options_of
-from tati_re.options.user_code import found
+from tati_re.options.user_code import imported_object
 from tati_re.posterior.named_density import NamedDensity
 from tati_re.posterior.target import Target, TargetPotential
 from tati_re.system.system import System, assemble, check_memory
@@ -161,9 +161,9 @@ class TargetSystem(System):
         return TargetPotential(self.target, prior, names, copies or options.num_walkers)
 
     def check(self, options: Options, objects: Mapping[str, Any]) -> None:
-        what = "execution: XLA cannot compile a function that computes in NumPy."
+        problem = "execution: XLA cannot compile a function that computes in NumPy."
         refuse_if(
-            self.target.numpy and options.execution == "xla", what, "xla", "auto, graph or eager"
+            self.target.numpy and options.execution == "xla", problem, "xla", "auto, graph or eager"
         )
         if (
             objects.get(
@@ -200,9 +200,9 @@ class TargetSystem(System):
 
     def check_failure(self) -> None:
         if self.target.failure is not None:
-            what = f"potential: {self.target.name} failed during the run."
+            problem = f"potential: {self.target.name} failed during the run."
             expected = "U and its gradient at every position, nan where the density is 0"
-            raise InputError(what, self.target.failure, expected)
+            raise InputError(problem, self.target.failure, expected)
 
     def check_start(self, position: np.ndarray) -> None:
         self.target.check_at(position)
@@ -242,7 +242,9 @@ def potential_of(options: Options, objects: Mapping[str, Any]) -> Any:
     """The function that is the potential, as an object, or as the options name it."""
     if "potential" in objects:
         return objects["potential"]
-    return found("potential", options.potential, FORM, callable, "a function of positions")
+    return imported_object(
+        "potential", options.potential, FORM, callable, "a function of positions"
+    )
 
 
 def system_of(options: Options, objects: Mapping[str, Any]) -> System:
@@ -258,8 +260,8 @@ def target_system(options: Options, objects: Mapping[str, Any]) -> TargetSystem:
     function = potential_of(options, objects)
     if isinstance(function, NamedDensity):
         return _named_system(options, objects, given, function)
-    what = "layers: a potential given as a function has no layers."
-    refuse_if(options.layers != "all", what, options.layers, "a model with data")
+    problem = "layers: a potential given as a function has no layers."
+    refuse_if(options.layers != "all", problem, options.layers, "a model with data")
     names = options.coordinates
     dimension = options.dimension or len(names)
     if not dimension:
@@ -269,12 +271,14 @@ def target_system(options: Options, objects: Mapping[str, Any]) -> TargetSystem:
         )
     usable = {name for name in names if name.isprintable() and name not in _COLUMNS}
     if names and not len(names) == dimension == len(usable):
-        what = (
+        problem = (
             "coordinates: one printable name for each is needed, all different, and none of "
             "a trajectory column."
         )
         raise InputError(
-            what, ", ".join(map(repr, names)), f"{dimension} names, not {', '.join(_COLUMNS[:-1])}"
+            problem,
+            ", ".join(map(repr, names)),
+            f"{dimension} names, not {', '.join(_COLUMNS[:-1])}",
         )
     check_memory(options, dimension, options.num_walkers)
     target = Target(function, dimension, options.dtype)
@@ -289,8 +293,8 @@ def _named_system(
 ) -> TargetSystem:
     """The system of a density of named parameters."""
     for name, value in options.values_of(("dimension", "coordinates")).items():
-        what = f"{name}: the named parameters of the density say how many coordinates there are."
-        refuse_if(value, what, value, f"no {name}")
+        problem = f"{name}: the named parameters of the density say how many coordinates there are."
+        refuse_if(value, problem, value, f"no {name}")
     refuse_if(
         options.dtype != density.dtype,
         "dtype: the density computes in another type.",

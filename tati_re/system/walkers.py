@@ -49,9 +49,9 @@ class Walkers:
         """
         value = as_array(value, name)
         if value.shape not in (self.position.shape, self.position.shape[1:]):
-            what = f"{name}: wrong shape."
+            problem = f"{name}: wrong shape."
             raise InputError(
-                what,
+                problem,
                 value.shape,
                 f"{self.position.shape[1:]} for all walkers, or {self.position.shape}",
             )

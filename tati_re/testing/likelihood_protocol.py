@@ -208,9 +208,11 @@ def _check_moments(law: Law, draws: np.ndarray) -> None:
 def _check_pit(law: Law, draws: np.ndarray, random: np.random.Generator) -> None:
     upper, lower = law.cdf(draws), law.below(draws)
     pit = lower + random.random(draws.shape) * (upper - lower)
-    found = stats.kstest(pit.ravel(), "uniform").pvalue
-    text = f"The draws do not follow the distribution function (Kolmogorov-Smirnov p {found:.1g})."
-    require(found > _LEAST_P, text)
+    p_value = stats.kstest(pit.ravel(), "uniform").pvalue
+    text = (
+        f"The draws do not follow the distribution function (Kolmogorov-Smirnov p {p_value:.1g})."
+    )
+    require(p_value > _LEAST_P, text)
 
 
 def _check_quantiles(law: Law) -> None:

@@ -71,10 +71,10 @@ def _check_values(contents: Contents, inputs: np.ndarray, targets: np.ndarray) -
     require(contents.inputs.shape == inputs.shape, shapes)
     equal = np.array_equal(contents.inputs, inputs.astype(contents.inputs.dtype))
     require(equal, "The inputs differ from the file.")
-    found = np.asarray(contents.targets).reshape(-1)
-    counts = f"There are {len(found)} labels. Expected: {len(targets)}."
-    require(len(found) == len(targets), counts)
-    require(np.array_equal(found, targets), "The labels differ from the file.")
+    labels = np.asarray(contents.targets).reshape(-1)
+    counts = f"There are {len(labels)} labels. Expected: {len(targets)}."
+    require(len(labels) == len(targets), counts)
+    require(np.array_equal(labels, targets), "The labels differ from the file.")
 
 
 def _check_repetition(reader: Reader, path: Path, request: ReadRequest, first: Contents) -> None:
@@ -105,8 +105,8 @@ def _check_columns(
 
     first, *others = request.inputs
     weighted = reader.read(path, replace(request, inputs=tuple(others), weights=first))
-    found = weighted.weights
-    equal = found is not None and np.array_equal(found, contents.inputs[:, 0])
+    weights = weighted.weights
+    equal = weights is not None and np.array_equal(weights, contents.inputs[:, 0])
     require(equal, "The sample weights are not the column request.weights.")
 
     blank = reader.is_blank(path, request.labels, ReadRequest())
@@ -123,14 +123,19 @@ def _check_damaged_files(reader: Reader, path: Path, request: ReadRequest, count
             _check_damaged(reader, damaged, request, count, f"{part:.0%} of the file")
 
 
-def _check_damaged(reader: Reader, path: Path, request: ReadRequest, count: int, what: str) -> None:
+def _check_damaged(
+    reader: Reader, path: Path, request: ReadRequest, count: int, description: str
+) -> None:
     try:
         if isinstance(reader, TableReader):
             reader.column_names(path, ReadRequest())
-        found = len(reader.read(path, request).inputs)
+        num_read = len(reader.read(path, request).inputs)
     except UNREADABLE:
         return
     except Exception as error:
-        text = f"{what} raises {type(error).__name__}: {error}. Expected: OSError or ValueError."
+        text = f"{description} raises {type(error).__name__}: {error}. Expected: OSError or ValueError."
         raise AssertionError(text) from error
-    require(0 < found < count, f"{what} gives {found} of {count} examples. Expected: an error.")
+    require(
+        0 < num_read < count,
+        f"{description} gives {num_read} of {count} examples. Expected: an error.",
+    )

@@ -149,10 +149,10 @@ def check_execution(sampler: Any, run: Callable[[Any, str], LoopRun] = run_loop)
         )
         pairs = {"rows": (compiled.rows, eager.rows)}
         pairs |= {name: (value, eager.fields[name]) for name, value in compiled.fields.items()}
-        for name, (found, wanted) in pairs.items():
+        for name, (actual, wanted) in pairs.items():
             require(
-                found.shape == wanted.shape
-                and np.allclose(found, wanted, rtol=0, atol=tolerance, equal_nan=True),
+                actual.shape == wanted.shape
+                and np.allclose(actual, wanted, rtol=0, atol=tolerance, equal_nan=True),
                 f"{name} after 25 steps under {execution} differ from eager ones. Expected: less than {tolerance:g}.",
             )
 

@@ -63,17 +63,17 @@ def check_sampler(
         "num_steps": num_steps,
     }
     law = partial(check_law, expected_variance=expected_variance, **given)
-    for what, check in {**CHECKS, "the law": law}.items():
+    for check_name, check in {**CHECKS, "the law": law}.items():
         name = getattr(sampler, "name", type(sampler).__name__)
         try:
             check(sampler)
         except AssertionError as error:
-            raise AssertionError(f"{name}, {what}: {error}") from None
+            raise AssertionError(f"{name}, {check_name}: {error}") from None
         except Exception as error:
-            said = " ".join(str(error).split())
-            said = said if len(said) <= 200 else said[:200] + "..."
+            reason = " ".join(str(error).split())
+            reason = reason if len(reason) <= 200 else reason[:200] + "..."
             raise AssertionError(
-                f"{name}, {what}: a step raised {type(error).__name__}: {said}"
+                f"{name}, {check_name}: a step raised {type(error).__name__}: {reason}"
             ) from error
 
 
@@ -156,16 +156,16 @@ def check_law(
             values = squares[name][i] / exact
             if given is None and not sampler.metropolis:
                 weight = 2**order
-                what = f"variance of {name}, extrapolated from h = {steps[0]:.3g} and {steps[1]:.3g} to 0,"
-                found = _combined(values, (-1 / (weight - 1), weight / (weight - 1)))
-                _compare(what, found, 1.0, (step_size / unit) ** (order + 1), temperature)
+                quantity = f"variance of {name}, extrapolated from h = {steps[0]:.3g} and {steps[1]:.3g} to 0,"
+                estimate = _combined(values, (-1 / (weight - 1), weight / (weight - 1)))
+                _compare(quantity, estimate, 1.0, (step_size / unit) ** (order + 1), temperature)
                 continue
             for j, h in enumerate(steps):
                 wanted = (
                     1.0 if given is None else (given(h) if callable(given) else given) * stiffness
                 )
-                found = _combined(values[j : j + 1], (1.0,))
-                _compare(f"variance of {name} at h = {h:.3g}", found, wanted, 0.0, temperature)
+                estimate = _combined(values[j : j + 1], (1.0,))
+                _compare(f"variance of {name} at h = {h:.3g}", estimate, wanted, 0.0, temperature)
 
 
 def mean_squares(
@@ -219,10 +219,10 @@ def _combined(values: np.ndarray, weights: tuple[float, ...]) -> tuple[float, fl
 
 
 def _compare(
-    what: str, found: tuple[float, float], wanted: float, bias: float, temperature: float
+    quantity: str, estimate: tuple[float, float], wanted: float, bias: float, temperature: float
 ) -> None:
-    value, error = found
-    at = f"the {what} on the harmonic well at T = {temperature:g}"
+    value, error = estimate
+    at = f"the {quantity} on the harmonic well at T = {temperature:g}"
     if not np.isfinite(value):
         raise AssertionError(f"{at} is not finite; expected {wanted:.4g}. Try a smaller step_size.")
     if abs(value - wanted) > TOLERANCE * error + bias * wanted:

@@ -36,8 +36,11 @@ def check_attributes(sampler: Any) -> None:
         ("init", sampler.init, ["position", "evaluate", "noise"]),
         ("step", sampler.step, ["state", "evaluate", "noise"]),
     ):
-        found = list(inspect.signature(function).parameters)
-        require(found == names, f"{method} takes {', '.join(found)}. Expected: {', '.join(names)}.")
+        parameters = list(inspect.signature(function).parameters)
+        require(
+            parameters == names,
+            f"{method} takes {', '.join(parameters)}. Expected: {', '.join(names)}.",
+        )
     require(
         isinstance(sampler.name, str) and sampler.name,
         f"name is {sampler.name!r}. Expected: a text.",
@@ -313,7 +316,7 @@ def check_gradients(sampler: Any) -> None:
         "evaluation, as full_batch says."
     )
     require(others == 0, text)
-    found = (after - before) / num_steps
-    said = sampler.gradients_per_step
-    text = f"a step requests {found:g} gradients. Expected: {said:g}, as gradients_per_step says."
-    require(abs(found - said) <= (0.09 * said if sampler.metropolis else 0), text)
+    requested = (after - before) / num_steps
+    declared = sampler.gradients_per_step
+    text = f"a step requests {requested:g} gradients. Expected: {declared:g}, as gradients_per_step says."
+    require(abs(requested - declared) <= (0.09 * declared if sampler.metropolis else 0), text)

@@ -80,17 +80,17 @@ def wrapped(sampler, options, names: Sequence[str], shapes: Sequence[tuple[int, 
     """
     if mass is not None or options.mass != "unit":
         if options.covariance_blending:
-            what = "mass and covariance_blending both set the speed of directions."
+            problem = "mass and covariance_blending both set the speed of directions."
             raise InputError(
-                what, f"covariance_blending = {options.covariance_blending:g}", "one of the two"
+                problem, f"covariance_blending = {options.covariance_blending:g}", "one of the two"
             )
         named = fan_in_plus_one(names, shapes) if options.mass == "fan_in" else options.mass
         sampler = Massive(sampler, named if mass is None else _checked(mass, shapes))
         given = "num_burnin_steps" in options.explicit
         if sampler.measured and options.burnin < (FEWEST_BURNIN_STEPS if given else 1):
-            what = f"mass: {sampler.mass} is measured during the burn-in."
+            problem = f"mass: {sampler.mass} is measured during the burn-in."
             raise InputError(
-                what,
+                problem,
                 f"num_burnin_steps = {options.num_burnin_steps}",
                 f"{FEWEST_BURNIN_STEPS} or more",
             )
@@ -105,10 +105,10 @@ def wrapped(sampler, options, names: Sequence[str], shapes: Sequence[tuple[int, 
         sampler.check_walkers(options.num_walkers)
         turns = turns_of(sampler)
         if turns.groups > 1 and options.num_steps % turns.steps:
-            what = (
+            problem = (
                 "num_steps: each half of the walkers moves covariance_after_steps steps at a time."
             )
-            raise InputError(what, options.num_steps, f"a multiple of {turns.steps}")
+            raise InputError(problem, options.num_steps, f"a multiple of {turns.steps}")
     return (
         ControlVariate(sampler, refresh_every=options.control_variate_every)
         if options.control_variate

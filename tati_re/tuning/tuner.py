@@ -26,7 +26,7 @@ from tati_re.tuning.mass_change import (
 _ROWS = 256
 _OWN = ("potential", "acceptance", "inverse_temperature", "likelihood_weight", "step_size", "heat")
 _FIELDS = ("tuner_own", "tuner_sums", "tuner_window", "tuner_masses", "tuner_found", "raised")
-_FOUND = ("end", "step", "mass", "length", "rhat", "heat")
+_RECORD_FIELDS = ("end", "step", "mass", "length", "rhat", "heat")
 LENGTHS = ("friction", "trajectory_length")
 NOT_SETTLED = "not settled: "
 LEARNT = "the ladder or the bias, which are not tested"
@@ -111,7 +111,7 @@ class Tuner(Wrapper):
             *rows,
             np.append(_window(0), 0.0),
             unit_mass(state),
-            np.full(len(_FOUND), np.nan),
+            np.full(len(_RECORD_FIELDS), np.nan),
             np.ones(walkers),
         )
         own = {
@@ -251,9 +251,9 @@ class TunedBurnin(BurninAround):
             # What was raised to cool the noise of mini-batches is no change of the length that is
             # wanted.
             change = math.log(wanted / (length * float(np.mean(np.asarray(state.raised)))))
-            found = 0.0 * before + (1.0 / wanted if name == "friction" else wanted)
+            updated = 0.0 * before + (1.0 / wanted if name == "friction" else wanted)
             # Half of a whole move, as of one that goes half of the way.
-            return {name: found}, change / 2 if on_sphere else change
+            return {name: updated}, change / 2 if on_sphere else change
         return {}, 0.0
 
     def end(self, state: Any) -> int | None:
@@ -266,9 +266,9 @@ class TunedBurnin(BurninAround):
         return "within" if self.within_chains else "between"
 
     def shortened(self, state: Any, step: int) -> Any:
-        state, found = self.inner.shortened(state, step), np.array(state.tuner_found)
-        found.reshape(-1, len(_FOUND))[:, 0] = step
-        return state._replace(tuner_found=ops.constant(found, state.tuner_found))
+        state, records = self.inner.shortened(state, step), np.array(state.tuner_found)
+        records.reshape(-1, len(_RECORD_FIELDS))[:, 0] = step
+        return state._replace(tuner_found=ops.constant(records, state.tuner_found))
 
     def tuned(self, state: Any) -> str:
         """A line on what was tuned, and on what had not settled when the burn-in was over, in any
@@ -277,22 +277,22 @@ class TunedBurnin(BurninAround):
         values = state._asdict()
         values.setdefault("step_size", step_size_of(state, state.rung))
         names = [name for name in ("step_size", *LENGTHS, "mass_spread") if name in values]
-        said = [f"{name.replace('_', ' ')} {_range(np.asarray(values[name]))}" for name in names]
-        found = np.reshape(state.tuner_found, (-1, len(_FOUND)))[:, 1:].T
+        parts = [f"{name.replace('_', ' ')} {_range(np.asarray(values[name]))}" for name in names]
+        records = np.reshape(state.tuner_found, (-1, len(_RECORD_FIELDS)))[:, 1:].T
         length = next((name for name in reversed(LENGTHS) if name in values), LENGTHS[0])
         tuned = ("step size", "masses", LENGTH_NAMES[length])
         open_ = [
-            name for name, settled in zip(tuned, found, strict=False) if not (settled > 0).all()
+            name for name, settled in zip(tuned, records, strict=False) if not (settled > 0).all()
         ]
-        if not (rhat := found[3].max()) < _MOST_RHAT:
+        if not (rhat := records[3].max()) < _MOST_RHAT:
             open_.append(f"U (R-hat {rhat:.3g} {self._compared} chains)")
-        if not found[4].max() < _HOT:
+        if not records[4].max() < _HOT:
             open_.append("kinetic temperature")
-        if np.isnan(found).all():
+        if np.isnan(records).all():
             open_ = ["nothing was tested: no window of steps was complete"]
         if self.finds_end and open_:
-            said.append(NOT_SETTLED + ", ".join(open_))
-        return ", ".join(said)
+            parts.append(NOT_SETTLED + ", ".join(open_))
+        return ", ".join(parts)
 
 
 def rhat_of_energies(energies: np.ndarray, within_chains: bool) -> float:

@@ -42,7 +42,7 @@ from tati_re.launch import workers as workers_of
 from tati_re.launch.loops import RunLoops
 from tati_re.launch.request import make_request
 from tati_re.launch.workers import Workers, _of_block
-from tati_re.report.description import what_was_sampled
+from tati_re.report.description import sampling_sentences
 from tati_re.samplers.wrappers.metered import UNLIMITED
 
 pytestmark = pytest.mark.usefixtures("rewritten_graphs")
@@ -476,7 +476,7 @@ def test_where_a_run_was_made_is_told(tmp_path, capsys):
     told = done.manifest["workers"]
     assert (
         "Its 2 blocks of 2 walkers were advanced by 1 worker, with"
-        in what_was_sampled(done.manifest, done.run_info)[-1]
+        in sampling_sentences(done.manifest, done.run_info)[-1]
     )
     told |= {
         "number": 3,
@@ -484,7 +484,7 @@ def test_where_a_run_was_made_is_told(tmp_path, capsys):
         "machines": {"10.0.0.1": 2, "10.0.0.2": 1},
         "worker": {"device": "GPU"},
     }
-    said = what_was_sampled(done.manifest | {"workers": told}, done.run_info)[-1]
+    said = sampling_sentences(done.manifest | {"workers": told}, done.run_info)[-1]
     made = "3 workers, with 1 thread each, on GPUs: 2 workers on 10.0.0.1, 1 worker on 10.0.0.2."
     assert said == f"Its 2 blocks of 2 walkers were advanced by {made}"
     places, deaths = iter("abc"), [3]

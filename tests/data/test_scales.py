@@ -14,7 +14,7 @@ from tati_re import InputError, SamplingError, Simulation
 from tati_re.coming_from_tati import Simulation as SimulationOfTati
 from tati_re.core.backend import keras
 from tati_re.data import Dataset, load_data
-from tati_re.data.standardizing import automatic, of_order_one, said_of_skewed, standardized
+from tati_re.data.standardizing import automatic, of_order_one, skewed_targets_notes, standardized
 from tati_re.options.table import OPTIONS
 from tati_re.posterior.noise_level import NoisePrior
 from tati_re.runs import manifest
@@ -147,8 +147,8 @@ def test_skewed_targets_are_told(capsys):
     third = [float(((v - v.mean()) ** 3).mean() / v.std() ** 3) for v in (2 * np.exp(2 * z), z)]
     told = f"a skewness of {third[0]:.1f}, their logarithms of {abs(third[1]):.1f}. With Gaussian noise"
     assert (
-        told in said_of_skewed(2 * np.exp(2 * z))[0]
-        and told in said_of_skewed(np.c_[z + 9, 2 * np.exp(2 * z)])[0]
+        told in skewed_targets_notes(2 * np.exp(2 * z))[0]
+        and told in skewed_targets_notes(np.c_[z + 9, 2 * np.exp(2 * z)])[0]
     )
     for targets in (
         -np.exp(2 * z),
@@ -158,7 +158,7 @@ def test_skewed_targets_are_told(capsys):
         np.exp(2 * z) - 0.5,
         np.exp(np.exp(2 * z)),
     ):
-        assert said_of_skewed(targets) == ()
+        assert skewed_targets_notes(targets) == ()
     data, short = (
         (z[:, None], 2 * np.exp(2 * z)),
         {"num_steps": 2, "num_burnin_steps": 0, "step_size": 1e-6},

@@ -105,7 +105,7 @@ def test_a_slow_network_has_fewer_members():
 def test_a_round_that_predicts_badly_is_left_out():
     good = [members(-0.5, seed=1), members(-0.5, seed=2)]
     rounds = Rounds([good[0], members(-9.0, seed=3), good[1]])
-    assert rounds.best().found == good
+    assert rounds.best().fits == good
     assert rounds.best().apart.mean() > rounds.apart.mean() + 0.2  # than all rounds
     assert Rounds(good).gain > LEAST_GAIN  # independent members make a better mixture
     assert Rounds([good[0], members(-9.0, seed=3)]).gain == 0
@@ -115,7 +115,7 @@ def test_many_rounds_are_compared_in_time():
     """The rounds of a slow network have one member each, and are as many as members."""
     rounds = [members(-0.5, members=1, seed=seed) for seed in range(32)]
     bad = members(-9.0, members=1, seed=40)
-    assert bad not in Rounds([*rounds, bad]).best().found
+    assert bad not in Rounds([*rounds, bad]).best().fits
 
 
 def test_no_round_follows_one_without_a_gain(monkeypatch):

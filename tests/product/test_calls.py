@@ -23,7 +23,7 @@ from tati_re.exploration import explore
 from tati_re.exploration.trajectories import ModelTrajectories
 from tati_re.launch.calls import Calls
 from tati_re.options.make import make_options
-from tati_re.report.description import what_was_sampled
+from tati_re.report.description import sampling_sentences
 
 GENERATOR = np.random.default_rng(17)
 N, NOISE, WALKERS, BOUND = 24, 0.5, 24, 5.5
@@ -152,7 +152,7 @@ def test_the_first_call_is_that_of_a_new_simulation_and_each_can_be_repeated(tmp
     assert repeated.manifest["call"] == 2 and files_of(repeated) == files_of(second)
     after = Simulation.from_folder(tmp_path / "2", parameters=str(tmp_path / "2"))
     assert (next_of(after), next_of(after, "fit")) == (3, None), "fits are counted by themselves"
-    assert "seed 2, call 2." in " ".join(what_was_sampled(second.manifest, second.run_info))
+    assert "seed 2, call 2." in " ".join(sampling_sentences(second.manifest, second.run_info))
 
 
 def test_fits_see_other_batches():

@@ -27,7 +27,7 @@ from tati_re.data import Batches
 from tati_re.launch.checks import check_request
 from tati_re.launch.request import make_request
 from tati_re.options.make import options_from_flags, read_toml
-from tati_re.report.description import what_was_sampled
+from tati_re.report.description import sampling_sentences
 from tati_re.samplers import SGHMC, SGLD, SGNHT, CCAdL, Splitting
 from tati_re.samplers.wrappers.control_variate import ControlVariate
 from tati_re.samplers.wrappers.mass import Massive
@@ -189,7 +189,7 @@ def test_each_call_settles_its_own_order(sim, tmp_path):
     words = ("in epochs", "drawn with replacement", "in symmetric sweeps", "in epochs")
     for run, order in zip((first, second, third, fitted), words, strict=True):
         assert f"12 examples, in mini-batches of 4 {order}." in " ".join(
-            what_was_sampled(run.manifest, run.run_info)
+            sampling_sentences(run.manifest, run.run_info)
         )
     assert sim.options.batch_sampling == "auto"
     assert sim.system.potential(sim.options).batches.sampling == "epochs"

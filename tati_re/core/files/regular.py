@@ -113,5 +113,5 @@ def _refuse_other(path: AnyPath, mode: int, option: str = "") -> None:
 
 def _refuse(path: AnyPath, kind: str, option: str) -> NoReturn:
     start = f"{option}: the file" if option else "The file"
-    what = f"{start} {os.fspath(path)} cannot be read: it is not a regular file."
-    raise InputError(what, kind, "a regular file")
+    problem = f"{start} {os.fspath(path)} cannot be read: it is not a regular file."
+    raise InputError(problem, kind, "a regular file")

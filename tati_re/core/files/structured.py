@@ -51,8 +51,8 @@ def read_toml_file(path: AnyPath, size: int = MOST_TOML) -> dict[str, Any]:
     try:
         return toml_of(content.decode())
     except (ValueError, RecursionError) as error:
-        what = f"The file {path} cannot be read: {reason_of(error)}."
-        raise InputError(what, expected="valid TOML in UTF-8") from None
+        problem = f"The file {path} cannot be read: {reason_of(error)}."
+        raise InputError(problem, expected="valid TOML in UTF-8") from None
 
 
 def toml_of(text: str) -> dict[str, Any]:
@@ -88,13 +88,13 @@ def read_json_object(path: AnyPath) -> dict[str, Any]:
     """The object in a JSON file, of 16 MB at most; errors as those of `read_toml_file`."""
     content = regular_bytes(path, MOST_TOML)
     try:
-        found = json_of(content)
+        parsed = json_of(content)
     except ValueError as error:
         raise InputError(
             f"The file {path} cannot be read: {reason_of(error)}.", expected="valid JSON in UTF-8"
         ) from None
-    refuse_if(not isinstance(found, dict), f"The file {path} holds no JSON object.")
-    return found
+    refuse_if(not isinstance(parsed, dict), f"The file {path} holds no JSON object.")
+    return parsed
 
 
 def reason_of(error: BaseException) -> str:

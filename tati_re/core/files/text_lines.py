@@ -43,12 +43,12 @@ def numbered_lines(path: AnyPath, content: bytes) -> list[tuple[int, str]]:
     return lines
 
 
-def check_cells(path: AnyPath, line: int, found: int, expected: int) -> None:
+def check_cells(path: AnyPath, line: int, count: int, expected: int) -> None:
     """Refuses a line that has another number of cells than the lines above it."""
-    if found != expected:
+    if count != expected:
         raise InputError(
             f"{path}, line {line} is not a row of the table.",
-            f"{found} cell{'s' if found > 1 else ''}",
+            f"{count} cell{'s' if count > 1 else ''}",
             f"{expected} cells, as in the line{'s' if line > 2 else ''} above",
         )
 

@@ -311,7 +311,7 @@ def refuse_wrong_value(error: WrongValue, path: Any) -> InputError:
         error: Which value it is.
         path: The file.
     """
-    what = f"The file {path} has a wrong value: {error.key}."
+    problem = f"The file {path} has a wrong value: {error.key}."
     if error.received == "nothing":
-        what = f"The file {path} lacks {error.key}."
-    return InputError(what, error.received, error.expected)
+        problem = f"The file {path} lacks {error.key}."
+    return InputError(problem, error.received, error.expected)

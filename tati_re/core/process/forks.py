@@ -14,8 +14,8 @@ def note() -> None:
 
 def refuse() -> None:
     """Refuses work in a process that was noted, in which it would hang."""
-    what = "tati_re: this process was forked after TensorFlow had run, and would hang."
+    problem = "tati_re: this process was forked after TensorFlow had run, and would hang."
     expected = (
         'fresh processes: multiprocessing.get_context("spawn"), or joblib with its backend loky'
     )
-    refuse_if(_noted, what, "a forked process", expected)
+    refuse_if(_noted, problem, "a forked process", expected)

@@ -165,9 +165,9 @@ def _watch(reader: socket.socket) -> None:
         while number := reader.recv(1):
             times += number[0] == signal.SIGINT
             if times > 1:
-                said = _truths[-1]() if _truths else "Files on disk are kept."
+                notice = _truths[-1]() if _truths else "Files on disk are kept."
                 shows = sys.stdout is not None and sys.stdout.isatty()
                 cursor = "\033[?25h" if shows else ""
                 with suppress(OSError):
-                    os.write(2, f"{cursor}\nLeft at once. {said}\n".encode())
+                    os.write(2, f"{cursor}\nLeft at once. {notice}\n".encode())
                 os._exit(INTERRUPTED)

@@ -7,15 +7,15 @@ from pathlib import Path
 from tati_re.core.errors import InputError
 
 
-def check_free(option: str, received: object, needed: float, what: str) -> None:
-    """Refuses an option's value for which `what`, "100 walkers", takes `needed` bytes, more than
+def check_free(option: str, received: object, needed: float, contents: str) -> None:
+    """Refuses an option's value for which `contents`, "100 walkers", takes `needed` bytes, more than
     are free.
     """
     free = free_bytes()
     if free is not None and needed > free:
         expected = f"a size that fits into the {_in_words(free)} of free memory"
         raise InputError(
-            f"{option}: {what} need about {_in_words(needed)} of memory.", received, expected
+            f"{option}: {contents} need about {_in_words(needed)} of memory.", received, expected
         )
 
 
@@ -23,8 +23,8 @@ def free_bytes() -> float | None:
     """Memory that can be had without swapping, within the limits of a container or a job; None if
     not known.
     """
-    found = [*_of_system(), *_of_groups()]
-    return min(found) if found else None
+    limits = [*_of_system(), *_of_groups()]
+    return min(limits) if limits else None
 
 
 def _of_system() -> Iterator[float]:

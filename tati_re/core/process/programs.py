@@ -25,10 +25,10 @@ def shared(traced: Any) -> Any:
     name, with what the traced function has captured.
     """
     key = _key(traced)
-    _programs[key] = found = _programs.pop(key, None) or _alone(traced._inference_function)
+    _programs[key] = program = _programs.pop(key, None) or _alone(traced._inference_function)
     if len(_programs) > _MOST:
         _programs.popitem(last=False)
-    return found
+    return program
 
 
 def _alone(function: Any) -> Any:

@@ -210,5 +210,5 @@ def readable(path: Path, reader: Reader) -> Iterator[None]:
         raise
     except UNREADABLE as error:
         reason = str(error).split("\n")[0].rstrip(".") or type(error).__name__
-        what = f"{path} cannot be read as a {reader.name} file: {reason}."
-        raise InputError(what) from None
+        problem = f"{path} cannot be read as a {reader.name} file: {reason}."
+        raise InputError(problem) from None

@@ -134,9 +134,9 @@ def _opened(path: Path, texts: Sequence[str] = ()):
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        what = f"{path.name}: parquet files need the package pyarrow, which is not installed."
+        problem = f"{path.name}: parquet files need the package pyarrow, which is not installed."
         raise InputError(
-            what, expected="pip install 'tati_re[parquet]', or a .csv or .npz file"
+            problem, expected="pip install 'tati_re[parquet]', or a .csv or .npz file"
         ) from None
     try:
         return pyarrow.parquet.ParquetFile(path, read_dictionary=[*texts])

@@ -41,10 +41,10 @@ _added = dict[str, Reader]()
 @cache
 def _installed() -> dict[str, str]:
     """The readers of installed packages by suffix."""
-    found = {
+    readers = {
         f".{entry.name.lower().lstrip('.')}": entry.value for entry in entry_points(group=GROUP)
     }
-    return {suffix: where for suffix, where in found.items() if suffix not in READERS}
+    return {suffix: where for suffix, where in readers.items() if suffix not in READERS}
 
 
 def readers() -> tuple[str, ...]:
@@ -118,9 +118,9 @@ def suffix_of(path: Path) -> str:
     `a.tfrecord-00000-of-00010`.
     """
     name = path.name.lower()
-    found = re.search(r"(\.tfrecords?)(-\d+-of-\d+)?(\.gz)?$", name)
-    if found:
-        return found[1]
+    match = re.search(r"(\.tfrecords?)(-\d+-of-\d+)?(\.gz)?$", name)
+    if match:
+        return match[1]
 
     unpacked = Path(name.removesuffix(".gz")).suffix
     return unpacked if unpacked in TEXTS else Path(name).suffix
@@ -139,9 +139,9 @@ def _imported(suffix: str, where: str) -> Reader:
     try:
         made = vars(importlib.import_module(module))[attribute]()
     except (ImportError, KeyError, TypeError) as error:
-        what = f"data: the reader of {suffix} files cannot be imported: {error}."
-        raise InputError(what, where, "an installed package that provides it") from error
+        problem = f"data: the reader of {suffix} files cannot be imported: {error}."
+        raise InputError(problem, where, "an installed package that provides it") from error
     if not isinstance(made, Reader):
-        what = f"data: the reader of {suffix} files is not a Reader."
-        raise InputError(what, where, "a class derived from tati_re.data.readers.Reader")
+        problem = f"data: the reader of {suffix} files is not a Reader."
+        raise InputError(problem, where, "a class derived from tati_re.data.readers.Reader")
     return made

@@ -22,7 +22,7 @@ class ScaleFamily(Prior):
     proper = True
     name: str
     option: str
-    what: str
+    quantity: str
     constant: float
     standard_potential: Any
     standard_gradient: Any
@@ -31,7 +31,7 @@ class ScaleFamily(Prior):
     score: Any
 
     def __init__(self, scale=1.0, fan_in=None, words: str | None = None) -> None:
-        self.width = Width(self.option, self.what, scale, fan_in, words)
+        self.width = Width(self.option, self.quantity, scale, fan_in, words)
         self.scale = self.width.values
         self.num_parameters = self.width.num_parameters
 
@@ -53,20 +53,20 @@ class ScaleFamily(Prior):
 
 
 class Width:
-    """A finite number above 0 for each parameter, or one for all of them. `option` and `what` name
+    """A finite number above 0 for each parameter, or one for all of them. `option` and `quantity` name
     it in sentences, `words` (None: its numbers) describe it; with fan-ins k the `values`, a float
     or `(parameters,)`, float64, are given/sqrt(k). `num_parameters` is `None` where one number
     stands for all.
     """
 
     def __init__(
-        self, option: str, what: str, given, fan_in=None, words: str | None = None
+        self, option: str, quantity: str, given, fan_in=None, words: str | None = None
     ) -> None:
         self.option = option
         self.given = np.asarray(given, np.float64)
         self.fan_in = fan_in is not None
         self.words = words
-        wrong = f"{option} is not {what}."
+        wrong = f"{option} is not {quantity}."
         refuse_if(
             self.given.ndim > 1,
             wrong,
@@ -74,12 +74,12 @@ class Width:
             "a number, or one for each parameter",
         )
         if not (self.given.size and np.all((self.given > 0) & np.isfinite(self.given))):
-            found = (
+            received = (
                 self.given.tolist()
                 if self.given.ndim == 0
                 else f"the smallest is {self.given.min(initial=np.inf)}"
             )
-            raise InputError(wrong, received=found, expected="a finite number above 0")
+            raise InputError(wrong, received=received, expected="a finite number above 0")
         values = (
             self.given if fan_in is None else self.given / np.sqrt(np.asarray(fan_in, np.float64))
         )

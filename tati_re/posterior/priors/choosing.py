@@ -120,8 +120,12 @@ def _one(chosen: Sequence[Mapping[str, Any]], sizes: Sequence[int], fan_in, opti
             of("prior_upper_boundary", math.inf),
         )
     if hard:
-        what = "prior_lower_boundary, prior_upper_boundary: hard and soft walls exclude each other."
-        refuse_if(soft, what, "lower_wall or upper_wall as well", "one kind of walls per parameter")
+        problem = (
+            "prior_lower_boundary, prior_upper_boundary: hard and soft walls exclude each other."
+        )
+        refuse_if(
+            soft, problem, "lower_wall or upper_wall as well", "one kind of walls per parameter"
+        )
         prior = HardWalls(prior, of("lower_wall", -math.inf), of("upper_wall", math.inf))
     return prior
 
@@ -208,8 +212,8 @@ def check_prior(prior: Prior, num_parameters: int, dtype: str = "float32") -> No
     refuse_if(is_class, "prior is a class; an object is needed.", prior, "an object of this class")
     missing = [name for name in ("proper", "log_prob", "gradient") if name not in dir(prior)]
     if missing:
-        what = f"prior: {type(prior).__name__} lacks {' and '.join(missing)}."
-        raise InputError(what, expected="; ".join(_ANSWERS[name] for name in missing))
+        problem = f"prior: {type(prior).__name__} lacks {' and '.join(missing)}."
+        raise InputError(problem, expected="; ".join(_ANSWERS[name] for name in missing))
     if not isinstance(prior, Prior):
         expected = "a class derived from tati_re.priors.Prior, which provides defaults"
         raise InputError("prior: a method or attribute is missing.", type(prior).__name__, expected)
@@ -241,12 +245,12 @@ def _check_density(prior: Prior, num_parameters: int, dtype: str) -> None:
         )(x)
         slope = tf.zeros_like(x) if slope is None else slope
         _ = prior.proper
-    found = [(tuple(part.shape), part.dtype.name) for part in (value, slope)]
+    kinds = [(tuple(part.shape), part.dtype.name) for part in (value, slope)]
     wanted = [((3,), "float64"), (tuple(x.shape), x.dtype.name)]
     refuse_if(
-        found != wanted,
+        kinds != wanted,
         "prior: log_prob and gradient return other shapes or types for 3 walkers.",
-        found,
+        kinds,
         wanted,
     )
     values = value.numpy()
@@ -284,9 +288,9 @@ def _check_draws(prior: Prior, num_parameters: int, dtype: str) -> None:
         wanted,
     )
     value, around = (prior.log_prob(at).numpy() for at in (x, 3 * x - 2 * tf.reverse(x, [0])))
-    what = "prior: from_normal does not draw from the density of log_prob."
+    problem = "prior: from_normal does not draw from the density of log_prob."
     expected = "draws from exp(log_prob)"
-    refuse_if(not np.isfinite(value).all(), what, "draws where log_prob is not finite", expected)
+    refuse_if(not np.isfinite(value).all(), problem, "draws where log_prob is not finite", expected)
     slope = prior.gradient(x)
     if slope is None or prior.walled or not np.isfinite(around).all():
         return
@@ -297,7 +301,7 @@ def _check_draws(prior: Prior, num_parameters: int, dtype: str) -> None:
         wrong = (abs(off.mean(0)) > 6 * off.std(0) / math.sqrt(count) + 1e-3).any()
         refuse_if(
             wrong,
-            what,
+            problem,
             f"{name} of {terms.mean():.3g} per parameter",
             f"{expected}, which give {mean}",
         )

@@ -27,7 +27,7 @@ class Gaussian(ScaleFamily):
 
     name = "gaussian"
     option = "prior_std"
-    what = "a standard deviation"
+    quantity = "a standard deviation"
     constant = math.sqrt(2 * math.pi)
 
     def __init__(self, std=1.0, fan_in=None, words: str | None = None) -> None:
@@ -73,7 +73,7 @@ class Laplace(ScaleFamily):
 
     name = "laplace"
     option = "prior_scale"
-    what = "a scale"
+    quantity = "a scale"
     constant = 2.0
 
     def standard_potential(self, x):
@@ -122,7 +122,7 @@ class StudentT(ScaleFamily):
 
     name = "student_t"
     option = "prior_scale"
-    what = "a scale"
+    quantity = "a scale"
 
     def __init__(
         self, scale=1.0, degrees: float = 3.0, fan_in=None, words: str | None = None

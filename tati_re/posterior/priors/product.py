@@ -73,9 +73,7 @@ class Product(Prior):
 
     def get_config(self) -> dict:
         first = {str(part): part.get_config() for part in reversed(self.parts)}
-        parts = {
-            said: {**first[said], "parameters": names} for said, names in self._grouped().items()
-        }
+        parts = {law: {**first[law], "parameters": names} for law, names in self._grouped().items()}
         return {"prior": "product", "parts": parts}
 
     def _grouped(self) -> dict[str, list[str]]:
@@ -86,9 +84,9 @@ class Product(Prior):
 
     def __str__(self) -> str:
         groups = (
-            (said, names[:_NAMED], len(names) - _NAMED) for said, names in self._grouped().items()
+            (law, names[:_NAMED], len(names) - _NAMED) for law, names in self._grouped().items()
         )
         return "; ".join(
-            f"{said} ({', '.join(some)}{f' and {more} more' if more > 0 else ''})"
-            for said, some, more in groups
+            f"{law} ({', '.join(some)}{f' and {more} more' if more > 0 else ''})"
+            for law, some, more in groups
         )

@@ -55,8 +55,8 @@ class SoftWalls(Prior):
 
     def __init__(self, inside, factor=1.0, power=1.0, lower=-math.inf, upper=math.inf) -> None:
         if not (inside.name == "none" or isinstance(inside, ScaleFamily)):
-            what = "prior_lower_boundary, prior_upper_boundary: hard and soft walls exclude each other."
-            raise InputError(what, str(inside), "lower_wall and upper_wall, or these")
+            problem = "prior_lower_boundary, prior_upper_boundary: hard and soft walls exclude each other."
+            raise InputError(problem, str(inside), "lower_wall and upper_wall, or these")
         given = [np.asarray(value, np.float64) for value in (factor, power, lower, upper)]
         self.factor, self.power, self.lower, self.upper = given
         for name, value in (("prior_factor", self.factor), ("prior_power", self.power)):
@@ -145,9 +145,9 @@ class SoftWalls(Prior):
         if self._solved is None:
             rows = np.stack([np.ravel(row) for row in self._rows], axis=-1)
             distinct, which = np.unique(rows, axis=0, return_inverse=True)
-            found = [self._alone(*row) for row in distinct]
-            masses = np.array([mass for mass, _ in found])
-            tables = np.stack([table for _, table in found])
+            maps = [self._alone(*row) for row in distinct]
+            masses = np.array([mass for mass, _ in maps])
+            tables = np.stack([table for _, table in maps])
             which = which.reshape(self._rows[0].shape)
             self._solved = masses[which], NormalMap(tables, which)
         return self._solved

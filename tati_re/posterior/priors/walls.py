@@ -79,7 +79,7 @@ class Box(ScaleFamily):
 
     name = "box"
     option = "prior_bound"
-    what = "a bound"
+    quantity = "a bound"
     constant = 2.0
     walled = True
 
@@ -208,13 +208,13 @@ class HardWalls(Prior):
 
     def get_config(self) -> dict:
         ends = {"lower_wall": self._interval.lower, "upper_wall": self._interval.upper}
-        said = {
+        bounds = {
             name: sorted({float(v) for v in np.ravel(end) if np.isfinite(v)})
             for name, end in ends.items()
         }
         return {
             **self.inner.get_config(),
-            **{n: v[0] if len(v) == 1 else [v[0], v[-1]] for n, v in said.items() if v},
+            **{n: v[0] if len(v) == 1 else [v[0], v[-1]] for n, v in bounds.items() if v},
         }
 
     def __str__(self) -> str:

@@ -111,10 +111,10 @@ class ControlVariateEvaluate(Delegating):
         )
 
     def gradient_variance(self, position):
-        what = (
+        problem = (
             "control_variate: this sampler estimates the gradient's variance from single examples."
         )
-        raise InputError(what, expected="a sampler that does not, such as BAOAB or BADODAB")
+        raise InputError(problem, expected="a sampler that does not, such as BAOAB or BADODAB")
 
     def part(self, first, count: int) -> ControlVariateEvaluate:
         return ControlVariateEvaluate(

@@ -66,8 +66,8 @@ class LowRank:
         )
 
     def part(self, first, count: int):
-        what = "covariance_blending: the inner sampler moves only some of the walkers at a time."
-        raise InputError(what, expected="such as BAOAB or HMC")
+        problem = "covariance_blending: the inner sampler moves only some of the walkers at a time."
+        raise InputError(problem, expected="such as BAOAB or HMC")
 
     def _apply(self, vectors, factor):
         """v + X' F' X v: with vectors as rows, the factor's transpose comes from the right. One
@@ -181,17 +181,17 @@ class EnsembleQuasiNewton(Wrapper):
         num_ensembles: int = 1,
     ) -> None:
         super().__init__(inner or Splitting())
-        what = "covariance_blending: the ensemble needs a fixed step size."
+        problem = "covariance_blending: the ensemble needs a fixed step size."
         refuse_if(
-            self.adapts, what, f"{self.inner.name}, which tunes itself", "no target_acceptance"
+            self.adapts, problem, f"{self.inner.name}, which tunes itself", "no target_acceptance"
         )
         by_word = isinstance(self.inner, Splitting) and "C" not in self.inner.word
         fits = isinstance(self.inner, SGLD | HamiltonianMonteCarlo | MCLMC)
         fits = fits and not isinstance(self.inner, FirstOrderHMC)
         if not by_word and not fits:
-            what = "covariance_blending: this sampler works parameter by parameter."
+            problem = "covariance_blending: this sampler works parameter by parameter."
             raise InputError(
-                what, self.inner.name, "a Langevin word without C, SGLD, HMC, MAMS or MCLMC"
+                problem, self.inner.name, "a Langevin word without C, SGLD, HMC, MAMS or MCLMC"
             )
         refuse_if(
             not covariance_blending >= 0,
@@ -235,9 +235,9 @@ class EnsembleQuasiNewton(Wrapper):
         """
         share = self.num_ensembles * (2 if self.scheme == "halves" else 1)
         if num_walkers < 4 or num_walkers % share or num_walkers // self.num_ensembles < 3:
-            what = "num_walkers: an ensemble needs walkers to learn from."
+            problem = "num_walkers: an ensemble needs walkers to learn from."
             raise InputError(
-                what,
+                problem,
                 num_walkers,
                 "4 or more, an even number" if self.scheme == "halves" else "4 or more",
             )

@@ -92,10 +92,10 @@ class DiagonalWindows:
             (same @ square) / ops.maximum(freedom, tiny) for square in (position, gradient)
         )
         least = state.rung.temperature[:, None] / ops.maximum(position, tiny)
-        found = ops.sqrt(gradient / ops.maximum(position, tiny)) if self.by_gradients else least
-        found = ops.maximum(found, _LEAST * least)
-        known = (freedom > 0.0) & (position > 0.0) & ops.is_finite(ops.as_type(found, mass))
-        mass = ops.as_type(ops.where(known, found, ops.as_float64(mass)), mass)
+        scale = ops.sqrt(gradient / ops.maximum(position, tiny)) if self.by_gradients else least
+        scale = ops.maximum(scale, _LEAST * least)
+        known = (freedom > 0.0) & (position > 0.0) & ops.is_finite(ops.as_type(scale, mass))
+        mass = ops.as_type(ops.where(known, scale, ops.as_float64(mass)), mass)
         unit = _unit(ask, state, Diagonal(1.0 / ops.sqrt(mass)), unit)
         spread = ops.as_float64(ops.largest(_scale(mass, unit), 1))
         return (zeros, zeros, zeros, zeros, 0.0 * drawn, mass, unit, spread, skipped)
@@ -190,19 +190,19 @@ class LowRankWindows:
             "window": self._window(int(number) + 1, len(state.kept_positions)),
             "mass_skipped": skipped,
         }
-        found = low_rank_mass(
+        low_rank = low_rank_mass(
             positions, gradients, self.rank, float(np.min(state.rung.temperature))
         )
-        if found is not None:
+        if low_rank is not None:
             directions = np.zeros(state.mass_directions.shape)
             roots = np.ones(len(state.mass_roots))
-            directions[: len(found.directions)], roots[: len(found.directions)] = (
-                found.directions,
-                found.roots,
+            directions[: len(low_rank.directions)], roots[: len(low_rank.directions)] = (
+                low_rank.directions,
+                low_rank.roots,
             )
-            changed |= dict(zip(self.matrices, (found.scale, directions, roots), strict=True))
+            changed |= dict(zip(self.matrices, (low_rank.scale, directions, roots), strict=True))
             # Multiplied with the root of the unit by the step that comes next.
-            changed["mass_spread"] = found.longest() + 0.0 * skipped
+            changed["mass_spread"] = low_rank.longest() + 0.0 * skipped
         return state._replace(
             **{k: ops.constant(changed[k], old) for k, old in fields_of(state, changed).items()}
         )
@@ -239,12 +239,12 @@ class Stretched:
         return vectors + ((vectors @ ops.transpose(self.directions)) * (by - 1.0)) @ self.directions
 
     def spread(self, variances):
-        what = (
+        problem = (
             "mass: directions mix gradient entries, and their variances do not determine "
             "the mixture's."
         )
         raise InputError(
-            what, expected="fisher, or a sampler that does not use them, such as BAOAB or HMC"
+            problem, expected="fisher, or a sampler that does not use them, such as BAOAB or HMC"
         )
 
     def part(self, first, count: int) -> Stretched:
@@ -297,11 +297,11 @@ def low_rank_mass(
     least = _LEAST * temperature * freedom
     diagonal = (moved / np.maximum(squares[1], least**2 / moved)) ** 0.25
     diagonal = np.clip(diagonal, diagonal.min(), diagonal.min() * LONGEST)
-    found = [
+    masses = [
         _of_scale(x, y, scale, rank, freedom, alike, least)
         for scale in (diagonal, np.ones_like(diagonal))
     ]
-    return min(found, key=lambda mass: mass.divergence(x, y))
+    return min(masses, key=lambda mass: mass.divergence(x, y))
 
 
 def _of_scale(x, y, scale, rank: int, freedom: int, alike: float, least: float) -> LowRankMass:

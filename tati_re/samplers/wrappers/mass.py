@@ -84,13 +84,13 @@ class Massive(Wrapper):
             self.inner.name,
             "such as BAOAB",
         )
-        what = (
+        problem = (
             "gradient_noise: a number refers to the gradient in θ, but a mass changes the "
             "coordinates."
         )
         refuse_if(
             self.inner.dynamics.removed_noise > 0,
-            what,
+            problem,
             f"mass and {self.inner.name}",
             "'estimate', or no mass",
         )
@@ -108,11 +108,13 @@ class Massive(Wrapper):
         )
         if self.rule is None:
             return
-        what = (
+        problem = (
             f"mass: {mass} depends on the position of each walker, but an ensemble moves in "
             "its own coordinates."
         )
-        refuse_if(self.inner.dynamics.mixes_parameters, what, self.inner.name, "fan_in, or numbers")
+        refuse_if(
+            self.inner.dynamics.mixes_parameters, problem, self.inner.name, "fan_in, or numbers"
+        )
         self.against_noise = (
             self.inner.against_noise or "its masses are measured during the burn-in."
         )

@@ -72,12 +72,12 @@ def first_factor(method: Method, state, evaluate, noise):
         ask, state.position, state.gradient, units, noise.normal(state.position.shape)
     )
     curvature = ops.where(ops.is_finite(curvature), curvature, 0.0 * curvature)
-    found = ops.largest(same_rung(state.rung) * curvature[None, :], 1)
-    known = found > 0.0
-    found = ops.where(known, found, 0.0 * found + 1.0)
-    limit = 2.0 / (ops.sqrt(found) if is_timed(method) else found)
+    largest = ops.largest(same_rung(state.rung) * curvature[None, :], 1)
+    known = largest > 0.0
+    largest = ops.where(known, largest, 0.0 * largest + 1.0)
+    limit = 2.0 / (ops.sqrt(largest) if is_timed(method) else largest)
     return ops.where(
-        known, PART_OF_LIMIT[is_timed(method)] * limit / state.rung.step_size, 0.0 * found + 1.0
+        known, PART_OF_LIMIT[is_timed(method)] * limit / state.rung.step_size, 0.0 * largest + 1.0
     )
 
 

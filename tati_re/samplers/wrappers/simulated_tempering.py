@@ -123,12 +123,14 @@ class SimulatedTempering(Wrapper):
                 expected=f"{self.num_rungs} numbers",
             )
         refuse_if(move_every < 1, "move_every: too few steps.", move_every, "1 or more")
-        what = (
+        problem = (
             "simulated tempering: an ensemble whose halves take turns needs a single temperature."
         )
-        refuse_if(turns_of(self.inner).groups > 1, what, self.inner.name, "no covariance_blending")
-        what = "simulated tempering: the inner sampler has its own temperatures."
-        refuse_if(self.label_names, what, self.inner.name, "such as BAOAB or HMC")
+        refuse_if(
+            turns_of(self.inner).groups > 1, problem, self.inner.name, "no covariance_blending"
+        )
+        problem = "simulated tempering: the inner sampler has its own temperatures."
+        refuse_if(self.label_names, problem, self.inner.name, "such as BAOAB or HMC")
         self.move_every = int(move_every)
         self.adapts = self.adapts or log_weights is None
         self.label_names = ("rung", "weight")
@@ -336,9 +338,9 @@ def _ladder(
         numbers.ndim == 1 and len(numbers) >= 2 and np.isfinite(numbers).all() and numbers[0] == 1.0
     )
     if not (fits and (numbers >= 0 if lowest else numbers > 0).all()):
-        what = f"{name} is not a ladder in units of the run's temperature."
+        problem = f"{name} is not a ladder in units of the run's temperature."
         raise InputError(
-            what,
+            problem,
             values,
             f"two or more numbers, the first 1, {'none below' if lowest else 'all above'} 0",
         )

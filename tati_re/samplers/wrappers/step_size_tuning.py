@@ -134,8 +134,8 @@ class StepSizeTuning(Wrapper):
         from_curvature: bool = False,
     ) -> None:
         super().__init__(inner or HamiltonianMonteCarlo())
-        what = "target_acceptance: the sampler has no Metropolis test."
-        refuse_if(not self.inner.metropolis, what, self.inner.name, "such as HMC, GHMC or MALA")
+        problem = "target_acceptance: the sampler has no Metropolis test."
+        refuse_if(not self.inner.metropolis, problem, self.inner.name, "such as HMC, GHMC or MALA")
         if not 0 < target_acceptance < 1:
             raise InputError(
                 "target_acceptance: out of range.",
