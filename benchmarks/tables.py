@@ -4,7 +4,7 @@
 `tati_re.Simulation(data="own.csv", hidden=[50]).sample()` on raw tables, generated, of
 scikit-learn, and of FOLDER/uci. Each is a CSV file with a header and the target last, of which a
 random four fifths are learned from. A line for each, in Markdown: steps, what the certificate says,
-noise, seconds and processor time with compilation, and the test part beside a random forest of 300
+noise, seconds and processor time with compilation, and the test set beside a random forest of 300
 trees with its defaults.
 """
 

@@ -117,7 +117,7 @@ def generated(num_examples: int = 120, seed: int = 0) -> np.ndarray:
 
 
 def split_of(rows: np.ndarray, part: str = "test") -> Split:
-    """The split of the published comparison, scaled by its training part; a part "validation" is
+    """The split of the published comparison, scaled by its training set; a part "validation" is
     cut from that.
     """
     from sklearn.model_selection import train_test_split

@@ -100,7 +100,7 @@ def compare(
     """Fits, samples and predicts.
 
     Returns:
-        Predictions of the test part by name; of other images, by kind and name; costs in epochs by
+        Predictions of the test set by name; of other images, by kind and name; costs in epochs by
         name.
     """
     members, optimum = [], None

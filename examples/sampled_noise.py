@@ -36,7 +36,7 @@ class Found(NamedTuple):
     Attributes:
         noise: σ in standardized units: the chosen one, or the draws of the sampled one.
         log_density: Mean of new observations, in nats.
-        error: Its standard error over the test part.
+        error: Its standard error over the test set.
     """
 
     noise: np.ndarray

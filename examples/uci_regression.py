@@ -2,11 +2,11 @@
 a long HMC.
 
 A network of one hidden layer with 50 tanh units, prior standard deviation 1 on every parameter,
-Gaussian noise. Inputs and target are scaled to mean 0 and variance 1 on the training part, 90 % of
+Gaussian noise. Inputs and target are scaled to mean 0 and variance 1 on the training set, 90 % of
 the rows drawn at random. The noise is chosen by validation: four networks are fitted with Adam to
-80 % of the training part, and the standard deviation of the noise is the root mean squared residual
+80 % of the training set, and the standard deviation of the noise is the root mean squared residual
 of their mean prediction on the other 20 %. Then four walkers descend with Adam on the whole
-training part, and every sampler starts from where they arrive; a third of its steps are burn-in.
+training set, and every sampler starts from where they arrive; a third of its steps are burn-in.
 
 `auto` is `preset="auto"`, which chooses sampler, batches, step, masses, friction, burn-in and end
 by itself; what its certificate holds against it is printed. Of the others no sampler is tuned to a
@@ -135,7 +135,7 @@ QUICK = Sizes(300, 150, 600, ((0.01, 200),))
 
 
 class Split(NamedTuple):
-    """Scaled rows of training and test part, target last, and the target's scale."""
+    """Scaled rows of training and test set, target last, and the target's scale."""
 
     train: np.ndarray
     test: np.ndarray
@@ -195,7 +195,7 @@ def generated(num_examples: int = 200, seed: int = 0) -> np.ndarray:
 
 
 def split_of(rows: np.ndarray, number: int) -> Split:
-    """A random split, scaled by mean and standard deviation of its training part."""
+    """A random split, scaled by mean and standard deviation of its training set."""
     rows = rows[np.random.default_rng(number).permutation(len(rows))]
     size = round((1 - TEST_PART) * len(rows))
     mean, std = rows[:size].mean(axis=0), rows[:size].std(axis=0)

@@ -60,13 +60,8 @@ def _lists_of_words(tree: ast.AST) -> set[int]:
     return {id(node) for node in split + named}
 
 
-def strings(path: Path) -> list[str]:
-    """The sentences of a file: literals of at least five words, split at full stops.
-
-    Docstrings, lists of words and style sheets are left out.
-    """
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    left_out = _docstrings(tree) | _lists_of_words(tree)
+def _literals(tree: ast.AST) -> list[ast.expr]:
+    """All literals of a file, f-strings whole and without their parts."""
     inner = {
         id(part)
         for node in ast.walk(tree)
@@ -74,13 +69,35 @@ def strings(path: Path) -> list[str]:
         for part in ast.walk(node)
         if part is not node
     }
+    return [node for node in ast.walk(tree) if isinstance(node, ast.expr) and id(node) not in inner]
+
+
+def strings(path: Path) -> list[str]:
+    """The sentences of a file: literals of at least five words, split at full stops.
+
+    Docstrings, lists of words and style sheets are left out.
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    left_out = _docstrings(tree) | _lists_of_words(tree)
     literals = [
         text
-        for node in ast.walk(tree)
-        if isinstance(node, ast.expr) and id(node) not in left_out | inner
+        for node in _literals(tree)
+        if id(node) not in left_out
         if (text := _text(node)) is not None and words(text) >= FEWEST and not _STYLE.search(text)
     ]
     return [part for text in literals for part in text.replace("; ", ". ").split(". ") if part]
+
+
+def phrases(path: Path) -> list[str]:
+    """All literals of two words and more: messages, labels, titles, helps and docstrings.
+
+    A single word is the name of an option or a file, or a word that a program of others expects.
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    texts = [
+        " ".join(text.split()) for node in _literals(tree) if (text := _text(node)) is not None
+    ]
+    return [text for text in texts if words(text) > 1]
 
 
 def counts() -> tuple[Counter[str], Counter[str], int]:

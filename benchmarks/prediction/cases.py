@@ -54,7 +54,7 @@ class Case:
     def of_rows(
         cls, where: tuple[str, str, int], rows: np.ndarray, test: np.ndarray, num_classes: int = 0
     ) -> Case:
-        """A case whose test part are the rows of these numbers; the others train, in their order.
+        """A case whose test set are the rows of these numbers; the others train, in their order.
 
         Args:
             where: Protocol, table and split.
@@ -107,7 +107,7 @@ def protocol_a(folder: Path, table: str, split: int) -> Case:
 
 
 def protocol_b(folder: Path, table: str, split: int) -> Case:
-    """A gap split (Foong et al. 2019): the middle third along one feature is the test part."""
+    """A gap split (Foong et al. 2019): the middle third along one feature is the test set."""
     gaps = json.loads((folder / "uci" / "gap_splits.json").read_text(encoding="utf-8"))
     test = np.array(gaps[_GAP_NAMES.get(table, table)][split])
     return Case.of_rows(("B", table, split), uci_table(folder, table), test)

@@ -56,7 +56,7 @@ def parser_of_command() -> Parser:
     parser.add_argument(
         "--output",
         metavar="FILE",
-        help="write the data as .csv or .npz; the test part of a .csv goes to a second file",
+        help="write the data as .csv or .npz; the test set of a .csv goes to a second file",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace existing files")
     parser.add_argument("--plot", metavar="FILE", help="draw the points of a plane, .png")

@@ -67,7 +67,7 @@ OWN: dict[str, tuple[Any, str]] = {
         "curvature at the center: extremes, trace, density, full, joined by commas; no plane",
     ),
     "probes": ("N", "number of random vectors for trace (default 64) and density (default 8)"),
-    "no_test": (None, "without the test part"),
+    "no_test": (None, "without the test set"),
     "quantity": (
         "COLUMN",
         "column to draw; default ln_excess_loss over a plane, the losses along a line",

@@ -21,7 +21,7 @@ def parser_of_command() -> Parser:
     parser = Parser("tati-predict", "tati-predict RUN... [options]", description)
     text = "run folders of tati-sample, averaged if several; or a .tati file of tati-export, then a file of inputs"
     parser.add_argument("runs", nargs="*", metavar="RUN", help=text)
-    text = "what to predict: .csv, .txt, .npy, .npz, ... or a built-in name (default: the test part of the run's data)"
+    text = "what to predict: .csv, .txt, .npy, .npz, ... or a built-in name (default: the test set of the run's data)"
     parser.add_argument("--data", metavar="FILE", help=text)
     text = "character encoding of --data, such as latin-1 (default: the encoding of the run's data)"
     parser.add_argument("--encoding", metavar="NAME", help=text)

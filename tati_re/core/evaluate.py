@@ -116,8 +116,8 @@ class Evaluate(Protocol):
         """Returns the variance of each entry of this mini-batch's estimate of ∇U, `(walkers,
         parameters)`.
 
-        It is estimated from the gradients of the examples in the batch, and is zero for the full
-        batch.
+        It is estimated from the gradients of the examples in the batch, and is zero for all
+        data.
         """
 
     def with_variance(self, position) -> tuple[Energy, Any]:

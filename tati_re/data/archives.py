@@ -88,9 +88,9 @@ def _several(path: Path, file, parts: Sequence[Sequence[str]]) -> Contents:
     both = [packed(part, scales) for part in arrays]
     if len({layout for _, layout in both}) > 1:
         raise InputError(
-            f"{path.name}: the inputs of the test part differ in shape or type.",
+            f"{path.name}: the inputs of the test set differ in shape or type.",
             "+".join(parts[2]),
-            "inputs like the training part's",
+            "inputs like the training set's",
         )
     test = (both[1][0], file[parts[3][0]]) if len(parts) == 4 else ()
     return Contents(
@@ -100,7 +100,7 @@ def _several(path: Path, file, parts: Sequence[Sequence[str]]) -> Contents:
 
 def check_keys(keys: Sequence[str], lengths: Sequence[int]) -> None:
     """Refuses `data_keys` of another number."""
-    four = ", or four names, the last two for the test part" if 4 in lengths else ""
+    four = ", or four names, the last two for the test set" if 4 in lengths else ""
     refuse_if(
         len(keys) not in lengths,
         "data_keys needs two names.",
@@ -120,7 +120,7 @@ def images(
 
 def load_keras(name: str) -> Contents:
     """An image set of Keras, which downloads it once to `~/.keras/datasets`: bytes, classes, and
-    their test part.
+    their test set.
     """
     from tati_re.core.backend import keras
 

@@ -70,7 +70,7 @@ def joined(parts: Sequence[Contents]) -> Contents:
             )
         if bool(other.test) != bool(first.test):
             raise InputError(
-                f"Only one of {first.name} and {other.name} has a test part.",
+                f"Only one of {first.name} and {other.name} has a test set.",
                 expected="both or neither",
             )
     test = tuple(concatenated([part.test[i] for part in parts]) for i in range(len(first.test)))

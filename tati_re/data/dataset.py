@@ -1,4 +1,4 @@
-"""A data set: inputs, targets, the kind of targets, weights, and an optional test part."""
+"""A data set: inputs, targets, the kind of targets, weights, and an optional test set."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -92,7 +92,7 @@ class Dataset:
 
     def __post_init__(self) -> None:
         if (self.test_inputs is None) != (self.test_targets is None):
-            raise InputError("The test part needs both inputs and targets.")
+            raise InputError("The test set needs both inputs and targets.")
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         for part in ("", "test_"):
             for name in (part + "inputs", part + "targets"):
@@ -117,7 +117,7 @@ class Dataset:
 
     def __repr__(self) -> str:
         test = (
-            "no test part" if self.test_inputs is None else f"{len(self.test_inputs):,} for testing"
+            "no test set" if self.test_inputs is None else f"{len(self.test_inputs):,} for testing"
         )
         return f"{self.name}: {self.num_examples:,} examples, {test}, inputs {self.inputs.shape[1:]}, {self.task}"
 
@@ -160,8 +160,8 @@ class Dataset:
         Args:
             inputs: Inputs, `(N, ...)`, finite numbers; one-dimensional ones become `(N, 1)`.
             targets: Targets or labels, `(N,)` or `(N, K)`; `(N, 1)` becomes `(N,)`.
-            test_inputs: Inputs of the test part, `(M, ...)`. Default: no test part.
-            test_targets: Targets of the test part, `(M,)` or `(M, K)`. Default: no test part.
+            test_inputs: Inputs of the test set, `(M, ...)`. Default: no test set.
+            test_targets: Targets of the test set, `(M,)` or `(M, K)`. Default: no test set.
             name: What messages and the manifest call it. Default: "arrays".
             input_scale: Factor of the inputs, such as 1/255 for image bytes. Default: 1.
             feature_names: One name for each column of the inputs. Default: none.
@@ -175,7 +175,7 @@ class Dataset:
                 Default: none is.
             rule: What integers mean under the loss. Default: classes if they are few.
             weights: The weight of each example in the loss, `(N,)`, 0 or more. Default: 1.
-            test_weights: The weights of the test part, `(M,)`. Default: 1.
+            test_weights: The weights of the test set, `(M,)`. Default: 1.
             layout: Names and shapes of several inputs, as of `Dataset`. Default: one input.
             layout_scales: Factors of several inputs, as of `Dataset`. Default: none.
 
@@ -388,7 +388,7 @@ class Dataset:
         }
 
     def _input_ranges(self) -> dict[str, Any]:
-        """The least and the largest value of each column of a table in the training part."""
+        """The least and the largest value of each column of a table in the training set."""
         inputs = self.inputs
         table = inputs.ndim == 2 and self.input_scale == 1.0 and not self.layout
         if not table or inputs.shape[1] > _MOST_RANGES or on_disk(inputs):
@@ -549,7 +549,7 @@ def class_weights_note(weights: Sequence[float]) -> str:
 def with_weights(dataset: Any, sample_weights: Any = None, class_weights: Any = None) -> Any:
     """The data set with examples weighted by their own weights (given, or its own) times those of
     their classes. It comes before a part is kept for testing; class weights, as `of_classes` takes
-    them, act on the test part too.
+    them, act on the test set too.
     """
     weights = dataset.weights
     test = dataset.test_weights

@@ -24,7 +24,7 @@ def describe_dataset(dataset: Dataset) -> str:
     and deviations.
     """
     test = (
-        "no test part" if dataset.test_inputs is None else f"{len(dataset.test_inputs)} for testing"
+        "no test set" if dataset.test_inputs is None else f"{len(dataset.test_inputs)} for testing"
     )
     count = "1 example" if dataset.num_examples == 1 else f"{dataset.num_examples} examples"
     lines = [f"{dataset.name}: {count} for training, {test}"]

@@ -232,7 +232,7 @@ def kind_of(
 
     Args:
         targets: Shape `(N,)` or `(N, K)`.
-        test_targets: Those of the test part, or None.
+        test_targets: Those of the test set, or None.
         by_value: Floats that are whole numbers count as integers.
         num_classes: What the user says, 0 for a regression, None to look at the values.
         places: Rows of this shape are not one-hot. Default: none is.
@@ -384,7 +384,7 @@ def _declared(
     for name, part in parts:
         bad = np.argwhere(abs(part) != 1 if signs else (part < 0) | (part >= num_classes)).tolist()
         if bad:
-            expected = "-1 or 1, as in the training part" if signs else classes
+            expected = "-1 or 1, as in the training set" if signs else classes
             raise InputError(
                 "A label is not one of the classes.",
                 f"{name}{bad[0]} = {part[tuple(bad[0])]}",

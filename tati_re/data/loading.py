@@ -166,7 +166,7 @@ def _fraction_for(source: object, test_fraction: float | None) -> float:
 def _of_dataset(
     source: Dataset, test_data: object, reading: ReadOptions, multi_label: bool, rule: LabelRule
 ) -> tuple[Dataset, Any]:
-    """A data set with another test part, its labels as the options take them, and its columns."""
+    """A data set with another test set, its labels as the options take them, and its columns."""
     num_classes = reading.num_classes
     source = source.with_classes(num_classes, rule)
     if num_classes is not None and num_classes != (source.num_classes or 0):

@@ -1,6 +1,6 @@
 """Two classes in the plane, labels +1 and -1: clusters, circles, squares and spirals, drawn from a
 seed. All take `num_examples` points to train and sample on, whose labels alternate, and draw the
-test part in addition. `noise` displaces each coordinate of the circles, squares and spirals by a
+test set in addition. `noise` displaces each coordinate of the circles, squares and spirals by a
 uniform number between -5 noise and 5 noise, after the label is settled; 5 is the radius of these
 sets.
 """

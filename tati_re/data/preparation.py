@@ -56,7 +56,7 @@ class Standard:
 
     @classmethod
     def of(cls, values: np.ndarray, weights: np.ndarray | None = None) -> Standard:
-        """That of the training part, or of examples that count by `weights` `(N,)`; what does not
+        """That of the training set, or of examples that count by `weights` `(N,)`; what does not
         vary keeps 1.
         """
         with np.errstate(over="ignore", invalid="ignore"):
@@ -84,7 +84,7 @@ class Standard:
 
 @dataclass(frozen=True, eq=False)
 class Preparation:
-    """The map from the data to the network: first the columns, then standards of the training part;
+    """The map from the data to the network: first the columns, then standards of the training set;
     None changes nothing. `standardize` is the option that they come from.
     """
 

@@ -349,7 +349,7 @@ def _existing(source: str | Path) -> Path:
 
 
 def _from_pair(source: object, first: Contents | None = None) -> Contents:
-    """Arrays, of data frames by the names of their columns; of a test part in the order of those of
+    """Arrays, of data frames by the names of their columns; of a test set in the order of those of
     `first`.
     """
     if not isinstance(source, (tuple, list)) or len(source) not in (2, 3):
@@ -363,7 +363,7 @@ def _from_pair(source: object, first: Contents | None = None) -> Contents:
         layout = train.layout or "one"
         refuse_if(
             layout != other,
-            "data: the inputs of the test part differ in shape or type.",
+            "data: the inputs of the test set differ in shape or type.",
             other,
             layout,
         )

@@ -23,7 +23,7 @@ STANDARDIZE = ("none", "inputs", "targets", "all", "pixels")
 
 
 def prepare(dataset: Dataset, columns: Columns | None, standardize: str) -> Preparation | None:
-    """The preparation of a data set that is already split, fitted on its training part; None where
+    """The preparation of a data set that is already split, fitted on its training set; None where
     nothing happens. `standardize` is "none", "inputs", "targets" for those of a regression (those of
     classes stay), "all" for both, or "pixels", inputs divided by the largest of them.
     """

@@ -15,7 +15,7 @@ ENDINGS = (".csv", ".npz")
 
 
 def files_of(dataset: Dataset, path: Path) -> list[Path]:
-    """The paths that `write_dataset` writes; `-test` marks the CSV file of the test part."""
+    """The paths that `write_dataset` writes; `-test` marks the CSV file of the test set."""
     if path.suffix.lower() not in ENDINGS:
         raise InputError(
             "output: the data can only be written as .csv or .npz.",

@@ -46,7 +46,7 @@ class ReplicaExchange(Wrapper):
     independent, except that they share the adaptation of the temperatures during the burn-in.
 
     Cost: that of the sampler inside for each replica, and the energies of a swap round: none for
-    exact energies on the full batch, else one forward pass over `batch_size` examples (penalty),
+    exact energies on all data, else one forward pass over `batch_size` examples (penalty),
     over all data (metropolis, barker), or over as many examples as the compensated rule asks for.
 
     Source: Swendsen and Wang, Phys. Rev. Lett. 57, 2607 (1986); Hukushima and Nemoto, J. Phys. Soc.

@@ -97,7 +97,7 @@ class BatchChains:
     """Chains of BAOAB at temperature 1 on mini-batches, compiled once, for a trial.
 
     Args:
-        system: The model and its data, with the held-out rows as their test part.
+        system: The model and its data, with the held-out rows as their test set.
         potential: The potential on mini-batches of all other rows, one walker for each chain.
         steps: Step size and friction.
         xla: Whether steps are compiled by XLA.

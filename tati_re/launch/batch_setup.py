@@ -33,7 +33,7 @@ from tati_re.system.system import System
 _SECONDS_OF_TRIAL = 15.0
 """Seconds below which a trial of chains on mini-batches tells nothing."""
 _PASSES_OF_END = 3.0
-"""Predictions of the test part after the last fit, for the rows of the comparison."""
+"""Predictions of the test set after the last fit, for the rows of the comparison."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class BatchSetup:
         better.
 
         Args:
-            held_out: Rows of the training part that no member is fitted to, ascending.
+            held_out: Rows of the training set that no member is fitted to, ascending.
 
         Returns:
             Sentences on what was found.

@@ -84,7 +84,7 @@ def check_full_batch(request: Request) -> None:
         why += "Gaussian become 1.43 and 0.615 instead of 1)"
         virtue = virtue if method.metropolis else "is right"
     kind = "sampler" if request.samples else "optimizer"
-    problem = f"{kind}: {method.name} {virtue} on the full batch only{why}."
+    problem = f"{kind}: {method.name} {virtue} only with all data in every step{why}."
     received = f"batch_size = {request.options.batch_size} of {examples} examples"
     raise InputError(
         problem, received, f"no batch_size, or a method for mini-batches such as {other}"
@@ -179,12 +179,14 @@ def check_control_variate(request: Request) -> None:
     """A control variate without noise to reduce."""
     if request.samples and request.options.control_variate and request.full_batch:
         raise InputError(
-            "control_variate: there is no noise to reduce.", "the full batch", "a batch_size"
+            "control_variate: there is no noise to reduce.",
+            "all data in every step",
+            "a batch_size",
         )
 
 
 def check_stream_predictions(request: Request) -> None:
-    """Averages of predictions that a run could not keep: no test part, or weights that are not
+    """Averages of predictions that a run could not keep: no test set, or weights that are not
     known then.
     """
     every = request.options.stream_predictions
@@ -195,7 +197,7 @@ def check_stream_predictions(request: Request) -> None:
     expected = "test_fraction above 0, test_data, or ((inputs, labels), (test inputs, test labels))"
     refuse_if(
         dataset.test_inputs is None,
-        "stream_predictions: the data have no test part.",
+        "stream_predictions: the data have no test set.",
         dataset.name,
         expected,
     )
@@ -373,12 +375,12 @@ def check_stages(request: Request) -> None:
 
 
 def check_validation(request: Request) -> None:
-    """An optimizer that stops by the loss on a test part that is not there."""
+    """An optimizer that stops by the loss on a test set that is not there."""
     dataset = request.system.dataset
     method: Any = request.method
     if not request.samples and method.validates and dataset.test_inputs is None:
         problem = (
-            f"optimizer: {method.name} stops according to the loss on a test part, but the "
+            f"optimizer: {method.name} stops according to the loss on a test set, but the "
             "data have none."
         )
         raise InputError(

@@ -437,7 +437,7 @@ class Ending:
 
     @cached_property
     def _predict(self) -> Predict | None:
-        """Outputs for up to 256 inputs of the test part, else of the training part, one output of
+        """Outputs for up to 256 inputs of the test set, else of the training set, one output of
         each in turn.
         """
         system = self._request.system

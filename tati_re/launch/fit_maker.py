@@ -81,7 +81,7 @@ class FitMaker:
 
     @staticmethod
     def apart(system: System, held_out: np.ndarray) -> System:
-        """The system whose test part are the held-out rows, with the noise prior of all rows.
+        """The system whose test set are the held-out rows, with the noise prior of all rows.
 
         Of standardized targets that is the same prior for all data, seeds and folds: their fits
         share compiled programs.

@@ -112,7 +112,7 @@ def leave_at(walkers: Walkers, members: Fitted, held_out: np.ndarray, fits_alone
     Args:
         walkers: As many walkers as members.
         members: The members.
-        held_out: Rows of the training part that no member was fitted to.
+        held_out: Rows of the training set that no member was fitted to.
         fits_alone: Whether no chain starts from them.
     """
     walkers.position = members.positions.astype(walkers.position.dtype)
@@ -130,10 +130,10 @@ def leave_at(walkers: Walkers, members: Fitted, held_out: np.ndarray, fits_alone
 
 
 def held_out_rows(data: Dataset, fraction: float, seed: int) -> np.ndarray:
-    """Rows of the training part that are put aside, ascending.
+    """Rows of the training set that are put aside, ascending.
 
     Args:
-        data: The data set, whose test part is not looked at.
+        data: The data set, whose test set is not looked at.
         fraction: Part of the training rows, above 0 and below 1.
         seed: Which rows, the same for the same seed.
     """
@@ -143,7 +143,7 @@ def held_out_rows(data: Dataset, fraction: float, seed: int) -> np.ndarray:
 
 
 def without_rows(data: Dataset, held_out: np.ndarray) -> Dataset:
-    """The data set trained on without some rows, which are the test part in place of its own."""
+    """The data set trained on without some rows, which are the test set in place of its own."""
     kept = np.ones(data.num_examples, bool)
     kept[held_out] = False
     inputs = data.inputs
@@ -163,7 +163,7 @@ class MemberFits:
     """Fits of several members at once, compiled once, to be run for some time.
 
     Args:
-        system: The model and its data, with the held-out rows as their test part.
+        system: The model and its data, with the held-out rows as their test set.
         potential: The potential of the system on mini-batches, one walker for each member.
         learning_rate: Largest rate of Adam; it falls by half a cosine.
         xla: Whether steps are compiled by XLA.
@@ -197,7 +197,7 @@ class MemberFits:
 
     @property
     def system(self) -> System:
-        """The model and its data, with the held-out rows as their test part."""
+        """The model and its data, with the held-out rows as their test set."""
         return self._system
 
     @property

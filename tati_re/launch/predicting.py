@@ -58,7 +58,7 @@ class ModelChoice:
 
     Attributes:
         chosen: The candidate.
-        held_out: Rows of the training part that were put aside.
+        held_out: Rows of the training set that were put aside.
         densities: Mean held-out log density of a row by candidate, in the order of comparison.
     """
 

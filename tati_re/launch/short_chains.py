@@ -58,7 +58,7 @@ class ShortChains:
     preset MILE; no mass is measured. They are long enough to rank models, not to draw from one.
 
     Args:
-        system: The model and its data, with the held-out rows as their test part.
+        system: The model and its data, with the held-out rows as their test set.
         potential: The potential on all other rows, one walker for each chain.
         xla: Whether steps are compiled by XLA.
     """

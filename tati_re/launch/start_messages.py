@@ -70,7 +70,7 @@ class StartFacts:
 
     @property
     def num_tests(self) -> int:
-        """The number of examples in the test part."""
+        """The number of examples in the test set."""
         return 0 if self.dataset.test_inputs is None else len(self.dataset.test_inputs)
 
     @property
@@ -118,7 +118,7 @@ def of_potential(facts: StartFacts) -> Iterator[str]:
 
 
 def of_test_part(facts: StartFacts) -> Iterator[str]:
-    """A test part of another size than asked for, or none at all."""
+    """A test set of another size than asked for, or none at all."""
     if not facts.system.has_data:
         return
 

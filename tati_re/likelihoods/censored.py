@@ -31,7 +31,7 @@ class Censored(Likelihood):
 
     With u the value, or its logarithm where `of_logarithms`, z = (u - location - scale m) / (scale
     exp(s)) has a fixed law; m and s are the outputs of the network. `location` and `scale` are mean
-    and deviation of u over the training part, whether observed or not.
+    and deviation of u over the training set, whether observed or not.
     """
 
     outputs_per_target = 2

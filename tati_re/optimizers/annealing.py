@@ -12,7 +12,7 @@ from tati_re.samplers.wrappers.coordinates import extend
 
 
 class BestPosition(NamedTuple):
-    """Each walker where its loss on the test part was lowest: `validation`, `(walkers,)`, float64,
+    """Each walker where its loss on the test set was lowest: `validation`, `(walkers,)`, float64,
     inf at first.
     """
 
@@ -36,7 +36,7 @@ class Annealing(Optimizer):
     Rule, for each walker on its own, with h = sqrt(learning_rate/scale):
         BAOAB steps with time step h at temperature T; the O step keeps the part `momentum` of the
         momentum `validations` times in a stage, or more where they do not divide it, the last at
-        its end: the validation loss, the mean loss on the test part; after `stage_steps` steps,
+        its end: the validation loss, the mean loss on the test set; after `stage_steps` steps,
         with the average of the stage's validation losses:
             if it is not above that of the stage before:  T <- cooling * T
             else (also where it is not finite):  θ as it was at the lowest validation loss so far, momentum 0, stopped
@@ -44,7 +44,7 @@ class Annealing(Optimizer):
     With this h the gradient moves θ by learning_rate ∇U/scale times (1 + momentum)/2 in a step. A
     stopped walker does not move in further steps. A run that ends before its walkers stop leaves
     them at their positions. Cost: one gradient per step, on a mini-batch or on all data, and the
-    losses of the test part `validations` times a stage. A single validation loss scatters by about
+    losses of the test set `validations` times a stage. A single validation loss scatters by about
     T sqrt(P/2)/N. Use many, or long stages, if P is small. Source: Baldock and Marzari (arXiv
     1904.04154), who cool until the average validation error rises and then take the parameters of
     the lowest; letters and word: Leimkuhler and Matthews (2013).

@@ -18,7 +18,7 @@ _BACK = 0.1
 class BarzilaiBorwein(Optimizer):
     """Gradient descent with the inverse curvature along its last step as learning rate.
 
-    It needs the full batch.
+    It needs all data in every step.
 
     Targets the minimum of U. For a quadratic with condition number κ it needs about sqrt(κ) steps,
     not κ; U may rise temporarily.

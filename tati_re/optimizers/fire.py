@@ -24,7 +24,7 @@ class FireState(NamedTuple):
 
 
 class Fire(Optimizer):
-    """Velocity Verlet from rest that never lets U rise; it needs the full batch.
+    """Velocity Verlet from rest that never lets U rise; it needs all data in every step.
 
     If U rises, the step is undone, the walker halts, and the step size shrinks.
 

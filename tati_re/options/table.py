@@ -165,7 +165,7 @@ class Options(BaseModel):
     )
     test_data: str | list[str] | None = _data(
         None,
-        "files of the test set, in the format of data; none: the test part of the data, "
+        "files of the test set, in the format of data; none: the test set of the data, "
         "otherwise test_fraction of the rows",
     )
     test_fraction: float | None = _data(

@@ -29,8 +29,8 @@ WORDS = {
     "loss": "mean loss L",
     "potential": "potential U",
     "accuracy": "accuracy",
-    "test_loss": "mean loss, test part",
-    "test_accuracy": "accuracy, test part",
+    "test_loss": "mean loss, test set",
+    "test_accuracy": "accuracy, test set",
     "ln_excess_loss": "ln(L − L₀)",
 }
 _COLUMNS = 3

@@ -23,7 +23,7 @@ class Evaluator:
         self._functions: dict[tuple[str, int], Compiled] = {}
 
     def batch(self, number: int) -> tuple:
-        """Indices and size of one mini-batch; nothing for the full batch."""
+        """Indices and size of one mini-batch; nothing for all data."""
         batches = self.potential.batches
         if batches.full:
             return ()

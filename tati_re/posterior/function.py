@@ -86,7 +86,7 @@ class FunctionEvaluate(Evaluate):
     def validation(self, position):
         if self.potential.validation is None:
             raise InputError(
-                "validation: there is no test part.",
+                "validation: there is no test set.",
                 expected="FunctionPotential(..., validation=...)",
             )
         return tf.cast(self.potential.validation(position), tf.float64)

@@ -139,7 +139,7 @@ class ModelPasses:
         expected = "test_fraction above 0, or ((inputs, labels), (test inputs, test labels))"
         refuse_if(
             dataset.test_inputs is None,
-            "data: there is no test part for validation.",
+            "data: there is no test set for validation.",
             dataset.name,
             expected,
         )
@@ -582,7 +582,7 @@ class ModelPasses:
         return total / examples.count
 
     def losses_of_test(self, position: Any, auxiliary: tuple) -> Any:
-        """Loss of each example of the test part for each walker: `(walkers, n)`, float64."""
+        """Loss of each example of the test set for each walker: `(walkers, n)`, float64."""
         return self._losses(position, self.test.x, self.test.y, auxiliary)
 
     def examples(self, position, indices, auxiliary: tuple):

@@ -29,7 +29,7 @@ def read_inputs(
     and labels or None. Of a table the columns are taken that the run's inputs and labels have by
     name. Of a run without names labels are all that start with `label`, else the only column that
     is left and no weight; where all are empty, none. A `.npy` file, and an NPZ file of one array,
-    hold inputs. Of files and sets with a test part that part is taken. The `encoding` of a table of
+    hold inputs. Of files and sets with a test set that part is taken. The `encoding` of a table of
     text is by default that of the run.
     """
     path = Path(source).expanduser()

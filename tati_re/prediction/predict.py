@@ -460,7 +460,7 @@ def _num_stored(run: RunFiles, burnin: int | None) -> int:
 def test_part(run: RunFiles) -> tuple[np.ndarray, np.ndarray | None]:
     dataset = dataset_of(run)
     if dataset.test_inputs is None:
-        problem = "The run's data have no test part."
+        problem = "The run's data have no test set."
         raise InputError(
             problem, expected="inputs to predict, or test_fraction=0.2 in Simulation(...)"
         )
@@ -1035,7 +1035,7 @@ def _streamed_averages(run: RunFiles) -> dict[str, np.ndarray]:
 def streamed_prediction(
     run: RunFiles, interval: float = 0.9
 ) -> results.ClassPrediction | results.LabelPrediction | results.RegressionPrediction:
-    """Predictions of a run with `stream_predictions` on the test part of its data, up to its last
+    """Predictions of a run with `stream_predictions` on the test set of its data, up to its last
     checkpoint. Of the draws only averages are left: classes have no intervals, values the normal
     ones, and no draw has a loss.
     """

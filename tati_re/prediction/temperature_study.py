@@ -143,7 +143,7 @@ def temperature_study(
     data = sim.dataset
     expected = "test_fraction above 0, or test data" if sim.system.has_data else "a model with data"
     if data.test_inputs is None or data.test_targets is None:
-        raise InputError("The data have no test part.", data.name, expected)
+        raise InputError("The data have no test set.", data.name, expected)
     labels = data.as_labels(data.test_targets)
     parts = _parts(data.test_inputs, labels, validation_fraction)
     runs = {}
@@ -176,14 +176,14 @@ def temperature_curve(
     thin: int = 1,
 ) -> pd.DataFrame:
     """Loss and accuracy at the temperature of each run, or of each rung of one ladder with
-    `trajectory_rungs="all"`. Inputs and labels are by default the test part of the run's data, of
+    `trajectory_rungs="all"`. Inputs and labels are by default the test set of the run's data, of
     which `validation_fraction` validates. Draws are every `thin` stored positions after `burnin`
     steps, by default all after the run's own.
 
     One row a temperature, rising: `temperature, draws`; means over the draws with Monte Carlo
     errors of `train_loss` (of mini-batches, where the run had them), `validation_loss`, `test_loss`
     and, of classifiers, `test_accuracy`; `average_loss` (of the averaged probabilities or
-    densities) and `average_accuracy` of the posterior average on the test part. Losses are the
+    densities) and `average_accuracy` of the posterior average on the test set. Losses are the
     network's. `short`: chains below 50 autocorrelation times, whose errors are rough.
     """
     runs = list(runs) if isinstance(runs, Sequence) else [runs]

@@ -62,7 +62,7 @@ _SLOW = "not in equilibrium yet, or the steps are large for the stiffest directi
 
 
 def heating_lines(manifest: Manifest) -> list[tuple[str, str]]:
-    """The line of the summary below the measured temperatures; none for full batches."""
+    """The line of the summary below the measured temperatures; none without mini-batches."""
     heating = manifest.heating.latest
     if heating is None:
         return []

@@ -100,7 +100,7 @@ def _marginals(chains: dict[str, np.ndarray], weights: np.ndarray) -> Figure:
 
 
 def predictions_section(run: RunFiles, burnin: int, thin: int) -> html.Section | None:
-    """Predictions of the test part by the stored positions, at most 400 of them; none where
+    """Predictions of the test set by the stored positions, at most 400 of them; none where
     `tati-predict` drew all.
     """
     if (run.folder / files.PREDICTIONS / _FIGURE).exists():
@@ -112,12 +112,12 @@ def predictions_section(run: RunFiles, burnin: int, thin: int) -> html.Section |
             warnings.simplefilter("ignore", UserWarning)  # the page says how many draws there are
             prediction: Any = predict(run, burnin=burnin, thin=thin * -(-count // _DRAWS))
     except InputError as error:
-        section.parts.append(html.paragraph(f"No predictions of the test part: {error}"))
+        section.parts.append(html.paragraph(f"No predictions of the test set: {error}"))
         return section
     draws = f"{prediction.num_draws:,} draws, {worth(prediction.independent_draws)}"
     notes = [("note", note) for note in prediction.notes]
     caption = (
-        "The posterior average on the test part; bands contain 95 % of the whole curves of "
+        "The posterior average on the test set; bands contain 95 % of the whole curves of "
         "calibrated predictions."
     )
     section.parts += [

@@ -67,7 +67,7 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
                 f"{run.folder} is not a run of an optimizer.", expected="a folder of tati-optimize"
             )
     if not groups and not {"data", "ood"} & set(typed):
-        # Also of a run that kept averages of its test part in place of draws.
+        # Also of a run that kept averages of its test set in place of draws.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the table says how many draws there are
             average_alone = predict(runs, interval=level, **chosen)

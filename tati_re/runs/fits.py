@@ -30,7 +30,7 @@ class Fits:
     Attributes:
         positions: Parameters of each fit, shape (fits, parameters); fit k is that of walker k.
         auxiliary: Non-trainable variables of each fit, shape (fits, ...) each.
-        held_out: Rows of the training part that no fit was trained on, from 0, shape (rows,).
+        held_out: Rows of the training set that no fit was trained on, from 0, shape (rows,).
             Default: none.
         steps: Steps after which each fit was kept, shape (fits,). Default: not known.
         density: Log density of each held-out row under the ensemble of such fits that other rows
@@ -80,7 +80,7 @@ def read_fits(folder: AnyPath) -> Fits | None:
 
 
 def held_out_of(fits: Fits | None, folder: AnyPath, num_examples: int) -> np.ndarray:
-    """Rows of the training part that no fit of a run was trained on.
+    """Rows of the training set that no fit of a run was trained on.
 
     Args:
         fits: The fits of the run, None if it has none.

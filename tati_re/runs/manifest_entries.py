@@ -165,7 +165,7 @@ class PreparationEntry:
 
 @dataclass(frozen=True)
 class RangesEntry:
-    """Least and largest value of each input column of the training part."""
+    """Least and largest value of each input column of the training set."""
 
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()

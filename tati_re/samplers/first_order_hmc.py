@@ -10,7 +10,7 @@ class FirstOrderHMC(HamiltonianMonteCarlo):
     """Hamiltonian Monte Carlo with symplectic Euler trajectories and a random order of the two
     maps.
 
-    Targets exp(-β U) exactly, at every stable step size; needs the full batch. For comparison with
+    Targets exp(-β U) exactly, at every stable step size; needs all data in every step. For comparison with
     published runs: at the same cost velocity Verlet (`HMC`) has a smaller ΔH and accepts more.
 
     Rule, each step:

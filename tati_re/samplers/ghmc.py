@@ -12,7 +12,7 @@ from tati_re.samplers.splitting import LangevinState, ornstein_uhlenbeck
 class GeneralizedHMC(Method):
     """Generalized Hamiltonian Monte Carlo: trajectories with partial refreshment of the momenta.
 
-    Targets exp(-β U) p(momentum) exactly, at every stable step size; needs the full batch. With one
+    Targets exp(-β U) p(momentum) exactly, at every stable step size; needs all data in every step. With one
     leapfrog step it is OBABO with a Metropolis test, also known as stochastic Verlet or
     Metropolized Langevin dynamics.
 

@@ -30,7 +30,7 @@ class HamiltonianMonteCarlo(Method):
     """Hamiltonian Monte Carlo with velocity Verlet trajectories of random length.
 
     Targets exp(-β U) exactly, at every stable step size, for any number of leapfrog steps; needs
-    the full batch.
+    all data in every step.
 
     Rule, each step:
         p ~ N(0, T);  L uniform among the whole numbers of [(1 - j) L₀, (1 + j) L₀], the same for all walkers

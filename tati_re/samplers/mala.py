@@ -10,7 +10,7 @@ from tati_re.samplers.metropolis import accept_or_keep
 class MALA(Method):
     """Metropolis-adjusted Langevin algorithm: a step of SGLD on all data, accepted or rejected.
 
-    Targets exp(-β U) exactly, at every step size; needs the full batch.
+    Targets exp(-β U) exactly, at every step size; needs all data in every step.
 
     Rule:
         θ' = θ - h ∇U(θ) + sqrt(2 h T) R,   R ~ N(0, 1)

@@ -13,7 +13,7 @@ class MAMS(HamiltonianMonteCarlo):
     """The Metropolis-adjusted microcanonical sampler: trajectories of random length and fresh
     direction.
 
-    Targets exp(-β U) exactly, at every step size. It needs the full batch; lengths and walls are as
+    Targets exp(-β U) exactly, at every step size. It needs all data in every step; lengths and walls are as
     in HMC.
 
     Rule: u uniform on the sphere; N steps of the integrator; accept with probability min(1,

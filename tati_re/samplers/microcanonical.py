@@ -109,7 +109,7 @@ class MCLMC(Method):
     """Microcanonical Langevin dynamics: the gradient turns momenta of fixed length, refreshed at
     rate γ.
 
-    Targets exp(-β U) up to a bias of order h². It needs the full batch. Walls reflect. U moves
+    Targets exp(-β U) up to a bias of order h². It needs all data in every step. Walls reflect. U moves
     freely at constant U + K. The energy error ΔE of a step of n gradients bounds the mean relative
     error β of variances, up to .08: E[ΔE²]/(n d T²) = 4β³/(1 + β)², of order h⁶.
 

@@ -10,7 +10,7 @@ from tati_re.samplers.metropolis import accept_or_keep
 class RandomWalkMetropolis(Method):
     """Random-walk Metropolis: the baseline that uses no gradient.
 
-    Targets exp(-β U) exactly, at every step size; needs the full batch.
+    Targets exp(-β U) exactly, at every step size; needs all data in every step.
 
     Rule:
         θ' = θ + h p,   p ~ N(0, T)

@@ -132,12 +132,12 @@ def _losses(network: Network, members: Members, checks: dict[str, Goal]) -> dict
 def held_out_loss(
     whole: tuple[Network, Members], few: tuple[Network, Members], test: tuple[Any, np.ndarray]
 ) -> float:
-    """Nats a row that are lost on rows of the test part, by their labels.
+    """Nats a row that are lost on rows of the test set, by their labels.
 
     Args:
         whole: The network of the run, and draws that stand for all.
         few: The network and the members that take their place.
-        test: Inputs and targets of the test part.
+        test: Inputs and targets of the test set.
     """
     rows, targets = (part[:MOST_ROWS] for part in test)
     densities = []
@@ -151,7 +151,7 @@ def held_out_loss(
 
 
 def test_part_of(run: RunFiles, network: Network) -> tuple[Any, np.ndarray] | None:
-    """Inputs and targets of the run's test part; None if there are none, or no likelihood."""
+    """Inputs and targets of the run's test set; None if there are none, or no likelihood."""
     if not network.predictive.likelihood or not has_its_data(run):
         return None
     data = dataset_of(run)

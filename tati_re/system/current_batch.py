@@ -15,7 +15,7 @@ class CurrentBatch:
     """The mini-batch that the answers of a Simulation refer to, until `next`. `inputs, labels =
     sim.batch` are its examples, `(batch, ...)`, or `(walkers, batch, ...)` where walkers have their
     own. `number` counts from 0, in the order of a run; `tensors` are indices and size, as the
-    evaluator takes them, nothing for the full batch.
+    evaluator takes them, nothing for all data.
     """
 
     def __init__(self, dataset: Dataset, evaluator: Evaluator, number: int = 0) -> None:

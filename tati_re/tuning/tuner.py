@@ -1,4 +1,4 @@
-"""Where the burn-in ends, and how long the memory of the momenta is, from rows that the burn-in
+"""Where the burn-in ends, and how long the decoherence length is, from rows that the burn-in
 keeps.
 """
 

@@ -74,7 +74,7 @@ def test_arrays_that_are_none(values, sentence):
 MASKS = {
     "inputs": lambda: Simulation(data=(MASKED, Y)),
     "targets": lambda: Simulation(data=(X, np.ma.masked_array(Y, Y > 0))),
-    "test part": lambda: Simulation(data=((X, Y), (MASKED, Y))),
+    "test set": lambda: Simulation(data=((X, Y), (MASKED, Y))),
     "test_data": lambda: Simulation(data=(X, Y), test_data=(MASKED, Y)),
     "weights": lambda: Simulation(
         data=(X, Y), sample_weights=np.ma.masked_array(np.ones(10), Y > 0)

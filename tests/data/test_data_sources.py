@@ -67,7 +67,7 @@ def test_files_that_cannot_be_joined(tmp_path):
         load_data, [tmp_path / "c.npz", tmp_path / "d.npz"]
     )
     assert "inputs of different types" in said(load_data, [tmp_path / "c.npz", tmp_path / "e.npz"])
-    assert "Only one of c.npz and f.npz has a test part" in said(
+    assert "Only one of c.npz and f.npz has a test set" in said(
         load_data, [tmp_path / "c.npz", tmp_path / "f.npz"]
     )
     assert said(load_data, []).startswith("data contains no file names.")

@@ -68,7 +68,7 @@ def test_the_other_sets_of_the_plane(folder, capsys, name):
 
 def test_potentials_known_in_closed_form(folder, capsys):
     assert printed(capsys, "harmonic", "--a", "4").startswith(
-        "harmonic: 1 example for training, no test part\n"
+        "harmonic: 1 example for training, no test set\n"
     )
     (folder / "s.csv").write_text("2,1\n1,3\n")
     printed(capsys, "gaussian", "--covariance", "s.csv", "--output", "g.csv")

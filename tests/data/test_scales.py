@@ -319,7 +319,7 @@ def test_sentences_at_the_start(capsys):
     )
     assert f"No test rows: the run trains on all {N} rows. Set test_fraction=0.2" in said
     with pytest.raises(
-        InputError, match=r"no test part\. Expected: inputs to predict, or test_fraction=0.2"
+        InputError, match=r"no test set\. Expected: inputs to predict, or test_fraction=0.2"
     ):
         run.predict()
     sim = Simulation(data=(FAR, VALUES), test_fraction=0.2, **QUICK)

@@ -118,7 +118,7 @@ def test_rows_in_another_order_are_caught(images, monkeypatch):
 
 
 def test_sums_over_all_data_go_piece_by_piece(images):
-    """HMC's energies and gradients, the accuracy and the loss of the test part, in pieces of 3 of
+    """HMC's energies and gradients, the accuracy and the loss of the test set, in pieces of 3 of
     72 examples.
     """
     data = str(images / "images.npz")

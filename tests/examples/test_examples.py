@@ -272,7 +272,7 @@ def test_tati_mnist_training_goes_through_its_stages(tmp_path, capsys):
     ]
     assert [line[:2] for line in said] == [["training", "250"], ["test", "60"]]
     assert [line[3::2] for line in said] == [["0.265", "0.926"], ["0.271", "0.926"]]
-    # The full batch of the last step is the training part; the prediction comes from another
+    # The full batch of the last step is the training set; the prediction comes from another
     # function of the model.
     assert float(said[0][2]) == pytest.approx(rows["loss"][-1], abs=2e-4)
     assert float(said[1][4]) > 0.9

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.strings import counts, strings
+from tests.strings import PACKAGE, counts, phrases, strings
 from tests.words import LONGEST, sentences, turns, words
 
 ROOT = Path(__file__).parents[2]
@@ -87,10 +87,46 @@ TITLES = {"userguide/glossary.md", "userguide/bibliography.md"}
 """Pages that quote words of others."""
 
 
+TITLES_OF_ARTICLES = (r"an efficient minibatch acceptance test",)
+"""Words of others in docstrings."""
+
+
+def avoided_in(text: str) -> list[str]:
+    """The words that the glossary avoids and a text has, in the singular or the plural."""
+    return [
+        word
+        for word in avoided()
+        if re.search(rf"\b{re.escape(word)}s?\b", text, flags=re.IGNORECASE)
+    ]
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in TITLES])
 def test_one_term_for_each_thing(page):
-    text = " ".join(sentences((ROOT / page).read_text(encoding="utf-8"))).lower()
-    assert [word for word in avoided() if re.search(rf"\b{re.escape(word.lower())}\b", text)] == []
+    assert avoided_in(" ".join(sentences((ROOT / page).read_text(encoding="utf-8")))) == []
+
+
+@pytest.mark.parametrize(
+    "room",
+    sorted(path.name for path in PACKAGE.iterdir() if path.name not in ("__pycache__", "py.typed")),
+)
+def test_one_term_for_each_thing_in_strings(room):
+    """Also in the messages, helps, labels and docstrings of the package."""
+    files = sorted((PACKAGE / room).rglob("*.py")) or [PACKAGE / room]
+    text = "\n".join(phrase for path in files if path.suffix == ".py" for phrase in phrases(path))
+    for title in TITLES_OF_ARTICLES:
+        text = re.sub(title, "", text, flags=re.IGNORECASE)
+    assert avoided_in(text) == []
+
+
+def test_avoided_words_are_found(tmp_path):
+    path = tmp_path / "some.py"
+    path.write_text(
+        '"""Runs on the full\n    batch."""\n'
+        'NAME = "warmup"\n'
+        'def f(n):\n    return f"{n} rows of two test parts", "a long warm-up"\n'
+    )
+    assert avoided_in("\n".join(phrases(path))) == ["warm-up", "full batch", "test part"]
+    assert avoided_in("The test parts a curtain; a full batchwise pass.") == ["test part"]
 
 
 def test_the_table_of_terms_is_read():

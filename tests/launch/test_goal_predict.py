@@ -31,7 +31,7 @@ from tati_re.tuning.tuner import rhat_of_energies
 
 
 def table(rows=160, seed=0):
-    """A curve whose noise grows with x, and a test part."""
+    """A curve whose noise grows with x, and a test set."""
     random = np.random.default_rng(seed)
     x = random.uniform(-2, 2, (rows, 1))
     y = np.sin(2 * x[:, 0]) + (0.05 + 0.2 * (x[:, 0] > 0)) * random.standard_normal(rows)
@@ -122,7 +122,7 @@ def _densities(sim):
 
 
 def test_no_test_row_is_looked_at():
-    """Choices and fits are the same whatever the test part holds, and other ones if training rows
+    """Choices and fits are the same whatever the test set holds, and other ones if training rows
     that are held out change.
     """
     x, y = table(rows=80)

@@ -140,7 +140,7 @@ def test_rounds_grow_while_longer_fits_are_better():
 
 
 def linear(rows=256, tests=40, seed=0):
-    """A linear regression of known noise, as a Simulation whose test part has large inputs."""
+    """A linear regression of known noise, as a Simulation whose test set has large inputs."""
     random = np.random.default_rng(seed)
     x = random.standard_normal((rows, 2))
     y = x @ [1.0, -2.0] + 0.5 * random.standard_normal(rows)

@@ -142,7 +142,7 @@ def test_bad_fits_are_not_predicted_with(run, with_fits):
 
 
 def test_no_test_row_decides(run, monkeypatch):
-    """The choice is the same whatever the test part holds."""
+    """The choice is the same whatever the test set holds."""
     before = run.manifest.predictor
     data = run.data
     monkeypatch.setattr(manifest, "check_data", lambda *_: None)

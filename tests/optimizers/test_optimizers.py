@@ -454,7 +454,7 @@ def test_eager_graph_and_xla_agree(name):
 
 def test_validation_of_a_function_without_one_is_refused():
     evaluate = FunctionPotential(quartic, 2).bind(rung_of([0.1]))
-    with pytest.raises(InputError, match=r"^validation: there is no test part\."):
+    with pytest.raises(InputError, match=r"^validation: there is no test set\."):
         evaluate.validation(tf.zeros((1, 2), tf.float64))
 
 
@@ -507,7 +507,7 @@ def test_validation_is_the_mean_loss_on_the_test_part(piece):
 
 
 def opposite() -> Simulation:
-    """The test part is the training part with the sign of the labels turned, and the walkers start
+    """The test set is the training set with the sign of the labels turned, and the walkers start
     at its best fit.
     """
     sim = Simulation(data=((X, Y), (X, -Y)), **LINEAR, prior="none")
@@ -528,7 +528,7 @@ COLD = {
 
 
 def test_annealing_stops_where_training_spoils_the_validation_loss():
-    """A cold walker leaves the best fit of the test part at once: it stops after the second stage,
+    """A cold walker leaves the best fit of the test set at once: it stops after the second stage,
     and returns to the end of the first.
     """
     sim = opposite()
@@ -696,11 +696,11 @@ def test_names(name, kind):
 REFUSED = {
     "barzilai_borwein, mini-batches": (
         {"optimizer": "barzilai_borwein", "batch_size": 4},
-        r"^optimizer: barzilai_borwein works on the full batch only\. Received: batch_size = 4 of 8 examples\.",
+        r"^optimizer: barzilai_borwein works only with all data in every step\. Received: batch_size = 4 of 8 examples\.",
     ),
     "fire, mini-batches": (
         {"optimizer": "fire", "batch_size": 4},
-        r"^optimizer: fire works on the full batch only\.",
+        r"^optimizer: fire works only with all data in every step\.",
     ),
     "adam, momentum": (
         {"optimizer": "adam", "momentum": 0.9},
@@ -769,11 +769,11 @@ def test_annealing_without_a_test_part_is_refused():
     sim = Simulation(data=(X, Y), **LINEAR)
     with pytest.raises(
         InputError,
-        match=r"^optimizer: annealing stops according to the loss on a test part, but the data have no",
+        match=r"^optimizer: annealing stops according to the loss on a test set, but the data have no",
     ):
         sim.fit(optimizer="annealing", num_steps=2)
     evaluate = sim._engine().potential.bind(rung_of([0.1, 0.1]))
-    with pytest.raises(InputError, match=r"^data: there is no test part for validation."):
+    with pytest.raises(InputError, match=r"^data: there is no test set for validation."):
         evaluate.validation(tf.zeros((2, 3), tf.float64))
 
 
@@ -811,5 +811,7 @@ def test_the_command_says_it_on_one_line(tmp_path, monkeypatch, capsys, optimize
     ]
     assert optimize.main(argv) == 2
     said = capsys.readouterr().err
-    assert said.startswith(f"error: --optimizer: {optimizer} works on the full batch only.")
+    assert said.startswith(
+        f"error: --optimizer: {optimizer} works only with all data in every step."
+    )
     assert "--batch-size = 5" in said and said.count("\n") == 1

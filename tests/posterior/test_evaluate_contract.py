@@ -191,7 +191,7 @@ REFUSED = {
     ("biased", "at"),
     ("biased", "part"),
 }
-"""No test part, no prior, no sum over examples; what a full matrix, a control variate and a bias
+"""No test set, no prior, no sum over examples; what a full matrix, a control variate and a bias
 cannot tell.
 """
 

@@ -127,7 +127,7 @@ def test_the_regressor_warns_that_its_interval_is_of_the_mean():
 
 
 def test_labels_of_another_shape_have_the_runs_own_loss_as_their_score(tmp_path):
-    """Censored times: the run was accepted, and predicting its own test part refused."""
+    """Censored times: the run was accepted, and predicting its own test set refused."""
     run = lifetimes()
     found = run.predict()
     assert found.mean.shape == (30, 1) and found.targets is None

@@ -186,7 +186,7 @@ def test_predictions_of_a_run(run):
     assert tree["posterior_predictive"]["y"].shape == (4, 12, 60, 3)
     kept = (
         run.predict()
-    )  # The data were given in Python: what the run kept of its test part, the same draws.
+    )  # The data were given in Python: what the run kept of its test set, the same draws.
     np.testing.assert_allclose(kept.probabilities, found.probabilities, rtol=1e-9)
     np.testing.assert_allclose(kept.log_density, density, rtol=1e-9)
     assert kept.scores() == pytest.approx(scores)

@@ -184,7 +184,7 @@ def test_predictions_are_in_the_units_of_the_data(line):
     assert found.mean == pytest.approx(each.mean(axis=0), rel=1e-5)
     deviation = sim.dataset.preparation.target_standard.deviation
     assert found.noise_std == pytest.approx(0.1 * deviation)
-    assert found.scores() == pytest.approx(run.predict().scores()), "the test part is read again"
+    assert found.scores() == pytest.approx(run.predict().scores()), "the test set is read again"
     with pytest.raises(InputError, match="input_columns do not fit"):
         run.predict(x[:, :1])
 
@@ -417,5 +417,5 @@ def test_help_loads_nothing_heavy():
 
 def test_no_test_part_no_averages():
     data = (np.zeros((4, 1)), np.arange(4.0))
-    with pytest.raises(InputError, match="no test part"):
+    with pytest.raises(InputError, match="no test set"):
         tati_re.Simulation(data=data, verbose=0).sample(num_steps=2, stream_predictions=1)

@@ -84,12 +84,12 @@ COMMANDS = {
     ),
     "HMC on mini-batches": (
         ["--data", "good.csv", "--sampler", "HMC", "--batch-size", "4"],
-        "HMC is exact on the full batch only",
+        "HMC is exact only with all data in every step",
         "--batch-size = 4 of 8 examples",
     ),
     "MCLMC on mini-batches": (
         ["--data", "good.csv", "--sampler", "MCLMC", "--batch-size", "4"],
-        "MCLMC is right on the full batch only: noise turns momenta of fixed length toward regions where it is weak",
+        "MCLMC is right only with all data in every step: noise turns momenta of fixed length toward regions where",
     ),
     "NUTS": (
         ["--data", "good.csv", "--sampler", "NUTS"],

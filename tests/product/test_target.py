@@ -253,7 +253,7 @@ def test_set_options_does_not_take_another_function():
 def test_what_stands_for_its_data_shows_itself():
     sim = tati_re.Simulation(potential=gaussian, dimension=2, **GRAPH)
     assert repr(sim.dataset) == "the potential gaussian: no data"
-    expected = r"^The data have no test part\. Received: the potential gaussian\. Expected: a model with data\.$"
+    expected = r"^The data have no test set\. Received: the potential gaussian\. Expected: a model with data\.$"
     with pytest.raises(InputError, match=expected):
         tati_re.temperature_study(sim, [1.0, 2.0])
 

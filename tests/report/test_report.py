@@ -518,7 +518,7 @@ def test_what_is_computed_from_stored_positions(tmp_path):
     text = " ".join(page.text)
     assert len(page.images) == 3 and "9 of 9 parameters, evenly spaced; 1,600 positions." in text
     assert "R-hat is above 1.01 for 1: walkers disagree" in text
-    assert "No predictions of the test part:" in text
+    assert "No predictions of the test set:" in text
     assert {"run-0-parameters", "run-0-predictions", "top"} <= page.ids
 
 

@@ -126,7 +126,7 @@ def test_as_many_examples_as_there_are_drawn_with_replacement_are_a_mini_batch(s
         sim, batch_size=12, batch_sampling="replacement", sampler="mCCAdL"
     ).full_batch
     assert request(sim, batch_size=12, batch_sampling="symmetric").full_batch
-    with pytest.raises(InputError, match="HMC is exact on the full batch only"):
+    with pytest.raises(InputError, match="HMC is exact only with all data in every step"):
         request(sim, batch_size=12, batch_sampling="replacement", sampler="HMC")
 
 

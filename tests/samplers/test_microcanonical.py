@@ -506,11 +506,11 @@ def test_runs_that_cannot_be_right_are_refused_before_they_start(tmp_path):
     for options, said in (
         (
             {"sampler": "MCLMC", "batch_size": 5},
-            "MCLMC is right on the full batch only: noise turns momenta of fixed",
+            "MCLMC is right only with all data in every step: noise turns momenta of fixed",
         ),
         (
             {"sampler": "MAMS", "batch_size": 5},
-            "MAMS is exact on the full batch only: .* become 1.43 and 0.615",
+            "MAMS is exact only with all data in every step: .* become 1.43 and 0.615",
         ),
         (
             {

@@ -34,7 +34,7 @@ class ControlVariate(Wrapper):
         refresh_every: Steps between two moves of the center; 0 keeps it at the start. Default: 0.
 
     Raises:
-        InputError: The sampler inside uses the full batch, which has no noise to reduce.
+        InputError: The sampler inside uses all data in every step, which has no noise to reduce.
 
     Examples:
         >>> ControlVariate(Splitting("BAOAB"), refresh_every=100).get_config()["control_variate_every"]
