@@ -56,7 +56,7 @@ def names_of(labels: np.ndarray, num_classes: int | None) -> tuple[str, ...]:
         asked = f"num_classes = {len(names)}" if num_classes else f"2 to {MAX_CLASSES} of them"
         expected = f"{'numbers' if num_classes == 0 else asked}, or label_columns that names another column"
         raise InputError(
-            "The labels are text.", f"{len(names)} texts, such as {names[0]!r}", expected
+            "The labels are text.", f"{_counted_texts(len(names))}, such as {names[0]!r}", expected
         )
     if not declared and not are_repeated(len(names), len(texts)):
         if all(map(is_number, names)):
@@ -68,6 +68,10 @@ def names_of(labels: np.ndarray, num_classes: int | None) -> tuple[str, ...]:
             "classes; or label_columns that names another column",
         )
     return names
+
+
+def _counted_texts(count: int) -> str:
+    return "1 text" if count == 1 else f"{count} texts"
 
 
 def are_repeated(count: int, rows: int) -> bool:
@@ -140,18 +144,26 @@ def _no_name(
 
 
 def _check_case(names: Sequence[str], otherwise: str) -> None:
-    """Refuses names that differ only in upper and lower case, spaces, or forms of one letter."""
+    """Refuses names that look alike: they differ only in upper and lower case, spaces, letters that
+    are not shown, forms of one letter, or a full stop at their end.
+    """
     alike: dict[str, list[str]] = {}
     for name in names:
-        key = " ".join(unicodedata.normalize("NFKC", name).casefold().split())
-        alike.setdefault(key, []).append(name)
+        alike.setdefault(_without_spelling(name), []).append(name)
     for spellings in alike.values():
         if len(spellings) > 1:
             raise InputError(
-                "Some labels differ only in upper and lower case or in spaces.",
+                "Some labels differ only in upper and lower case, in spaces or in a full stop.",
                 ", ".join(map(repr, sorted(spellings))),
                 f"one spelling per class, for example with y.str.strip().str.lower(){otherwise}",
             )
+
+
+def _without_spelling(name: str) -> str:
+    """A name without what a reader takes for a slip of the hand."""
+    shown = "".join(letter for letter in name if unicodedata.category(letter) != "Cf")
+    folded = " ".join(unicodedata.normalize("NFKC", shown).casefold().split())
+    return folded.removesuffix(".") or folded
 
 
 def _number_as_text(text: str) -> InputError:

@@ -26,7 +26,7 @@ from tati_re.data.sources import (
 from tati_re.data.standardizing import prepare
 
 DEFAULT_TEST_FRACTION = 0.2
-_CLASSES = ("sparsecategoricalcrossentropy",)
+_CLASSES = ("sparsecategoricalcrossentropy", "ordinal")
 _EITHER = ("binarycrossentropy", "bce", "categoricalcrossentropy")
 """Losses of class numbers, and those of classes in several forms, in lower case without _."""
 
@@ -285,7 +285,8 @@ def _rule_of(loss: Any) -> LabelRule:
     of_object = loss.__name__ if isinstance(loss, FunctionType) else type(loss).__name__
     name = loss if isinstance(loss, str) else of_object
     plain = name.replace("_", "").lower()
-    if plain in _CLASSES:
+    of_classes = getattr(loss, "kind", None) == "classification"  # a likelihood of one's own
+    if plain in _CLASSES or of_classes:
         return "classes"
     return "values" if plain in _EITHER else "numbers"
 

@@ -27,6 +27,8 @@ from tati_re.data.numerals import (
 from tati_re.data.readers.contract import ReadRequest
 from tati_re.data.text_files import TextTable
 
+_TRUTH = {"true": "1", "false": "0"}
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -149,7 +151,7 @@ def read_header(path: Path, encoding: str | None = None) -> list[str]:
         expected = "column names separated by commas"
         raise InputError(f"{path.name} has no header line.", line, expected)
     if len(names) < 2:
-        by = "white space" if file.separator is None else "commas, semicolons or tabs"
+        by = "white space" if file.separator is None else "commas, semicolons, tabs or |"
         raise InputError(
             f"{path.name} has a single column.", line, f"at least two, separated by {by}"
         )
@@ -197,7 +199,7 @@ def _are_integers(file: TextTable, names: Sequence[str], label: str, values: np.
         return False
     place = list(names).index(label)
     return not any(
-        {*cells[place].lower()} & {*".,ed"} and cells[place].lower() not in ("true", "false")
+        {*cells[place].lower()} & {*".,ed"} and cells[place].lower() not in _TRUTH
         for _, cells in file.rows()
     )
 
@@ -223,7 +225,7 @@ def _texts(file: TextTable, names: list[str], label: str, named: bool) -> np.nda
         texts.append(cells[place])
         lines.append(number)
     spellings = {*texts}
-    if len(spellings) > 2 and {text.lower() for text in spellings} <= {"true", "false"}:
+    if len(spellings) > 2 and {text.lower() for text in spellings} <= {*_TRUTH}:
         return None
     no_header = label in texts and sum(map(is_number, names)) == len(names) - 1
     refuse_if(
@@ -268,7 +270,8 @@ def _numbers(
     check_free("data", path, 20.0 * examples * len(columns), f"{examples:,.0f} examples")
     table = None
     chosen = None if everything else columns
-    for reader in (None, _reader(path, separator)):
+    truths = set[str]()
+    for reader in (None, _reader(path, separator, truths)):
         with warnings.catch_warnings(), suppress(ValueError):
             warnings.simplefilter("ignore", UserWarning)
             lines = (line for _, line in file.even_lines())
@@ -282,7 +285,10 @@ def _numbers(
             f"{path.name} has no examples.", path, "one line per example below the header"
         )
     if table is not None and table.shape[1] == len(columns) and np.isfinite(table).all():
-        return table[:, columns] if everything else table
+        table = table[:, columns] if everything else table
+        if truths:
+            _refuse_truth_among_numbers(file, names, used, table)
+        return table
     raise _bad_cell(file, names, used, labels)
 
 
@@ -291,7 +297,7 @@ def _bad_cell(
 ) -> InputError:
     """Finds the first bad line and what is wrong with it, in terms of the file."""
     path = file.path
-    read = _reader(path, file.separator)
+    read = _reader(path, file.separator, set())
     for number, cells in file.rows():
         for name, cell in zip(names, cells, strict=True):
             if name in used and not (_is_number(cell, read) and np.isfinite(read(cell))):
@@ -306,9 +312,27 @@ def _bad_cell(
     )
 
 
-def _reader(path: Path, separator: str | None) -> Callable[[str], float]:
-    """Reads numbers that Python does not: True and False, as pandas and R write them, exponents of
-    Fortran, and decimal commas between semicolons, where no number has a point: 1,234 beside 1.5 would be a thousand.
+def _refuse_truth_among_numbers(
+    file: TextTable, names: Sequence[str], used: Sequence[str], table: np.ndarray
+) -> None:
+    """Refuses True and False in a column with numbers other than 0 and 1, where they mean neither."""
+    plain = np.isin(table, (0.0, 1.0)).all(axis=0)
+    mixed = [name for name, both in zip(used, plain, strict=True) if not both]
+    places = [(name, list(names).index(name)) for name in mixed]
+    for number, cells in file.rows() if places else ():
+        for name, place in places:
+            refuse_if(
+                cells[place].strip().lower() in _TRUTH,
+                f"{file.path.name}, line {number}, column '{name}' is not a number, although others are.",
+                cells[place],
+                "numbers in all rows, or True and False in all rows",
+            )
+
+
+def _reader(path: Path, separator: str | None, truths: set[str]) -> Callable[[str], float]:
+    """Reads numbers that Python does not: True and False, as pandas and R write them, which it adds
+    to `truths`, exponents of Fortran, and decimal commas between semicolons, where no number has a
+    point: 1,234 beside 1.5 would be a thousand.
     """
     marks = set[str]()
 
@@ -322,7 +346,11 @@ def _reader(path: Path, separator: str | None) -> Callable[[str], float]:
                 "decimal commas",
             )
             cell = cell.replace(",", ".")
-        return number_in({"true": "1", "false": "0"}.get(cell.strip().lower(), cell))
+        word = cell.strip().lower()
+        if word not in _TRUTH:
+            return number_in(cell)
+        truths.add(word)
+        return float(_TRUTH[word])
 
     return read
 

@@ -273,7 +273,7 @@ class TextTable:
             expected = "encoding = 'utf-32', or the file saved as UTF-8"
         elif number == 1 and byte in (0xFE, 0xFF):
             expected = "encoding = 'utf-16', or the file saved as UTF-8"
-        elif byte == 0:
+        elif byte == 0 or (number == 1 and b"\0" in self._head()):
             expected = "encoding = 'utf-16-le' or 'utf-16-be', or the file saved as UTF-8"
         elif byte is not None and 0x80 <= byte < 0xA0 and self.encoding is None:
             # Control characters in Latin-1; letters, quotes and the euro sign in Windows' encoding.

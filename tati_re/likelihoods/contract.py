@@ -428,6 +428,13 @@ class Likelihood(Objective):
         del names
         return self
 
+    def of_classes(self, count: int) -> Self:
+        """Returns the likelihood for labels of 0 to count - 1, for likelihoods of classes. Some may
+        be absent from the training labels.
+        """
+        del count
+        return self
+
     def class_log_probs(self, outputs: Any) -> Any:
         """Returns log p of each class, in TensorFlow, for likelihoods of classes.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Self
 
 import numpy as np
@@ -27,6 +28,7 @@ class Ordinal(Likelihood):
 
     first_threshold: Any = 0.0
     gaps: Any = 1.0
+    _fewest_classes = 0
 
     def check(self, targets: np.ndarray) -> None:
         counts = (targets >= 0) & (targets == np.floor(targets))
@@ -38,7 +40,7 @@ class Ordinal(Likelihood):
         likelihood = super().fitted(targets, weights)
         classes = np.asarray(targets).reshape(-1).astype(int)
         # Half an example more in each class keeps the thresholds of absent ones finite.
-        counts = np.bincount(classes, weights=weights) + 0.5
+        counts = np.bincount(classes, weights, self._fewest_classes) + 0.5
         refuse_if(len(counts) < 2, "loss: ordinal needs two classes.", len(counts), "at least 2")
         below = np.cumsum(counts)[:-1] / counts.sum()
         thresholds = np.log(below) - np.log1p(-below)
@@ -46,9 +48,14 @@ class Ordinal(Likelihood):
         likelihood.gaps = np.diff(thresholds)
         return likelihood
 
+    def of_classes(self, count: int) -> Self:
+        likelihood = copy.copy(self)
+        likelihood._fewest_classes = count
+        return likelihood
+
     @property
     def num_classes(self) -> int:
-        """K, the number of classes from 0 to the largest training label."""
+        """K, the number of classes from 0 to the largest label."""
         return np.size(self.gaps) + 2
 
     def num_outputs(self, columns: int) -> int:

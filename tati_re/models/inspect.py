@@ -485,7 +485,7 @@ def _of_drawn_weights(model: Any) -> np.ndarray:
 def _last_layer(model: Any) -> Any:
     """Returns the last layer that changes the output's values."""
     if isinstance(model, keras.Sequential):
-        kept = [layer for layer in model.layers if type(layer).__name__ not in _KEEP_ACTIVATION]
+        kept = [layer for layer in model.layers if not _keeps_activation(layer)]
         return kept[-1] if kept else None
     outputs = tensors_of(model, "outputs")
     if len(outputs) != 1:
@@ -493,6 +493,13 @@ def _last_layer(model: Any) -> Any:
     tensor = outputs[0]
     while True:
         operation, call = origin_of(tensor)
-        if type(operation).__name__ not in _KEEP_ACTIVATION:
+        if not _keeps_activation(operation):
             return operation
         tensor = call.input_tensors[0]
+
+
+def _keeps_activation(layer: Any) -> bool:
+    """Whether outputs of a layer have the activation of its inputs."""
+    if type(layer).__name__ == "Activation":
+        return layer.activation is keras.activations.linear
+    return type(layer).__name__ in _KEEP_ACTIVATION

@@ -440,7 +440,7 @@ def likelihood_of(run: RunFiles, data: Any = None, model: Any = None) -> tuple[A
         raise InputError(
             "The run's loss is not a likelihood.",
             network.predictive.name,
-            "a cross-entropy or gaussian",
+            "gaussian, a cross-entropy, or another likelihood",
         )
     return data, network
 

@@ -871,6 +871,8 @@ def fitted_to(law: Likelihood, dataset: Dataset) -> Likelihood:
     expected = "integers in the order of the classes" if law.kind == CLASSES else "numbers"
     refuse_if(names, problem, ", ".join(names[:4]), expected)
     targets = np.asarray(dataset.targets, np.float64).reshape(dataset.num_examples, -1)
+    if law.kind == CLASSES and dataset.num_classes:
+        law = law.of_classes(dataset.num_classes)
     return law.named(target_names(dataset)).fitted(targets, dataset.weights)
 
 

@@ -17,6 +17,7 @@ from tati_re import InputError, Simulation
 from tati_re.cli.predict import main as tati_predict
 from tati_re.data import Dataset, labels, load_data
 from tati_re.data.labels import MOST_VALUES
+from tati_re.likelihoods import Ordinal
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(60, 1))
@@ -220,7 +221,31 @@ def test_sets_that_are_written_are_read_as_they_were(tmp_path):
         assert again.class_names == (1, 4, 7) and again.targets[:3].tolist() == [0, 1, 2]
 
 
-@pytest.mark.parametrize("loss", [{}, {"loss": "sparse_categorical_crossentropy"}])
+@pytest.mark.parametrize("loss", ["ordinal", Ordinal()])
+@pytest.mark.parametrize("codes", [[1, 2, 3, 4, 5], [-1, 0, 1], [10, 20, 40]])
+def test_grades_are_the_values_that_occur(loss, codes):
+    """No grade between them, below them or above them has a probability."""
+    y = np.array(codes)[np.arange(60) % len(codes)]
+    sim = Simulation(data=(X, y), loss=loss, test_fraction=0.3, **QUICK)
+    run = sim.sample(**STEPS)
+    assert sim.dataset.num_classes == len(codes)
+    prediction = run.predict()
+    assert prediction.probabilities.shape[1] == len(codes)
+    assert {*run.predict(X).predicted.tolist()} <= {*codes}
+    assert np.isfinite(list(prediction.scores().values())).all()
+
+
+def test_a_grade_that_only_the_test_part_has():
+    """The highest and the lowest grade, of which training knows nothing."""
+    for lone in (9, 0):
+        y = np.array([1, 2, 3, *([2] * 56), lone])
+        sim = Simulation(data=(X[:40], y[:40]), test_data=(X[40:], y[40:]), loss="ordinal", **QUICK)
+        assert np.isfinite(list(sim.sample(**STEPS).predict().scores().values())).all()
+
+
+@pytest.mark.parametrize(
+    "loss", [{}, {"loss": "sparse_categorical_crossentropy"}, {"loss": "ordinal"}]
+)
 def test_runs_from_before_labels_had_names_open_and_go_on(tmp_path, monkeypatch, loss):
     """Their classes are the numbers from 0 to the largest label."""
     frame = pd.DataFrame({"x": X[:, 0], "y": 1 + np.arange(60) % 3})

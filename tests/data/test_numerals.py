@@ -137,9 +137,13 @@ def test_spellings_of_one_name_are_not_several_classes(tmp_path):
         ["yes", "yes ", "no", "no"] * 5,
         ["stra\u00dfe", "STRASSE"] * 5,
         ["\u00e4", "a\u0308"] * 5,
+        ["<=50K", "<=50K.", ">50K"] * 5,
+        ["cat", "cat\u200b", "dog"] * 5,
     ):
         x = np.zeros((len(texts), 1))
-        with pytest.raises(InputError, match=r"differ only in upper and lower case or in spaces"):
+        with pytest.raises(
+            InputError, match=r"differ only in upper and lower case, in spaces or in a full stop"
+        ):
             load_data((x, texts))
         assert load_data((x, texts), num_classes=len({*texts})).num_classes == len({*texts})
     path = csv_of(tmp_path / "a.csv", ["yes", "Yes", "YES", "no"] * 5)
@@ -203,3 +207,24 @@ def test_words_are_no_numerals():
 def test_true_and_false_in_several_spellings_are_numbers(tmp_path):
     path = csv_of(tmp_path / "a.csv", ["True", "TRUE", "false", "False"] * 5)
     assert load_data(path, 0).num_classes == 2
+
+
+@pytest.mark.parametrize(("column", "place"), [("x", 0), ("x", 17), ("y", 17)])
+def test_true_among_numbers_is_refused(tmp_path, column, place):
+    """It was 1 in a column of lengths."""
+    cells = [f"{number + 1.5}" for number in range(20)]
+    cells[place] = "TRUE"
+    other = [f"{number / 4 + 0.125}" for number in range(20)]
+    texts = {"x": other, "y": other} | {column: cells}
+    for separator in ",;":
+        lines = [separator.join(row) for row in zip(texts["x"], texts["y"], strict=True)]
+        text = "\n".join([f"x{separator}y", *lines, ""])
+        (tmp_path / "a.csv").write_text(text.replace(".", "," if separator == ";" else "."))
+        with pytest.raises(InputError, match=f"line {place + 2}, column '{column}'"):
+            load_data(tmp_path / "a.csv")
+
+
+def test_true_and_false_beside_0_and_1_are_numbers(tmp_path):
+    assert (
+        load_data(csv_of(tmp_path / "a.csv", ["1", "TRUE", "0", "false"] * 5), 0).num_classes == 2
+    )

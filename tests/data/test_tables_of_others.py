@@ -86,7 +86,7 @@ def test_booleans_are_numbers_as_in_a_data_frame(tmp_path):
         ("a,b,y\n1,inf,3\n", r"column 'b' is not a finite number\. Received: inf\. .*dropna"),
         (
             "a\n1\n",
-            r"single column\. Received: a\. Expected: at least two, separated by commas, semicolons or tabs",
+            r"single column\. Received: a\. Expected: at least two, separated by commas, semicolons, tabs or \|",
         ),
         (
             ",a,y\n0,2,3\n",

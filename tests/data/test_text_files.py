@@ -141,6 +141,12 @@ def test_other_encodings_are_named_or_read(tmp_path, encoding, sentence):
     assert load_data(tmp_path / "own.csv", 0, encoding=encoding, test_data=tmp_path / "own.csv")
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_zeros_between_letters_say_utf_16_before_the_first_other_letter(tmp_path, encoding):
+    with pytest.raises(InputError, match=r"Expected: encoding = 'utf-16-le' or 'utf-16-be'"):
+        read(tmp_path, "größe,b,y\n1.5,2,3.5\n", encoding=encoding)
+
+
 def test_the_line_and_the_byte_of_another_encoding(tmp_path):
     with pytest.raises(InputError, match=r"line 5 is not UTF-8 text\. Received: the byte 0xe9"):
         read(tmp_path, "x,y\n1,b\n2,b\n3,b\n4,é\n", encoding="latin-1")

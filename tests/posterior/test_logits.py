@@ -58,6 +58,10 @@ def models(activation):
                 ]
             )
         ),
+        "linear": keras.Sequential(
+            [keras.Input((2,)), layers.Dense(3, activation=activation), layers.Activation("linear")]
+        ),
+        "linear of a function": functional(lambda z: layers.Activation("linear")(layer(z))),
         "Dropout": keras.Sequential(
             [keras.Input((2,)), layers.Dense(3, activation=activation), layers.Dropout(0.2)]
         ),
