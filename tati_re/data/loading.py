@@ -285,8 +285,7 @@ def _rule_of(loss: Any) -> LabelRule:
     of_object = loss.__name__ if isinstance(loss, FunctionType) else type(loss).__name__
     name = loss if isinstance(loss, str) else of_object
     plain = name.replace("_", "").lower()
-    of_classes = getattr(loss, "kind", None) == "classification"  # a likelihood of one's own
-    if plain in _CLASSES or of_classes:
+    if plain in _CLASSES:
         return "classes"
     return "values" if plain in _EITHER else "numbers"
 
