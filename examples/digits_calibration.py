@@ -37,6 +37,7 @@ from tati_re import Run
 from tati_re.data import load_data
 from tati_re.prediction import ClassPrediction, auroc, average, noise_like, source_of
 
+SMALLEST_STEPS = 40
 OPTIMUM, ENSEMBLE = "optimum", "ensemble"
 LAPLACE, SWAG = "Laplace", "SWAG"
 SHORT, LONG, COLD = "posterior, same cost", "posterior, longer", "posterior at T = 0.1"
@@ -275,12 +276,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=Path("results/digits_calibration"))
     typed = parser.parse_args(argv)
-    typed.output.mkdir(parents=True, exist_ok=True)
     study = DIGITS._replace(num_steps=typed.num_steps, fit_steps=typed.fit_steps)
-    report(
-        *compare(load_data("digits", seed=typed.seed), study, typed.output, typed.seed),
-        typed.output,
-    )
+    return reported("digits", study, typed.output, typed.seed)
+
+
+def reported(data: str, study: Study, folder: Path, seed: int) -> int:
+    """Compares the predictors of a study and writes what was found; the exit status.
+
+    Args:
+        data: The name or the file of the data.
+        study: What is compared.
+        folder: Where tables and figures go; made if it is not there.
+        seed: Of all random numbers, 0 or more.
+    """
+    try:
+        for flag, given, smallest in (
+            ("--num-steps", study.num_steps, SMALLEST_STEPS),
+            ("--fit-steps", study.fit_steps, 1),
+        ):
+            if given < smallest:
+                raise tati_re.InputError(f"{flag} is too small.", given, f"{smallest} at least")
+        images = load_data(data, seed=seed)
+        folder.mkdir(parents=True, exist_ok=True)
+        report(*compare(images, study, folder, seed), folder)
+    except (tati_re.InputError, tati_re.SamplingError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     return 0
 
 

@@ -26,6 +26,43 @@ import tati_re
 from tati_re.data import load_data
 
 TEMPERATURES = tuple(10.0 ** np.linspace(-2.5, 1, 8))
+SMALLEST = {"num_steps": 40, "num_train": 10}
+
+
+def cooled(typed: argparse.Namespace) -> tati_re.prediction.TemperatureStudy:
+    """The runs at all temperatures.
+
+    Raises:
+        InputError: Steps or images are too few, or the seed is out of range.
+    """
+    for name, smallest in SMALLEST.items():
+        if getattr(typed, name) < smallest:
+            flag = f"--{name.replace('_', '-')}"
+            raise tati_re.InputError(
+                f"{flag} is too small.", getattr(typed, name), f"{smallest} at least"
+            )
+    data = load_data("digits", seed=typed.seed)
+    data = replace(
+        data, inputs=data.inputs[: typed.num_train], targets=data.targets[: typed.num_train]
+    )
+    sim = tati_re.Simulation(data=data, hidden=[32], num_walkers=4, seed=typed.seed, verbose=0)
+    sim.fit(
+        optimizer="adam", learning_rate=0.01, num_steps=300, batch_size=min(100, typed.num_train)
+    )
+    typed.output.mkdir(parents=True, exist_ok=True)
+    return tati_re.temperature_study(
+        sim,
+        TEMPERATURES,
+        early_stopping=False,
+        sampler="BAOAB",
+        step_size=0.006,
+        friction=8.0,
+        batch_size=data.num_examples // 2,
+        num_steps=typed.num_steps,
+        num_burnin_steps=typed.num_steps // 2,
+        record_every=20,
+        trajectory_every=max(1, typed.num_steps // 200),
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -40,28 +77,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=Path("results/digits_temperatures"))
     typed = parser.parse_args(argv)
-    typed.output.mkdir(parents=True, exist_ok=True)
-    data = load_data("digits", seed=typed.seed)
-    data = replace(
-        data, inputs=data.inputs[: typed.num_train], targets=data.targets[: typed.num_train]
-    )
-    sim = tati_re.Simulation(data=data, hidden=[32], num_walkers=4, seed=typed.seed, verbose=0)
-    sim.fit(
-        optimizer="adam", learning_rate=0.01, num_steps=300, batch_size=min(100, typed.num_train)
-    )
-    study = tati_re.temperature_study(
-        sim,
-        TEMPERATURES,
-        early_stopping=False,
-        sampler="BAOAB",
-        step_size=0.006,
-        friction=8.0,
-        batch_size=data.num_examples // 2,
-        num_steps=typed.num_steps,
-        num_burnin_steps=typed.num_steps // 2,
-        record_every=20,
-        trajectory_every=max(1, typed.num_steps // 200),
-    )
+    try:
+        study = cooled(typed)
+    except (tati_re.InputError, tati_re.SamplingError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     study.frame.to_csv(typed.output / "temperatures.csv", index=False)
     study.plot(typed.output / "figure.png")
     print(study.frame.to_string(index=False, float_format=lambda value: f"{value:.4g}"))

@@ -23,9 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from digits_calibration import Study, compare, report
-
-from tati_re.data import load_data
+from digits_calibration import Study, reported
 
 MNIST = Study(
     {"hidden": [100], "prior_scaling": "fan_in"},
@@ -62,13 +60,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    typed.output.mkdir(parents=True, exist_ok=True)
     study = MNIST._replace(num_steps=typed.num_steps, fit_steps=typed.fit_steps)
     if typed.prior_std is not None:
         network = {"hidden": [100], "prior_std": typed.prior_std}
         study = study._replace(network=network, sampler={**study.sampler, "step_size": 0.0007})
-    report(*compare(load_data(str(file)), study, typed.output, typed.seed), typed.output)
-    return 0
+    return reported(str(file), study, typed.output, typed.seed)
 
 
 if __name__ == "__main__":

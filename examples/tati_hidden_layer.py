@@ -195,6 +195,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if arguments.num_steps < 1:
             raise tati_re.InputError("--num-steps is too small.", arguments.num_steps, "1 at least")
+        if arguments.sampling_steps < 2 * max(NUMBERS):
+            raise tati_re.InputError(
+                "--sampling-steps is too small for the eigenvectors of the covariance.",
+                arguments.sampling_steps,
+                f"{2 * max(NUMBERS)} at least",
+            )
         dataset = read(arguments.data, arguments.num_examples)
         sim = tati_re.Simulation(
             data=dataset,

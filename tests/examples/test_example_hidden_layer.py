@@ -30,6 +30,7 @@ def folder(tmp_path_factory):
     [
         ([], "--data: there is no mnist.npz."),
         (["--num-steps", "0"], "--num-steps is too small. Received: 0. Expected: 1 at least."),
+        (["--sampling-steps", "100"], "--sampling-steps is too small for the eigenvectors"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(script, tmp_path, capsys, flags, sentence):

@@ -898,6 +898,12 @@ def test_corrections_of_the_resnet_example():
             ["--data", "nowhere"],
             "--data: there is no mnist.npz. Received: nowhere. Expected: a ",
         ),
+        ("digits_temperatures", ["--num-steps", "0"], "--num-steps is too small. Received: 0."),
+        ("digits_temperatures", ["--num-train", "-1"], "--num-train is too small. Received: -1."),
+        ("digits_temperatures", ["--seed", "-1"], "seed is not valid. Received: -1."),
+        ("digits_calibration", ["--num-steps", "1"], "--num-steps is too small. Received: 1."),
+        ("digits_calibration", ["--fit-steps", "0"], "--fit-steps is too small. Received: 0."),
+        ("digits_calibration", ["--seed", "-1"], "seed is not valid. Received: -1."),
         ("uci_regression", [], "--data is missing. "),
         (
             "uci_regression",
