@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -21,8 +23,9 @@ from tati_re.likelihoods.mixture import (
     mixture_pit,
     mixture_quantile,
 )
-from tati_re.likelihoods.registry import LOSSES, likelihood_class
+from tati_re.likelihoods.registry import LIKELIHOODS, LOSSES, likelihood_class
 from tati_re.likelihoods.skeleton import Gumbel
+from tati_re.options.table import OPTIONS
 from tati_re.posterior.given_likelihood import likelihood_given
 from tati_re.prediction.scores import crps as normal_crps
 from tati_re.prediction.scores import mixture_interval
@@ -277,3 +280,9 @@ def test_counts_without_overdispersion_have_a_finite_density(output):
         poisson = likelihood_class("poisson_count")().fitted(COUNTS)
         expected = poisson.log_prob(tf.constant(COUNTS), outputs[:, :1])
         np.testing.assert_allclose(density, expected, atol=0.05)
+
+
+def test_the_help_of_the_option_names_every_likelihood():
+    """A line in the registry is not enough for `--help` and `tati_re.help`."""
+    said = str(OPTIONS["loss"].description)
+    assert [name for name in LIKELIHOODS if not re.search(rf"\b{name}\b", said)] == []
