@@ -60,6 +60,7 @@ def diffusion_map(
     Rule: K_ij = exp(-|x_i - x_j|²/4ε); q_i = Σ_j K_ij; the kernel is multiplied from the right by
     r_j = q_j^-α, for a target measure π by r_j = q_j^-1 sqrt(π_j); rows are made to sum to 1: P; L
     = (P - 1)/ε. As ε falls, L becomes
+
         without target   Δ + 2 (1 - α) ∇ ln q · ∇,   q the density of the points: α = 1/2 gives the overdamped Langevin
                          motion whose distribution the points have, α = 1 the Laplacian of the
                          surface they lie on;

@@ -31,7 +31,15 @@ class Rung(NamedTuple):
         return 1.0 / self.inverse_temperature
 
     def part(self, first, count: int) -> Rung:
-        """Returns the rungs of `count` walkers from `first` on."""
+        """Returns the rungs of some consecutive walkers.
+
+        Args:
+            first: Index of the first walker.
+            count: Number of walkers.
+
+        Returns:
+            Their rungs.
+        """
         return Rung(*(rows(values, first, count) for values in self))
 
 
@@ -101,11 +109,24 @@ class Evaluate(Protocol):
 
     @abstractmethod
     def full(self, position) -> Energy:
-        """Returns U and its gradient on all data, summed in float64."""
+        """Computes U and its gradient on all data, summed in float64.
+
+        Args:
+            position: Positions, shape (walkers, parameters).
+
+        Returns:
+            U of each walker, shape (walkers,), and its gradient in the shape of `position`.
+        """
 
     @abstractmethod
     def validation(self, position):
-        """Returns the mean loss on the test set, `(walkers,)`, float64.
+        """Computes the mean loss on the test set.
+
+        Args:
+            position: Positions, shape (walkers, parameters).
+
+        Returns:
+            One number per walker, shape (walkers,), float64.
 
         Raises:
             InputError: There is no test set.
@@ -113,24 +134,39 @@ class Evaluate(Protocol):
 
     @abstractmethod
     def gradient_variance(self, position):
-        """Returns the variance of each entry of this mini-batch's estimate of ∇U, `(walkers,
-        parameters)`.
+        """Computes the variance of each entry of this mini-batch's estimate of ∇U.
 
-        It is estimated from the gradients of the examples in the batch, and is zero for all
-        data.
+        It is estimated from the gradients of the examples in the batch, and is zero for all data.
+
+        Args:
+            position: Positions, shape (walkers, parameters).
+
+        Returns:
+            Variances, in the shape of `position`.
         """
 
     def with_variance(self, position) -> tuple[Energy, Any]:
-        """Returns U and its gradient on this mini-batch, and the gradient's variance, in one pass
-        if possible.
+        """Computes U, its gradient on this mini-batch and the gradient's variance, if possible in one pass.
+
+        Args:
+            position: Positions, shape (walkers, parameters).
+
+        Returns:
+            U with its gradient, and the variances in the shape of `position`.
         """
         return self(position), self.gradient_variance(position)
 
     @abstractmethod
     def mean_loss(self, position):
-        """Returns the mean loss over all data, `(walkers,)`, float64.
+        """Computes the mean loss over all data.
 
         It has no gradient and a third of the cost of `full`.
+
+        Args:
+            position: Positions, shape (walkers, parameters).
+
+        Returns:
+            One number per walker, shape (walkers,), float64.
         """
 
     @abstractmethod
@@ -144,38 +180,83 @@ class Evaluate(Protocol):
 
     @abstractmethod
     def log_prior(self, position):
-        """-V, `(walkers,)`, float64."""
+        """Computes the log prior density, -V.
+
+        Args:
+            position: Positions, shape (walkers, parameters).
+
+        Returns:
+            One number per walker, shape (walkers,), float64.
+        """
 
     @abstractmethod
     def drawn_from_prior(self, normal):
-        """Maps standard normal numbers `(walkers, parameters)` to draws from the prior."""
+        """Maps standard normal numbers to draws from the prior.
+
+        Args:
+            normal: Standard normal numbers, shape (walkers, parameters).
+
+        Returns:
+            Draws, in the same shape.
+        """
 
     def at(self, rung: Rung) -> Self:
-        """Returns the same potential on the same mini-batch with the walkers on other rungs."""
+        """Returns the same potential on the same mini-batch with the walkers on other rungs.
+
+        Args:
+            rung: Temperature and step size of each walker.
+
+        Returns:
+            A copy at these rungs.
+        """
         other = copy.copy(self)
         other.rung = rung
         return other
 
     def part(self, first, count: int) -> Self:
-        """Returns the same evaluation for `count` walkers from walker `first` on.
+        """Returns the same evaluation for some consecutive walkers.
 
-        `first` may be a tensor that is known only during the step.
+        Args:
+            first: Index of the first walker; it may be a tensor known only during the step.
+            count: Number of walkers.
+
+        Returns:
+            A copy for these walkers.
         """
         return self.at(self.rung.part(first, count))
 
     def confine(self, position, momentum):
-        """Reflects positions outside the support of the prior; returns position and momentum.
+        """Reflects positions outside the support of the prior. Default: no walls.
 
-        A momentum of `None` stays `None`.
+        Args:
+            position: Positions, shape (walkers, parameters).
+            momentum: Momenta in the same shape, or None.
+
+        Returns:
+            Position and momentum inside the support; a momentum of None stays None.
         """
         return position, momentum
 
     def accuracy_at(self, position):
-        """Returns the accuracy from the last call if it was at this position, otherwise None."""
+        """Returns the accuracy from the last call if it was at this position.
+
+        Args:
+            position: The very tensor of the last call.
+
+        Returns:
+            The accuracy, shape (walkers,), or None.
+        """
         return self.known_accuracy[1] if self.known_accuracy[0] is position else None
 
     def metric(self, position):
-        """Returns the accuracy on this mini-batch, `(walkers,)`, float64, or `None`."""
+        """Computes the accuracy on this mini-batch.
+
+        Args:
+            position: Positions, shape (walkers, parameters).
+
+        Returns:
+            One number per walker, shape (walkers,), float64; None if the labels are not classes.
+        """
         return None
 
 

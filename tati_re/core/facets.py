@@ -94,15 +94,41 @@ class Turns:
         self.steps = steps
 
     def begin(self, state: Any, evaluate: Evaluate) -> Any:
-        """The part of the state that the steps of one turn change."""
+        """Selects the part of the state that the steps of one turn change.
+
+        Args:
+            state: The state of all walkers.
+            evaluate: Computes U and its gradient.
+
+        Returns:
+            The state of the turn, the argument of `move`.
+        """
         return state
 
     def move(self, turn: Any, evaluate: Evaluate, noise: Noise) -> Any:
-        """Makes one step with the result of `begin`, and returns its `Info` too."""
+        """Makes one step of a turn.
+
+        Args:
+            turn: The result of `begin` or of the last `move`.
+            evaluate: Computes U and its gradient on the mini-batch of the step.
+            noise: Random numbers of this step.
+
+        Returns:
+            The state of the turn after the step, and its `Info`.
+        """
         return self.method.step(turn, evaluate, noise)
 
     def end(self, state: Any, turn: Any, evaluate: Evaluate) -> Any:
-        """The state of all walkers after a turn that began at `state`."""
+        """Ends a turn.
+
+        Args:
+            state: The state of all walkers at the start of the turn.
+            turn: The result of the last `move`.
+            evaluate: Computes U and its gradient.
+
+        Returns:
+            The state of all walkers.
+        """
         return turn
 
 
@@ -120,23 +146,51 @@ class BurninTuning:
     finds_end: bool = False
 
     def renewed(self, state: Any) -> Any:
-        """Returns the state after one of the steps `renewals`, as plain numbers."""
+        """Retunes the method after one of the steps `renewals`. Default: no change.
+
+        Args:
+            state: The state, as plain numbers.
+
+        Returns:
+            The state from which the next step starts.
+        """
         return state
 
     def end(self, state: Any) -> int | None:
-        """The last step of the burn-in, once the method has found it."""
+        """Returns the last step of the burn-in once the method has determined it.
+
+        Args:
+            state: The state after a step.
+
+        Returns:
+            The number of the step, or None if the burn-in continues.
+        """
         return None
 
     def shortened(self, state: Any, step: int) -> Any:
-        """The state with a step whose bias is as wanted, where what was measured is above.
+        """Reduces a step size whose measured bias is too large.
 
-        All steps up to this one are burn-in then, and it ends here. Asked between two chunks, where
-        the method `finds_end`.
+        All steps so far then count as burn-in, which ends here. Called between two chunks if the method
+        `finds_end`.
+
+        Args:
+            state: The state after a step.
+            step: The number of that step.
+
+        Returns:
+            The state with the smaller step size.
         """
         return state
 
     def tuned(self, state: Any) -> str:
-        """Returns a line on what the burn-in has tuned, after its end."""
+        """Summarizes what the burn-in has tuned, after its end.
+
+        Args:
+            state: The state at the end of the burn-in.
+
+        Returns:
+            One line; empty if nothing was tuned.
+        """
         return ""
 
     def step_settled(self, state: Any, acceptance: Any, weights: Any) -> bool:
@@ -219,21 +273,48 @@ class Temperatures:
     in_all: int = 0
 
     def order(self, state: Any) -> Any:
-        """The walkers in the order of the rows, `(walkers,)`, int32; used if `by_rung`."""
+        """Returns the walkers in the order of the rows; used if `by_rung`.
+
+        Args:
+            state: The state after a step.
+
+        Returns:
+            Indices of walkers, shape (walkers,), int32.
+        """
         raise NotImplementedError("These walkers keep their order.")
 
     def events(self, state: Any) -> Any:
-        """The last rows of `event_columns`, `(rows, columns)`; asked every `event_every` steps."""
+        """Returns the latest rows of `event_columns`; called every `event_every` steps.
+
+        Args:
+            state: The state after a step.
+
+        Returns:
+            The rows, shape (rows, columns).
+        """
         raise NotImplementedError("This ladder has no events.")
 
     def tables(self, state: Any) -> dict[str, dict[str, Any]]:
-        """Small tables of the current state, "ladder" and "bias", columns by name; rewritten at
-        each checkpoint.
+        """Returns small tables of the current state, rewritten at each checkpoint. Default: none.
+
+        Args:
+            state: The state after a step.
+
+        Returns:
+            The columns by name of the tables "ladder" and "bias".
         """
         return {}
 
     def bound(self, state: Any, evaluate: Evaluate) -> Any:
-        """The potential at the walkers' own rungs, for what is evaluated for a row."""
+        """Binds the potential to the current rungs of the walkers, to evaluate a row.
+
+        Args:
+            state: The state after a step.
+            evaluate: Computes U and its gradient.
+
+        Returns:
+            The potential at these rungs.
+        """
         return evaluate
 
     def asks_examples(self, exact: bool) -> bool:

@@ -28,11 +28,32 @@ class Sampler(Protocol):
     current: bool
     gradients_per_step: float
 
-    def init(self, position, evaluate: Evaluate, noise: Noise): ...
+    def init(self, position, evaluate: Evaluate, noise: Noise):
+        """Makes the state before the first step; see `Method.init`.
 
-    def step(self, state, evaluate: Evaluate, noise: Noise): ...
+        Args:
+            position: Positions, shape (walkers, parameters).
+            evaluate: Computes U and its gradient on the first mini-batch.
+            noise: Random numbers of this step.
 
-    def get_config(self) -> dict: ...
+        Returns:
+            The state.
+        """
+
+    def step(self, state, evaluate: Evaluate, noise: Noise):
+        """Makes one step; see `Method.step`.
+
+        Args:
+            state: The state before the step.
+            evaluate: Computes U and its gradient on the mini-batch of the step.
+            noise: Random numbers of this step.
+
+        Returns:
+            The state after the step, and its `Info`.
+        """
+
+    def get_config(self) -> dict:
+        """Returns plain values that define the sampler; they are written to the manifest."""
 
 
 REQUIRED = ("init", "step", "get_config", *Sampler.__annotations__)
@@ -94,11 +115,36 @@ class Method:
     ladder: Temperatures | None = None
 
     def init(self, position: Any, evaluate: Evaluate, noise: Noise) -> Any:
-        """Returns the initial state at given positions, `(walkers, parameters)`."""
+        """Makes the state before the first step.
+
+        Args:
+            position: Positions, shape (walkers, parameters).
+            evaluate: Computes U and its gradient at positions, on the examples of mini-batch 0.
+            noise: Random numbers of this step, by `noise.normal(shape)` and `noise.uniform(shape)`.
+
+        Returns:
+            The state, a named tuple of tensors whose first axis counts walkers.
+
+        Raises:
+            NotImplementedError: The class does not define the method.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no init.")
 
     def step(self, state: Any, evaluate: Evaluate, noise: Noise) -> Any:
-        """Returns the state after one step, and its `Info`."""
+        """Makes one step.
+
+        Args:
+            state: The state before the step, from `init` or the last step.
+            evaluate: Computes U and its gradient at positions, on the examples of this step.
+            noise: Random numbers of this step, by `noise.normal(shape)` and `noise.uniform(shape)`.
+
+        Returns:
+            The state after the step, and its `Info`: acceptance and ΔH of each walker, None
+                without a Metropolis test.
+
+        Raises:
+            NotImplementedError: The class does not define the method.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no step.")
 
     def get_config(self) -> dict:
@@ -122,13 +168,24 @@ class Method:
         return {*self.get_config()}
 
     def labels(self, state: Any) -> dict[str, Any]:
-        """Returns the columns `label_names`, `(walkers,)` each."""
+        """Returns columns of run.csv that only this method has. Default: none.
+
+        Args:
+            state: The state after a step.
+
+        Returns:
+            A tensor of shape (walkers,) for each of `label_names`.
+        """
         return {}
 
     def speeds(self, state: Any) -> Any:
-        """Returns the factor of velocities in each parameter, a number or `(walkers, parameters)`.
+        """Returns the factor by which a velocity differs from its momentum. Default: 1.
 
-        Default: 1.
+        Args:
+            state: The state after a step.
+
+        Returns:
+            A number, or one for each parameter, shape (walkers, parameters).
         """
         return 1.0
 
@@ -137,9 +194,13 @@ class Method:
         return 1.0
 
     def coordinates(self, state: Any) -> Any:
-        """Returns the measured coordinates in which steps move, as plain numbers.
+        """Returns the measured coordinates in which steps move. Default: None, no mass is measured.
 
-        Default: None, no mass is measured.
+        Args:
+            state: The state after a step, as plain numbers.
+
+        Returns:
+            The coordinates of each walker, or None.
         """
         return None
 
@@ -157,7 +218,14 @@ class Method:
         return self, None
 
     def at_friction(self, friction: float) -> "Method":
-        """Returns the method at a friction found by the burn-in. Default: the method itself."""
+        """Returns the method at a friction that the burn-in has measured. Default: the method unchanged.
+
+        Args:
+            friction: Friction in 1/time.
+
+        Returns:
+            A method with this friction.
+        """
         return self
 
 

@@ -37,27 +37,67 @@ class Prior(Protocol):
 
     @abstractmethod
     def log_prob(self, position) -> tf.Tensor:
-        """Returns the log prior density, `(walkers,)`, float64, including its normalization."""
+        """Computes the log prior density, including its normalization.
+
+        Args:
+            position: Positions, shape (walkers, parameters).
+
+        Returns:
+            One number per walker, shape (walkers,), float64; -inf outside the support.
+        """
 
     @abstractmethod
     def gradient(self, position) -> tf.Tensor | None:
-        """Returns ∇V = -∇ log prior where it is finite, `(walkers, parameters)`.
+        """Computes ∇V = -∇ log prior where it is finite.
 
-        `None` means that it vanishes everywhere.
+        Args:
+            position: Positions, shape (walkers, parameters).
+
+        Returns:
+            The gradient, in the shape of `position`; None if it vanishes everywhere.
         """
 
     def confine(self, position, momentum):
-        """Reflects position and momentum (or `None`) at the walls."""
+        """Reflects walkers at the walls of the support. Default: no walls.
+
+        Args:
+            position: Positions, shape (walkers, parameters).
+            momentum: Momenta in the same shape, or None.
+
+        Returns:
+            Position and momentum inside the support; a momentum of None stays None.
+        """
         return position, momentum
 
     def sample(self, shape: tuple[int, int], seed: int) -> np.ndarray:
-        """Draws independent samples from the prior, numpy, `(walkers, parameters)`."""
+        """Draws independent positions from the prior.
+
+        Args:
+            shape: Numbers of walkers and parameters.
+            seed: Seed of the random numbers.
+
+        Returns:
+            A NumPy array, shape (walkers, parameters).
+
+        Raises:
+            InputError: The prior cannot be drawn from.
+        """
         return self.from_normal(
             tf.constant(np.random.default_rng([seed, 0x5052]).standard_normal(shape))
         ).numpy()
 
     def from_normal(self, normal) -> tf.Tensor:
-        """Maps standard normal numbers to draws from the prior, in the same shape."""
+        """Maps standard normal numbers to draws from the prior.
+
+        Args:
+            normal: Standard normal numbers, shape (walkers, parameters).
+
+        Returns:
+            Draws, in the same shape.
+
+        Raises:
+            InputError: The prior cannot be drawn from.
+        """
         raise InputError(
             "prior: draws from this prior are not possible.",
             str(self),
@@ -163,6 +203,7 @@ class Potential(Protocol):
 
     @property
     def columns(self) -> Mapping[str, Callable]:
+        """Functions of the position that are columns of run.csv, by name. Default: none."""
         return {}
 
     @abstractmethod
@@ -173,11 +214,28 @@ class Potential(Protocol):
         auxiliary: tuple = (),
         clock: Clock | None = None,
     ) -> Evaluate:
-        """Returns the potential for one step; without a batch, on all data."""
+        """Prepares the potential for one step.
+
+        Args:
+            rung: Temperature and step size of each walker.
+            batch: The examples of the step. Default: None, all data.
+            auxiliary: Keras' non-trainable variables, shape (walkers, ...) each. Default: none.
+            clock: The number of the step, for potentials that depend on it. Default: None.
+
+        Returns:
+            A callable that computes U and its gradient for this step.
+        """
 
     @abstractmethod
     def describe(self, batch: str | None = None) -> str:
-        """Describes U at the start of a run; `batch`: the examples of a step, if they change."""
+        """Describes U at the start of a run.
+
+        Args:
+            batch: The examples of a step in words, if they change from step to step. Default: None.
+
+        Returns:
+            One sentence or formula.
+        """
 
     def notices(self) -> list[str]:
         """Returns sentences that a user should read before the run."""

@@ -163,7 +163,14 @@ class Batches:
         return indices, sizes
 
     def from_walker(self, first: int) -> "Batches":
-        """Those of as many walkers of the run, from another one on."""
+        """Returns the mini-batches of other walkers of the run.
+
+        Args:
+            first: Number of the first of these walkers.
+
+        Returns:
+            Mini-batches of as many walkers.
+        """
         return Batches(
             num_examples=self.num_examples,
             batch_size=self.batch_size,

@@ -325,8 +325,13 @@ class Dataset:
         return "signs" if self.targets.min() < 0 else "classification"
 
     def prepare(self, inputs: np.ndarray) -> np.ndarray:
-        """Returns inputs `(n, ...)` as the network expects them, unscaled if there is no
-        preparation.
+        """Returns inputs as the network expects them; unscaled if there is no preparation.
+
+        Args:
+            inputs: Inputs as in the data, shape (n, ...).
+
+        Returns:
+            Inputs of the network, shape (n, ...).
         """
         return (
             inputs

@@ -145,8 +145,15 @@ class Loop:
         self._evaluated: Any = self._anew if execution == "eager" else Direct(self._anew)
 
     def start(self, position: np.ndarray, auxiliary: tuple, first_walker: int = 0) -> Carry:
-        """The state before the first step, from the method's `init` on batch 0; `first_walker` as
-        in `run`.
+        """Makes the state before the first step, from the method's `init` on mini-batch 0.
+
+        Args:
+            position: Positions, shape (walkers, parameters).
+            auxiliary: Keras' non-trainable variables, shape (walkers, ...) each.
+            first_walker: Number of the first of these walkers in the run. Default: 0.
+
+        Returns:
+            The carry: state, variables, running moments and the energy limit `highest`.
         """
         position = tf.constant(position, self.potential.dtype)
         rung = self._rung_at(*(factor[0] for factor in self.timeline.factors(np.ones(1, np.int64))))
@@ -194,14 +201,27 @@ class Loop:
         return self._capacity
 
     def take_over(self, carry: Carry) -> Carry:
-        """The state before this loop's first step, where another loop left it, evaluated on its own
-        batch 0.
+        """Continues where another loop stopped, evaluated on this loop's own mini-batch 0.
+
+        Args:
+            carry: The carry of the other loop.
+
+        Returns:
+            The carry before this loop's first step.
         """
         self.prepare(carry.state)
         return self.evaluated(carry._replace(state=carry.state._replace(rung=self.rung)), 0)
 
     def evaluated(self, carry: Carry, batch: int) -> Carry:
-        """The carry with gradient and potential of now, on the examples of that batch."""
+        """Evaluates the potential at the current positions.
+
+        Args:
+            carry: The carry.
+            batch: Number of the mini-batch to use.
+
+        Returns:
+            The carry with the new potential and gradient.
+        """
         state, auxiliary = self._evaluated(carry.state, carry.auxiliary, *self._examples(batch, 1))
         return carry._replace(state=state, auxiliary=tuple(auxiliary))
 
@@ -216,7 +236,14 @@ class Loop:
         ), evaluate.auxiliary
 
     def highest(self, state) -> tf.Tensor:
-        """The energy that no walker comes to from this state, unless the run diverges."""
+        """Returns an energy that no walker reaches from this state unless the run diverges.
+
+        Args:
+            state: The state of all walkers.
+
+        Returns:
+            The limit, float64.
+        """
         last = self.first_step + (self._num_steps or 1)
         temperature = hottest(self.method, self.rung, self.timeline.temperature_factor, last)
         energy = total_energy(self.method, state).numpy()
@@ -228,8 +255,14 @@ class Loop:
         )
 
     def energies(self, carry: Carry, whole: bool) -> tuple[np.ndarray, np.ndarray]:
-        """U of each walker, and, where the `whole` is asked for, U + p·p/2, else U again;
-        `(walkers,)` each.
+        """Returns the energies of all walkers.
+
+        Args:
+            carry: The carry.
+            whole: Whether to compute U + p·p/2 too.
+
+        Returns:
+            U, and U + p·p/2 if `whole` is true, otherwise U again; shape (walkers,) each.
         """
         potential = np.asarray(carry.state.potential)
         return potential, np.asarray(total_energy(self.method, carry.state)) if whole else potential
@@ -239,23 +272,43 @@ class Loop:
         return {}
 
     def restore(self, arrays: StoredArrays) -> None:
-        """Takes it from there."""
+        """Restores from a checkpoint what `arrays` returned.
+
+        Args:
+            arrays: The arrays of the checkpoint, by name.
+        """
 
     def states(self, carry: Carry) -> list:
-        """The states of walkers that tune what they do together: of all, or of each block."""
+        """Returns the states of groups of walkers that are tuned together: all, or those of each block.
+
+        Args:
+            carry: The carry.
+
+        Returns:
+            One state per group.
+        """
         return [carry.state]
 
     def template(self, position: np.ndarray):
-        """A state of the right structure and shapes, without an evaluation; its numbers mean
-        nothing.
+        """Makes a state of the right structure and shapes without an evaluation; its values are arbitrary.
+
+        Args:
+            position: Positions, shape (walkers, parameters).
+
+        Returns:
+            The state.
         """
         noise = RecordingNoise(self.potential.dtype)
         position = tf.constant(position, self.potential.dtype)
         return self.method.init(position, SilentEvaluate(self.rung), noise)
 
     def prepare(self, state) -> None:
-        """Finds out what a step draws, and how many steps fit a chunk; a second call does
-        nothing.
+        """Determines what random numbers a step draws and how many steps fit in a chunk.
+
+        A second call does nothing.
+
+        Args:
+            state: The state before the first step.
         """
         if self._state_type is not None:
             return
@@ -325,8 +378,15 @@ class Loop:
     def batches(
         self, first_move: int, num_moves: int, first_walker: int = 0
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The examples of each move, as the chunk takes them: those of the step that the moving
-        walkers take.
+        """Selects the examples of consecutive moves.
+
+        Args:
+            first_move: Number of the first move, from 1.
+            num_moves: Number of moves.
+            first_walker: Number of the first walker in the run. Default: 0.
+
+        Returns:
+            Indices of the examples of each move, and the sizes of its mini-batches.
         """
         steps, _ = self.timeline.steps(first_move, num_moves)
         first = int(steps.min())
@@ -357,9 +417,17 @@ class Loop:
         return ends | ({self.timeline.num_burnin_steps} if self.cools else set())
 
     def run(self, carry: Carry, first_move: int, count: int, first_walker: int = 0) -> Chunk:
-        """Makes up to `chunk_steps` moves, fewer where the method is to renew its state before. The
-        first is number `first_move`, from 1; random numbers and mini-batches are those of the
-        walkers from `first_walker` on.
+        """Makes up to `chunk_steps` moves; fewer if the method must be retuned before.
+
+        Args:
+            carry: The carry before the first of these moves.
+            first_move: Number of the first move, from 1.
+            count: Number of moves to make at most.
+            first_walker: Number of the first walker in the run, which determines random numbers and
+                mini-batches. Default: 0.
+
+        Returns:
+            The chunk: the carry after the moves, and the recorded rows.
         """
         count = min(self._capacity, self.until_end(first_move, count))
         chunk = self.stretch(carry, first_move, count, first_walker)
@@ -369,23 +437,55 @@ class Loop:
         return chunk
 
     def until_end(self, first_move: int, count: int) -> int:
-        """How many of so many moves are made before something is to be done between two chunks."""
+        """Returns how many moves can be made before a chunk must end.
+
+        Args:
+            first_move: Number of the first move, from 1.
+            count: Number of moves wanted.
+
+        Returns:
+            The number of moves, at most `count`.
+        """
         return min([count, *(end + 1 - first_move for end in self.ends() if end >= first_move)])
 
     def between(self, carry: Carry, last: int) -> Carry:
-        """The carry after what is done between two chunks, the first of which ended with this
-        move.
+        """Does what is due between two chunks: retuning, and the end of the burn-in.
+
+        Args:
+            carry: The carry after a chunk.
+            last: Number of its last move.
+
+        Returns:
+            The carry before the next chunk.
         """
         carry = carry._replace(state=self.burnin.renewed(carry.state))
         self.end_burnin(carry)
         return self.cooled(carry, last)
 
     def cooled(self, carry: Carry, last: int) -> Carry:
-        """The carry after a move of the burn-in, 0 before the first, as `cools` has it."""
+        """Changes the temperature during the burn-in, as `cools` prescribes.
+
+        Args:
+            carry: The carry after a move of the burn-in.
+            last: Number of that move; 0 before the first.
+
+        Returns:
+            The carry before the next move.
+        """
         return carry if self.cools is None else self.cools(carry, last)
 
     def stretch(self, carry: Carry, first_move: int, count: int, first_walker: int = 0) -> Chunk:
-        """As `run`, without what is done between two chunks."""
+        """Makes moves as `run` does, without what is due between two chunks.
+
+        Args:
+            carry: The carry before the first of these moves.
+            first_move: Number of the first move, from 1.
+            count: Number of moves.
+            first_walker: Number of the first walker in the run. Default: 0.
+
+        Returns:
+            The chunk: the carry after the moves, and the recorded rows.
+        """
         due = self.timeline.due(first_move, self._capacity, count)
         return self._called(carry, first_move, count, first_move + count, first_walker, due)
 
@@ -414,7 +514,11 @@ class Loop:
         return chunk
 
     def end_burnin(self, carry: Carry) -> None:
-        """Begins to count where the method has found the end of its burn-in."""
+        """Starts to count draws if the method has determined the end of its burn-in.
+
+        Args:
+            carry: The carry after a chunk.
+        """
         if (end := self.burnin.end(carry.state)) is not None:
             self.timeline.num_burnin_steps = end
 

@@ -151,8 +151,13 @@ class Observables:
         ]
 
     def check(self, position: tf.TensorSpec) -> None:
-        """Traces the user's own functions once, so that a bad one is refused before any work
-        starts.
+        """Traces the user's functions once, so that a wrong one is refused before any work starts.
+
+        Args:
+            position: Shape and type of positions.
+
+        Raises:
+            InputError: A function fails, or does not return one number per walker.
         """
 
         def own(value):

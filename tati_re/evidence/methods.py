@@ -24,11 +24,13 @@ def log_evidence(sim, method: str | None = None, **options: Any) -> Evidence:
 
     Rule: energies E are sampled at points λ of a path from a normalized reference to the posterior,
     at each from reference^(1-λ) posterior^λ, and log Z is
+
         thermodynamic_integration   the integral of <-E> over λ from the prior, by the rule `evidence_grid`
         frenkel_ladd                the same from springs at a minimum, as wide as the posterior is there
         stepping_stone              Σ log <exp(-Δλ E)> over neighboring points, from the prior
         mbar                        all points at once by the multistate Bennett acceptance ratio, from the prior
         smc                         adaptive sequential Monte Carlo, from the prior: points chosen by themselves
+
     At λ = 0 draws from the reference are exact. The default sampler is HMC, with its step size
     tuned at each point. Each step uses all data.
 

@@ -71,7 +71,14 @@ class Evidence:
         return html_table("Evidence", lines, self.notes)
 
     def plot(self, path=None):
-        """Plots the curve; see `tati_re.plotting.plot_evidence`."""
+        """Plots the curve; see `tati_re.plotting.plot_evidence`.
+
+        Args:
+            path: File for the figure. Default: None, no file.
+
+        Returns:
+            The figure.
+        """
         return drawn("evidence", [self], path=path)
 
 
@@ -100,7 +107,14 @@ class Evidences(Sequence):
         return len(self._estimates)
 
     def plot(self, path=None):
-        """Plots the curves and the estimates; see `tati_re.plotting.plot_evidence`."""
+        """Plots the curves and the estimates; see `tati_re.plotting.plot_evidence`.
+
+        Args:
+            path: File for the figure. Default: None, no file.
+
+        Returns:
+            The figure.
+        """
         return drawn("evidence", self, path=path)
 
     def _repr_html_(self) -> str:

@@ -76,14 +76,29 @@ class Correction:
         return self.decay != 1 or self.growth != 1
 
     def start(self, num_ladders: int, num_rungs: int) -> Smoothed:
-        """The initial averages, NumPy arrays: the first estimate of a pair replaces the 0."""
+        """Makes the initial averages; the first estimate of a pair replaces its zero.
+
+        Args:
+            num_ladders: Number of ladders side by side.
+            num_rungs: Number of temperatures of each.
+
+        Returns:
+            Averages as NumPy arrays.
+        """
         pairs = np.zeros((num_ladders, num_rungs - 1))
         return Smoothed(pairs, pairs, pairs, np.zeros(num_ladders))
 
     def updated(self, state: Smoothed, pairs, moments) -> Smoothed:
-        """The averages with the estimates of a round. These are `moments`, ṽ of each pair; of `pairs`
-        (`low`, `high`, `valid`), others than neighbors are passed over. All are `(ladders,
-        pairs)`.
+        """Adds the estimates of a round to the averages.
+
+        Args:
+            state: The averages so far.
+            pairs: The pairs of the round, with `low`, `high` and `valid`, shape (ladders, pairs). Pairs
+                that are not neighbors are ignored.
+            moments: The estimated variance of each pair, same shape.
+
+        Returns:
+            The new averages.
         """
         here = _neighbors(state, pairs)
         tried = sum_over(as_float64(here), -2)[..., 0, :]
@@ -102,10 +117,18 @@ class Correction:
         )
 
     def applied(self, state: Smoothed, pairs, difference, coefficient, num_examples: int):
-        """The averages after a round's estimates, and its differences with the averaged variance V.
-        `difference` is a `LogRatioEstimate`, `coefficient` f of each pair, `(ladders, pairs)` or
-        `(pairs,)`, and `num_examples` N. A pair that is no pair of neighbors keeps its own
-        estimate.
+        """Adds a round's estimates to the averages, and puts the averaged variance into its differences.
+
+        Args:
+            state: The averages so far.
+            pairs: The pairs of the round, shape (ladders, pairs). A pair that is not of neighbors keeps
+                its own estimate.
+            difference: The estimates of the round, a `LogRatioEstimate`.
+            coefficient: The factor f of each pair, shape (ladders, pairs) or (pairs,).
+            num_examples: Number of training examples N.
+
+        Returns:
+            The new averages, and the differences with the averaged variance.
         """
         state = self.updated(state, pairs, difference.example_variance)
         here = _neighbors(state, pairs)
@@ -116,15 +139,32 @@ class Correction:
         return state, difference._replace(variance=where(is_one, variance, difference.variance))
 
     def counted(self, state: Smoothed, accepted) -> Smoothed:
-        """With the accepted swaps of a round, bool `(ladders, pairs)`."""
+        """Counts the accepted swaps of a round.
+
+        Args:
+            state: The averages so far.
+            accepted: Whether each pair swapped, shape (ladders, pairs).
+
+        Returns:
+            The averages with the new count.
+        """
         return state._replace(swaps=state.swaps + sum_over(as_float64(accepted), -1)[..., 0])
 
     def factor(self, state: Smoothed, step):
-        """F_k/F_0 of each ladder before step number `step`, `(ladders, 1)`."""
+        """Computes the factor F_k/F_0 of each ladder.
+
+        Args:
+            state: The averages so far.
+            step: Number of the step that follows.
+
+        Returns:
+            Factors, shape (ladders, 1).
+        """
         grown = as_float64(self.growth) ** (as_float64(step) / STEPS_OF_GROWTH)
         return (as_float64(self.decay) ** as_float64(state.swaps) * grown)[:, None]
 
     def get_config(self) -> dict[str, Any]:
+        """Returns plain values that define the correction; they are written to the manifest."""
         variance = {"variance_gain": self.gain, "variance_every": self.every}
         return {**variance, "correction_decay": self.decay, "correction_growth": self.growth}
 

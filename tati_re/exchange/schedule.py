@@ -64,8 +64,14 @@ class EvenOdd(_Schedule):
     num_uniforms = 0
 
     def pairs(self, round, uniforms=None) -> Pairs:
-        """The pairs of a round, `(R // 2,)`, the same on all ladders; rounds count from 0,
-        `uniforms` are not used.
+        """Returns the pairs of a round, the same on all ladders.
+
+        Args:
+            round: Number of the round, from 0.
+            uniforms: Not used.
+
+        Returns:
+            The pairs, `R // 2` of them.
         """
         return _neighbors(self.num_rungs, as_int32(round) % 2)
 
@@ -104,9 +110,16 @@ class AllPairs(_Schedule):
         return self.num_rungs
 
     def pairs(self, round, uniforms) -> Pairs:
-        """The pairs of a round. It uses `uniforms` in (0, 1) alone, `(R,)` or `(ladders, R)`. The
-        rungs in the order of these numbers make a random permutation, of which neighbors are
-        paired.
+        """Returns the pairs of a round.
+
+        The rungs in the order of random numbers make a random permutation, whose neighbors are paired.
+
+        Args:
+            round: Not used.
+            uniforms: Random numbers in (0, 1), shape (R,) or (ladders, R).
+
+        Returns:
+            The pairs, `R // 2` of them on each ladder.
         """
         rungs = np.arange(self.num_rungs)
         mine = uniforms[..., :, None]

@@ -68,15 +68,30 @@ class SwapRule(Protocol):
     biased: str | None = None
 
     def accept(self, log_ratio, variance, count, uniform, normal):
-        """Whether to swap: bool, and false where `log_ratio`, an estimate of D, is NaN. Its
-        Gaussian noise has this variance, 0 where D is exact, or one estimated from `count`
-        independent numbers, at least 2; large where it is known. `uniform` are random numbers in
-        (0, 1), `normal` standard normal ones.
+        """Decides whether two replicas swap.
+
+        Args:
+            log_ratio: Estimate of D, the log ratio of the swap; NaN refuses it.
+            variance: Variance of its Gaussian noise; 0 if D is exact.
+            count: Number of independent values that `variance` was estimated from, at least 2; large
+                if it is known.
+            uniform: Random numbers in (0, 1).
+            normal: Standard normal random numbers.
+
+        Returns:
+            True for each accepted swap, in the shape of `log_ratio`.
         """
 
     def expected(self, log_ratio, variance, count):
-        """Acceptance probability for this estimate: the mean of `accept` over the uniform and the
-        normal number.
+        """Computes the acceptance probability: the mean of `accept` over its random numbers.
+
+        Args:
+            log_ratio: Estimate of D.
+            variance: Variance of its Gaussian noise; 0 if D is exact.
+            count: Number of independent values that `variance` was estimated from.
+
+        Returns:
+            Probabilities in [0, 1], in the shape of `log_ratio`.
         """
 
     def get_config(self) -> dict[str, Any]:
@@ -170,7 +185,15 @@ class Penalty(SwapRule):
         return logistic(shifted) if self.barker else _metropolis(shifted)
 
     def penalty(self, variance, count):
-        """The penalty subtracted from D for its noise."""
+        """Computes the penalty that is subtracted from D to correct for its noise.
+
+        Args:
+            variance: Variance of the noise of D.
+            count: Number of independent values that it was estimated from.
+
+        Returns:
+            The penalty, in the shape of `variance`.
+        """
         small = variance**2 / (4.0 * (count + 1.0)) + variance**3 / (
             3.0 * (count + 1.0) * (count + 3.0)
         )

@@ -115,7 +115,9 @@ class WellTempered:
     """The growth of the bias in a well-tempered ensemble.
 
     Rule of a deposit at U on rung r, for all cells E:
+
         A_r(E) += h T_r (1 + n/n₀)^-κ exp(-A_r(U)/((γ - 1) T_r)) exp(-(E - U)²/(2w²))
+
     with n the number of energies seen; h is a height per deposit, not a rate in time. The
     exponential makes heights fall as 1/n automatically. The width w of the kernel is a fraction of
     the energies' running standard deviation, and at least two cells. Call `deposit` during the

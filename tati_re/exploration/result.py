@@ -43,7 +43,14 @@ class Exploration(NamedTuple):
     out_of_time: bool = False
 
     def plot(self, path: AnyPath | None = None) -> Figure:
-        """Plots minima, barriers and paths; see `tati_re.plotting.plot_exploration`."""
+        """Plots minima, barriers and paths; see `tati_re.plotting.plot_exploration`.
+
+        Args:
+            path: File for the figure. Default: None, no file.
+
+        Returns:
+            The figure.
+        """
         return drawn("exploration", self, path=path)
 
 

@@ -108,7 +108,17 @@ class GaussianApproximation:
         return draws
 
     def log_prob(self, positions: np.ndarray) -> np.ndarray:
-        """Returns the log density of the mixture, `(n,)`, at positions `(n, parameters)`."""
+        """Computes the log density of the mixture.
+
+        Args:
+            positions: Positions, shape (n, parameters).
+
+        Returns:
+            One number per position, shape (n,).
+
+        Raises:
+            InputError: The positions have another number of parameters.
+        """
         positions = np.asarray(positions, np.float64)
         if positions.ndim != 2 or positions.shape[1] != self.mean.shape[1]:
             raise InputError(

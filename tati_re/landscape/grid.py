@@ -155,9 +155,14 @@ class Grid:
         self.num_points = int(total)
 
     def coordinates(self, first: int, last: int) -> np.ndarray:
-        """Returns scale and coordinates of the points `first` to `last - 1`, `(n, 1 + axes)`.
+        """Returns scale and coordinates of consecutive points; coordinates include the scale.
 
-        Coordinates include the scale.
+        Args:
+            first: Number of the first point, from 0.
+            last: Number after the last point.
+
+        Returns:
+            One row per point, shape (last - first, 1 + axes).
         """
         scale, inside = np.divmod(np.arange(first, last), int(np.prod(self.shape)))
         scales = np.asarray(self.scales)[scale]
@@ -171,7 +176,14 @@ class Grid:
         return np.column_stack([scales, *(column * factor for column in columns)])
 
     def positions(self, coordinates: np.ndarray) -> np.ndarray:
-        """Returns the points `(n, parameters)` for coordinates `(n, axes)`."""
+        """Returns the points of coordinates.
+
+        Args:
+            coordinates: Coordinates along the axes, shape (n, axes).
+
+        Returns:
+            Points, shape (n, parameters).
+        """
         return self.centre + coordinates @ self.directions
 
 

@@ -74,10 +74,14 @@ class Density(NamedTuple):
         )
 
     def share(self, low: float, high: float) -> tuple[float, float]:
-        """Returns the fraction of eigenvalues in [low, high], and its standard error over the
-        probes.
+        """Returns the fraction of eigenvalues in an interval.
 
-        The error is nan for a single probe.
+        Args:
+            low: Lower end of the interval, included.
+            high: Upper end, included.
+
+        Returns:
+            The fraction in [0, 1], and its standard error over the probes; nan for a single probe.
         """
         inside = np.sum(self.weights * ((self.nodes >= low) & (self.nodes <= high)), axis=1)
         error = inside.std(ddof=1) / np.sqrt(len(inside)) if len(inside) > 1 else np.nan

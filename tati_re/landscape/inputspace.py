@@ -62,7 +62,14 @@ class InputSpace(NamedTuple):
     others: str = ""
 
     def plot(self, path: AnyPath | None = None) -> Figure:
-        """Plots the predictions over the grid; see `tati_re.plotting.plot_input_space`."""
+        """Plots the predictions over the grid; see `tati_re.plotting.plot_input_space`.
+
+        Args:
+            path: File for the figure. Default: None, no file.
+
+        Returns:
+            The figure.
+        """
         return drawn("input_space", self, path=path)
 
     def frame(self) -> pandas.DataFrame:

@@ -105,16 +105,37 @@ class Surface:
         return columns
 
     def potential(self, position: np.ndarray) -> float:
-        """Returns U at one point."""
+        """Computes U at one point.
+
+        Args:
+            position: The point, shape (parameters,).
+
+        Returns:
+            U.
+        """
         return float(self.values(np.asarray(position)[None])["potential"][0])
 
     def gradient(self, position: np.ndarray) -> tuple[float, np.ndarray]:
-        """Returns U and ∇U at one point `(parameters,)`."""
+        """Computes U and ∇U at one point.
+
+        Args:
+            position: The point, shape (parameters,).
+
+        Returns:
+            U, and the gradient, shape (parameters,).
+        """
         values, gradients = self.gradients(np.asarray(position)[None])
         return float(values[0]), gradients[0]
 
     def gradients(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns U `(n,)` and ∇U `(n, parameters)` at points `(n, parameters)`, float64."""
+        """Computes U and ∇U at several points, in float64.
+
+        Args:
+            positions: The points, shape (n, parameters).
+
+        Returns:
+            U, shape (n,), and the gradients, shape (n, parameters).
+        """
         positions = self._checked(positions)
         parts = []
         for start in range(0, len(positions), self.points):

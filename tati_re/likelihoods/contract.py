@@ -342,11 +342,24 @@ class Likelihood(Objective):
         return copy.copy(self)
 
     def num_outputs(self, columns: int) -> int:
-        """Returns the number of network outputs for labels with this number of columns."""
+        """Returns the number of network outputs that labels need.
+
+        Args:
+            columns: Number of columns of the labels.
+
+        Returns:
+            The number of outputs.
+        """
         return self.num_targets(columns) * self.outputs_per_target
 
     def num_targets(self, columns: int) -> int:
-        """Returns the number of targets in labels with this number of columns.
+        """Returns the number of targets in labels.
+
+        Args:
+            columns: Number of columns of the labels.
+
+        Returns:
+            The number of targets.
 
         Raises:
             InputError: The columns cannot be grouped into targets.
@@ -395,12 +408,27 @@ class Likelihood(Objective):
         return tf.equal(chosen, tf.cast(targets[:, 0], tf.int32))
 
     def probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        """Converts outputs to probabilities of classes.
+
+        Args:
+            outputs: Outputs of the network, shape (draws, n, outputs).
+
+        Returns:
+            Probabilities, shape (draws, n, classes); without classes, the outputs unchanged.
+        """
         if self.kind != CLASSES:
             return outputs
         return np.exp(self.log_probabilities(outputs))
 
     def labels_of(self, classes: np.ndarray) -> np.ndarray:
-        """Converts class numbers (n,) to labels (n, columns) for `log_prob`."""
+        """Converts class numbers to labels for `log_prob`.
+
+        Args:
+            classes: Numbers of classes, shape (n,).
+
+        Returns:
+            Labels, shape (n, columns), float64.
+        """
         return classes[:, None].astype(np.float64)
 
     def log_likelihood(
@@ -419,12 +447,27 @@ class Likelihood(Objective):
         return self.law_of(outputs, extra).log_prob(targets).sum(axis=-1)
 
     def law_of(self, outputs: np.ndarray, extra: Any = None) -> Any:
-        """Returns the distributions from `law`, with the extra parameters if there are any."""
+        """Returns the distributions from `law`, with the extra parameters if there are any.
+
+        Args:
+            outputs: Outputs of the network, shape (draws, n, outputs).
+            extra: Values of the extra parameters. Default: None.
+
+        Returns:
+            A `Law` of all targets.
+        """
         law: Any = self.law
         return law(outputs, extra) if self.extra_parameters else law(outputs)
 
     def named(self, names: Sequence[str]) -> Self:
-        """Returns the likelihood for targets with these names, one per target."""
+        """Returns the likelihood for targets with names.
+
+        Args:
+            names: One name per target.
+
+        Returns:
+            A likelihood; this one if names do not matter.
+        """
         del names
         return self
 
@@ -471,6 +514,12 @@ class Likelihood(Objective):
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
         """Creates a likelihood from the result of `get_config`.
+
+        Args:
+            config: Name, settings and constants.
+
+        Returns:
+            The likelihood.
 
         Raises:
             InputError: The configuration lacks a setting or a constant.

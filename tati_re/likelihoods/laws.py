@@ -33,7 +33,14 @@ class Law(ABC):
 
     @abstractmethod
     def cdf(self, values: np.ndarray) -> np.ndarray:
-        """Returns P(Y <= values), with shapes as for `log_prob`."""
+        """Computes the distribution function P(Y <= values).
+
+        Args:
+            values: Values of the targets, in a shape as for `log_prob`.
+
+        Returns:
+            Probabilities in [0, 1], shape (draws, n, targets).
+        """
 
     @abstractmethod
     def quantile(self, level: float) -> np.ndarray:
@@ -45,20 +52,49 @@ class Law(ABC):
 
     @abstractmethod
     def draw(self, random: np.random.Generator) -> np.ndarray:
-        """Draws one target from each distribution, shape (draws, n, targets)."""
+        """Draws one target from each distribution.
+
+        Args:
+            random: Generator of random numbers.
+
+        Returns:
+            Targets, shape (draws, n, targets).
+        """
 
     @abstractmethod
     def at(self, rows: np.ndarray, column: int) -> Self:
-        """Returns the distributions of some examples and one target, shape (draws, len(rows))."""
+        """Selects the distributions of some examples and one target.
+
+        Args:
+            rows: Indices of examples.
+            column: Index of the target.
+
+        Returns:
+            Distributions, shape (draws, len(rows)).
+        """
 
     def below(self, values: np.ndarray) -> np.ndarray:
-        """Returns P(Y < values); the same as `cdf` for a distribution with a density."""
+        """Computes P(Y < values), which equals `cdf` for a distribution with a density.
+
+        Args:
+            values: Values of the targets, in a shape as for `log_prob`.
+
+        Returns:
+            Probabilities in [0, 1], shape (draws, n, targets).
+        """
         return self.cdf(values)
 
     @classmethod
     @abstractmethod
     def joined(cls, laws: Sequence[Self]) -> Self:
-        """Concatenates the distributions of several sets of draws along the first axis."""
+        """Concatenates the distributions of several sets of draws along the first axis.
+
+        Args:
+            laws: The distributions, all of one kind.
+
+        Returns:
+            The distributions of all draws.
+        """
 
 
 class ScipyLaw(Law):

@@ -34,6 +34,7 @@ class Annealing(Optimizer):
     no longer an independent test. While it runs, a stage samples exp(-U/T).
 
     Rule, for each walker on its own, with h = sqrt(learning_rate/scale):
+
         BAOAB steps with time step h at temperature T; the O step keeps the part `momentum` of the
         momentum `validations` times in a stage, or more where they do not divide it, the last at
         its end: the validation loss, the mean loss on the test set; after `stage_steps` steps,

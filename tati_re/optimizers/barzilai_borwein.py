@@ -24,6 +24,7 @@ class BarzilaiBorwein(Optimizer):
     not κ; U may rise temporarily.
 
     Rule, for each walker on its own, with s = θₖ - θₖ₋₁ and y = (∇Uₖ - ∇Uₖ₋₁)/scale:
+
         θ <- θ - a ∇U/scale,    a = s·s / s·y ("long") or s·y / y·y ("short");    the first a is the learning rate
         where s·y <= 0 (U is not convex along s):    a = sqrt(s·s / y·y), between the two in size
         where a is outside of [1e-10, 1e10], as when nothing moves any more:    a stays as it was

@@ -31,6 +31,7 @@ class Fire(Optimizer):
     Targets the minimum of U.
 
     Rule, for each walker on its own, from v = 0, with the learning rate as the first time step t:
+
         v' = v - (t/2) ∇U(θ)/scale;  θ' = θ + t v';  v' <- v' - (t/2) ∇U(θ')/scale
         if U(θ') <= U(θ):  θ <- θ', v <- v', t <- t + increase * min(t, learning_rate)
         else (also where U is not finite):  θ stays, v <- 0, t <- decrease * t

@@ -96,7 +96,14 @@ class Prediction:
         return [(self.score_label(name), f"{value:.4g}") for name, value in self.scores().items()]
 
     def score_label(self, name: str) -> str:
-        """Returns the name of a score in words; scores of intervals include their probability."""
+        """Returns the name of a score in words; scores of intervals include their probability.
+
+        Args:
+            name: Name of the score, a key of `scores()`.
+
+        Returns:
+            A few words.
+        """
         level = f"{100 * self.level:g} % intervals"
         words = {"coverage": f"coverage of {level}", "interval_width": f"width of {level}"}
         return words.get(name, name.replace("_", " "))

@@ -25,8 +25,14 @@ class Tolerance(NamedTuple):
     kind: str = "absolute"
 
     def exceeded(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Returns a mask of the numbers that differ by more; two NaN agree, and so do equal
-        infinities.
+        """Finds the numbers that differ by more than the tolerance.
+
+        Args:
+            a: Numbers of the first table.
+            b: Numbers of the second, in the same shape.
+
+        Returns:
+            A mask in this shape. Two NaN agree, and so do equal infinities.
         """
         with np.errstate(invalid="ignore"):
             allowed = self.value * (

@@ -24,6 +24,7 @@ class CCAdL(Method):
     order.
 
     Rule:
+
         p <- p - h ∇U(θ) - (h²/(2T)) Σ p - h ξ p + sqrt(2 γ T h) R
         θ <- θ + h p
         Σ <- (1 - κ) Σ + κ V(θ),   κ = max(1/t, 1/w) at step t

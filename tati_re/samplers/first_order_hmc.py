@@ -14,6 +14,7 @@ class FirstOrderHMC(HamiltonianMonteCarlo):
     published runs: at the same cost velocity Verlet (`HMC`) has a smaller ΔH and accepts more.
 
     Rule, each step:
+
         p ~ N(0, T);  L as in HMC;  for each walker one of two orders, with probability 1/2 each
         L times drift first: θ <- θ + h p;  p <- p - h ∇U(θ)
         or      kick first:  p <- p - h ∇U(θ);  θ <- θ + h p

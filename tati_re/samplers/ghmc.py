@@ -17,6 +17,7 @@ class GeneralizedHMC(Method):
     Metropolized Langevin dynamics.
 
     Rule, each step, O(t) as in the Langevin splittings:
+
         O(L h/2)   p <- c p + sqrt((1 - c²) T) R,   c = exp(-γ L h/2)
         L times:   p <- p - (h/2) ∇U(θ);  θ <- θ + h p;  p <- p - (h/2) ∇U(θ)
         accept with probability min(1, exp(-β ΔH)), H = U + p'p/2; else keep θ and turn p around

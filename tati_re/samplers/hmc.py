@@ -33,6 +33,7 @@ class HamiltonianMonteCarlo(Method):
     all data in every step.
 
     Rule, each step:
+
         p ~ N(0, T);  L uniform among the whole numbers of [(1 - j) L₀, (1 + j) L₀], the same for all walkers
         L times: p <- p - (h/2) ∇U(θ);  θ <- θ + h p;  p <- p - (h/2) ∇U(θ)
         accept with probability min(1, exp(-β ΔH)), H = U + p'p/2; else keep θ and turn p around

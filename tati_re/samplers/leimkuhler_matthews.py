@@ -17,6 +17,7 @@ class LeimkuhlerMatthews(Method):
     hk < 2. One gradient per step.
 
     Rule:
+
         θ <- θ - h ∇U(θ) + sqrt(h T / 2) (R + R')
 
     R' is a new random number and replaces R, which the state stores as `random`. The walls of a

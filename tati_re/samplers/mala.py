@@ -13,6 +13,7 @@ class MALA(Method):
     Targets exp(-β U) exactly, at every step size; needs all data in every step.
 
     Rule:
+
         θ' = θ - h ∇U(θ) + sqrt(2 h T) R,   R ~ N(0, 1)
         accept with probability min(1, exp(-β ΔH)), else keep θ,
         ΔH = U' - U - [abs(θ' - θ + h ∇U)² - abs(θ - θ' + h ∇U')²] / (4h)

@@ -24,6 +24,7 @@ class PreconditionedSGLD(Method):
     (T/k) / (1 - hGk/2).
 
     Rule, with ḡ = ∇U / N the gradient of the mean loss:
+
         V <- a V + (1 - a) ḡ²,    G = 1 / (λ + sqrt(V)),    V = 1 at the start
         θ <- θ - h G ∇U(θ) + h T Γ + sqrt(2 h T G) R
 

@@ -13,6 +13,7 @@ class RandomWalkMetropolis(Method):
     Targets exp(-β U) exactly, at every step size; needs all data in every step.
 
     Rule:
+
         θ' = θ + h p,   p ~ N(0, T)
         accept with probability min(1, exp(-β (U' - U))), else keep θ
 

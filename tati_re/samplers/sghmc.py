@@ -38,6 +38,7 @@ class SGHMC(Method):
     estimate of 0 corrects nothing.
 
     Rule:
+
         p <- (1 - α) p - h ∇U(θ) + N(0, 2 α T - h² V̂),   α = γ h
         θ <- θ + h p
 

@@ -13,6 +13,7 @@ class SGLD(Method):
     Stable while hk < 2. One gradient per step.
 
     Rule:
+
         θ <- θ - h ∇U(θ) + sqrt(2 h T) R
 
     Here the step size multiplies the gradient; Welling and Teh's ε is 2h. Source: Welling and Teh,

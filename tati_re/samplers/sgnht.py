@@ -21,6 +21,7 @@ class SGNHT(Method):
     kinetic energy does not show. For Σ that depends on θ: mCCAdL.
 
     Rule:
+
         p <- p - h ∇U(θ) - h ξ p + sqrt(2 γ T h) R
         θ <- θ + h p
         ξ <- ξ + h (p'p - P T) / μ

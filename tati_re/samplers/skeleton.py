@@ -36,6 +36,7 @@ class Skeleton(Method):
     (T/k) / (1 - μhk/2). Stable while μhk < 2. One gradient per step.
 
     Rule:
+
         θ <- θ - μ h ∇U(θ) + sqrt(2 μ h T) R,   R ~ N(0, 1)
 
     Source: Maruyama, Rend. Circ. Mat. Palermo 4, 48-90 (1955); its linear case is a first-order

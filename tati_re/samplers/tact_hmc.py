@@ -43,10 +43,12 @@ class TactHMC(Method):
     itself. The two noises are assumed to be independent.
 
     Rule: the word BADODAB for θ and ξ together, x = p and ρ = r/sqrt(m), both N(0, T),
+
         A(t)  θ <- θ + t p;   ξ <- ξ + t ρ/sqrt(m), reflected at ±1
         B(t)  p <- p - t λ(ξ) ∇U(θ);   ρ <- ρ - t (λ'(ξ) U(θ) + W'(ξ))/sqrt(m)
         D(t)  s <- s + t λ² (p'p - P T)/μ;   z <- z + t λ'² (ρ² - T)/m
         O(t)  baths of strength γ and 1/(K h), frictions γ + λ² (s - γ) and 1/(K h) + λ'² z
+
     with m = T (K h)²: at its thermal speed ξ takes K steps for a way of 1. The factors λ² and λ'²
     are those by which the noise of a mini-batch in the two kicks depends on ξ, so that s settles at
     γ + hΣ/(2T) and z at hσ²/(2mT) at every ξ. K should be above 3 sd(U)/T, with U as a mini-batch

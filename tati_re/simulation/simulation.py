@@ -339,7 +339,11 @@ class Simulation(Evaluations):
         self.objects = objects | new_objects
 
     def take(self, system: Any) -> None:
-        """Replaces the system; the walkers must fit the new one."""
+        """Replaces the system; the walkers must fit the new one.
+
+        Args:
+            system: The model and its data, or the potential.
+        """
         self._take(system)
 
     def _take(self, system: Any) -> None:

@@ -113,11 +113,27 @@ class NumpyNoise:
         self.drawn: list[Any] = []
 
     def normal(self, shape):
+        """Draws standard normal numbers.
+
+        Args:
+            shape: Shape of the array.
+
+        Returns:
+            The numbers, in the type of the positions.
+        """
         return self._note(
             "normal", shape, self.random.standard_normal(tuple(shape)).astype(self.dtype)
         )
 
     def uniform(self, shape):
+        """Draws random numbers in [0, 1).
+
+        Args:
+            shape: Shape of the array.
+
+        Returns:
+            The numbers, float64.
+        """
         return self._note("uniform", shape, np.float64(self.random.uniform(size=tuple(shape))))
 
     def _note(self, kind, shape, values):

@@ -117,8 +117,10 @@ class EnsembleQuasiNewton(Wrapper):
     Targets exp(-β U) for every walker, with the step-size bias of the sampler inside.
 
     Rule: the step of the sampler inside with B in every drift and every kick,
+
         drift    θ <- θ + t B p
         kick     p <- p - t B' ∇U(θ),     B B' = I + η cov(other walkers)
+
     The momenta p ~ N(0, T) belong to the coordinates x = B⁻¹ θ, in which mass is 1.
 
     "halves" (default): one half of the walkers takes `covariance_after_steps` steps with one common

@@ -34,12 +34,15 @@ class Massive(Wrapper):
     directions equally fast and stable.
 
     Rule: the step of the sampler inside in the coordinates x = sqrt(m) θ, that is
+
         drift    θ <- θ + t p / sqrt(m)
         kick     p <- p - t ∇U / sqrt(m),     p ~ N(0, T)
+
     The reported momenta p belong to x (the usual momenta are sqrt(m) p), so kinetic energies remain
     P T/2.
 
     Measured masses adapt during the burn-in, which must have steps, and are frozen afterwards:
+
         "fisher"        m = sqrt(Var g / Var θ) of positions and gradients g = ∇U, exact on a Gaussian of independent
                         parameters after two draws, whatever the draws
         "fisher:32"     with 32 directions beside the diagonal (any number above 0): exact on every Gaussian of at most
@@ -47,6 +50,7 @@ class Massive(Wrapper):
                         that reflect
         "variance"      m = T / Var θ, which needs draws of the law itself
         "gradient_rms"  m = rms(g) / mean rms, of each walker by itself
+
     The first three take windows of the burn-in (after 40, 80, 160, ... steps, the last one counts)
     and all walkers of a rung, each about its own mean. Their unit is such that the stiffest
     direction is as stiff as at equal masses (power iteration, 17 gradients after each window): step

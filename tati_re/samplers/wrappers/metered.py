@@ -103,7 +103,9 @@ class Metered(Wrapper):
     rung; on a harmonic well whose variance OBABO makes wrong by β it is 4β³/(1+β)², for each
     frequency and friction, and as this is convex in β the mean error over the directions is below
     that of the mean EEVPD. At the end of a window
+
         h <- h clip((2β³/(1+β)² / EEVPD)^(1/6), 1/3, 3)        (h without momenta: the power 1/3)
+
     The ΔE² of a step of two gradients that meters itself counts half, and the power is 1/8, between
     1/6 and the 1/10 of an error of fourth order: on a harmonic well the bound holds up to β = .08,
     for the error is smaller than Verlet's. Windows end at 5, 10, 20 and 40 steps, and then at 1,

@@ -64,10 +64,14 @@ class SimulatedTempering(Wrapper):
     visited equally if g_k = -ln Z_k.
 
     Rule, every `move_every` steps, at fixed θ:
+
         l = k + 1 or k - 1 with probability 1/2 each;  stay where there is no such rung
         accept with probability min(1, exp(u_k - u_l + g_l - g_k)), and p <- p sqrt(T_l/T_k)
+
     In the burn-in, with M rungs and f_k the share of the walkers at k after the n-th move,
+
         g_k <- g_k - M δ f_k,    δ = max(δ_WL, 1/(M + n))
+
     δ_WL starts at 1/M and is halved when the visits since the last time are even (and at least 10 M
     moves). Afterwards g is frozen, so that the distribution is exact. Walkers of one temperature of
     the run share g; it starts from the energies where they are, g_k = u_k - u_0. Each walker has a

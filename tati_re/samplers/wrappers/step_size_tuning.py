@@ -24,9 +24,11 @@ class DualAveraging:
 
     Rule, m the number of the step, α its acceptance, δ the wanted one, x the logarithm of the
     factor, x₀ = ln 10:
+
         E <- (1 - 1/(m + t₀)) E + (δ - α)/(m + t₀)
         x <- x₀ - E sqrt(m)/γ
         mean <- (1 - m^-κ) mean + m^-κ x
+
     The burn-in moves with x, what follows with its mean.
     """
 
