@@ -229,7 +229,10 @@ def free_energy(
 def _check_method(values: np.ndarray, method: str) -> None:
     """Refuses other methods, and draws that have no density."""
     refuse_if(
-        method not in ("histogram", "kernel"), "method is not known.", method, "histogram or kernel"
+        method not in ("histogram", "kernel"),
+        "method has an unknown value.",
+        method,
+        "histogram or kernel",
     )
     wrong = (
         values.shape[1] < convergence.MINIMUM_DRAWS

@@ -96,7 +96,7 @@ def parser_of_command() -> Parser:
 def _one_of(name: str, value: str, known: Sequence[str]) -> str:
     refuse_if(
         value not in known,
-        f"{flag(name)} is not known.{nearest(value, known)}",
+        f"{flag(name)} has an unknown value.{nearest(value, known)}",
         value,
         ", ".join(known),
     )

@@ -172,8 +172,8 @@ class Parser(argparse.ArgumentParser):
             name = left[0].split("=")[0]
             if not name.startswith("-"):
                 raise InputError(
-                    f"{name or repr(name)} is not a flag and has no flag before it.",
-                    expected="flags and their values",
+                    f"{name or repr(name)} is not the value of an option.",
+                    expected="options and their values, such as --seed 1",
                 )
             raise InputError(
                 f"{name} is not a known option of {self.prog}.{self._advice(name.replace('_', '-'))}"

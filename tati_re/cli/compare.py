@@ -94,7 +94,8 @@ def _tolerance(name: str, words: Sequence[str]) -> Any:
         value = float(words[0])
     except ValueError:
         value = -1.0
-    refuse_if(not value >= 0, f"{name} is not a number of 0 or more.", words[0], "such as 1e-8")
+    expected = "a number at least 0, such as 1e-8"
+    refuse_if(not value >= 0, f"{name} is out of range.", words[0], expected)
     kind = words[1] if len(words) == 2 else "absolute"
     refuse_if(
         kind not in KINDS,
@@ -206,7 +207,12 @@ def _body(argv: list[str]) -> int:
             "tati-compare --verify RUN [RUN ...]",
         )
         return _verify(paths, typed.get("quiet", False))
-    refuse_if(len(paths) != 2, "tati-compare takes two runs.", f"{len(paths)}", "tati-compare A B")
+    refuse_if(
+        len(paths) != 2,
+        "tati-compare needs two runs or two tables.",
+        " ".join(paths) or "none",
+        "tati-compare A B",
+    )
     loading(not typed.get("quiet"), f"Reading {' and '.join(paths)}")
     if typed.get("elpd"):
         if typed.keys() - {"paths", "elpd", "quiet"}:

@@ -142,7 +142,7 @@ def _body(argv: list[str]) -> None:
         typed["inspect"] = [typed.pop("name")]
     if (typed.get("name") is None) == (typed.get("inspect") is None):
         both = f"{typed['name']} and --inspect" if typed.get("name") else "neither"
-        problem = "tati-dataset either makes a set or reads files."
+        problem = "tati-dataset either makes a data set or inspects files."
         raise InputError(problem, both, f"one of {', '.join(GENERATORS)}; or --inspect")
     dataset = _made(typed) if typed.get("name") else _read(typed)
     output = Path(typed["output"]) if "output" in typed else None

@@ -43,10 +43,11 @@ def parser_of_command() -> Parser:
 def _body(argv: list[str]) -> None:
     typed = parser_of_command().parse(argv)
     names = typed.get("runs", [])
+    refuse_if(not names, "tati-export needs a run folder.", expected="tati-export RUN")
     problem = "tati-export writes one run at a time."
-    refuse_if(len(names) != 1, problem, ", ".join(names) or "none", "tati-export RUN")
+    refuse_if(len(names) > 1, problem, ", ".join(names), "tati-export RUN")
     form = typed.get("to", TATI)
-    refuse_if(form not in ENDINGS, "--to is not known.", form, ", ".join(ENDINGS))
+    refuse_if(form not in ENDINGS, "--to has an unknown value.", form, ", ".join(ENDINGS))
     source = Path(names[0])
     path = Path(typed.get("output") or source.absolute().stem + ENDINGS[form])
     there = path.exists() and not typed.get("overwrite")

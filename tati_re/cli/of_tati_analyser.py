@@ -187,7 +187,7 @@ class _Files:
     def reweights(self) -> bool:
         """Whether points of the diffusion map count for exp(-βL)."""
         method = self.typed.get("diffusion_map_method", METHODS[0])
-        problem = f"--diffusion_map_method is not known.{nearest(method, METHODS)}"
+        problem = f"--diffusion_map_method has an unknown value.{nearest(method, METHODS)}"
         refuse_if(method not in METHODS, problem, method, ", ".join(METHODS))
         text = str(self.typed.get("use_reweighting", "0")).lower()
         problem = "--use_reweighting has the wrong type."

@@ -72,7 +72,9 @@ def parser_of_command() -> Parser:
 
 def _body(argv: list[str]) -> None:
     typed: dict[str, Any] = parser_of_command().parse(argv)
-    refuse_if(not typed.get("runs"), "No run folder was given.", expected="tati-predict RUN")
+    refuse_if(
+        not typed.get("runs"), "tati-predict needs a run folder.", expected="tati-predict RUN"
+    )
     first = typed["runs"][0]
     if first.endswith(SUFFIX) and not Path(first).is_dir():
         return _predicted_by_file(typed)

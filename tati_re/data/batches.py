@@ -90,7 +90,9 @@ class Batches:
         refuse_if(num_walkers < 1, "num_walkers is not positive.", num_walkers, "at least 1")
         if sampling not in ("epochs", "symmetric", "replacement"):
             raise InputError(
-                "batch_sampling is not known.", sampling, "'epochs', 'symmetric' or 'replacement'"
+                "batch_sampling has an unknown value.",
+                sampling,
+                "'epochs', 'symmetric' or 'replacement'",
             )
         if not shuffle and sampling == "replacement":
             received = "batch_sampling = replacement"

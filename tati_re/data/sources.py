@@ -340,11 +340,13 @@ def _existing(source: str | Path) -> Path:
     if not known and len(path.parts) == 1:
         expected = f"{', '.join(names)}, or {files}"
         raise InputError(
-            f"data is not known.{nearest(str(source), (*names, *others))}", source, expected
+            f"data: unknown file or data set.{nearest(str(source), (*names, *others))}",
+            source,
+            expected,
         )
-    expected = files if path.is_absolute() else f"{files} in {Path.cwd()}, or with its folder"
+    expected = files if path.is_absolute() else f"{files}, in {Path.cwd()} or with its path"
     raise InputError(
-        f"data is a file that does not exist.{nearest(path.name, others)}", source, expected
+        f"data: the file does not exist.{nearest(path.name, others)}", source, expected
     )
 
 

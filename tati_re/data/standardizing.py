@@ -28,7 +28,9 @@ def prepare(dataset: Dataset, columns: Columns | None, standardize: str) -> Prep
     classes stay), "all" for both, or "pixels", inputs divided by the largest of them.
     """
     modes = "'none', 'inputs', 'targets', 'all' or 'pixels'"
-    refuse_if(standardize not in STANDARDIZE, "standardize is not known.", standardize, modes)
+    refuse_if(
+        standardize not in STANDARDIZE, "standardize has an unknown value.", standardize, modes
+    )
     if columns is not None and columns.plain:
         columns = None
     if columns is None and standardize == "none":

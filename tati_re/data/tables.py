@@ -282,7 +282,7 @@ def _numbers(
             break
     if table is not None and table.size == 0:
         raise InputError(
-            f"{path.name} has no examples.", path, "one line per example below the header"
+            f"{path} has no examples.", expected="one line per example below the header"
         )
     if table is not None and table.shape[1] == len(columns) and np.isfinite(table).all():
         table = table[:, columns] if everything else table

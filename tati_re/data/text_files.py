@@ -203,7 +203,7 @@ class TextTable:
         line = next((line for _, line in self.lines()), None)
         if line is None:
             expected = "a header line, then one line per example"
-            raise InputError(f"{self.path.name} is empty.", self.path, expected)
+            raise InputError(f"{self.path} is empty.", expected=expected)
         cells = self.cells(line)
         if not self._has_header:
             return [f"x{i + 1}" for i in range(len(cells))]

@@ -181,9 +181,7 @@ def energies_of_run(run: Run) -> Energies:
     normalized |= kind is not None and kind.is_normalized
     if not normalized:
         expected = "gaussian with noise_std"
-        raise InputError(
-            "The run's loss is not a likelihood with its constant.", loss.loss, expected
-        )
+        raise InputError("The run's loss is not a normalized likelihood.", loss.loss, expected)
     words = manifest.meaning
     ladder = run.ladder
     rows = run.run_info

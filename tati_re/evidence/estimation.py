@@ -55,7 +55,7 @@ def check(sim, options: Options, potential) -> None:
             "potential posterior",
         )
     advice = "loss gaussian" if "error" in loss.name else "a cross-entropy, or gaussian"
-    problem = f"loss: {loss.name} is not a likelihood with its constant."
+    problem = f"loss: {loss.name} is not a normalized likelihood."
     refuse_if(not loss.likelihood, problem, loss.name, f"{advice} with noise_std")
     problem = "sample_weights: a weighted loss is not a log likelihood."
     refuse_if(sim.dataset.weights is not None, problem, "weights of examples or classes", "none")

@@ -222,7 +222,7 @@ def make_ladder(
     """
     if tempering not in TEMPERINGS:
         raise InputError(
-            "tempering is not known.",
+            "tempering has an unknown value.",
             repr(tempering),
             " or ".join(f'"{name}"' for name in TEMPERINGS),
         )

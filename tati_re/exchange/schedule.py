@@ -153,7 +153,7 @@ def make_swap_schedule(name: str, num_rungs: int):
     """
     if name not in SCHEDULES:
         raise InputError(
-            f"swap_schedule is not known.{nearest(name, SCHEDULES)}",
+            f"swap_schedule has an unknown value.{nearest(name, SCHEDULES)}",
             repr(name),
             ", ".join(SCHEDULES),
         )

@@ -413,7 +413,9 @@ def make_swap_rule(
     """
     if name not in SWAP_RULES:
         raise InputError(
-            f"swap_rule is not known.{nearest(name, SWAP_RULES)}", name, ", ".join(SWAP_RULES)
+            f"swap_rule has an unknown value.{nearest(name, SWAP_RULES)}",
+            name,
+            ", ".join(SWAP_RULES),
         )
     maker = SWAP_RULES[name]
     given = dict[str, Any]()

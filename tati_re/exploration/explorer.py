@@ -494,5 +494,5 @@ def _check(num_steps, num_legs, heats, num_candidates, max_rounds, patience, dir
     refuse_if(
         not len(heats) or min(heats) <= 0, "heats are out of range.", list(heats), "numbers above 0"
     )
-    problem = f"directions is not known.{nearest(directions, DIRECTIONS)}"
+    problem = f"directions has an unknown value.{nearest(directions, DIRECTIONS)}"
     refuse_if(directions not in DIRECTIONS, problem, directions, " or ".join(DIRECTIONS))

@@ -43,7 +43,7 @@ def random_directions(
     if normalization not in NORMALIZATIONS:
         advice = nearest(normalization, NORMALIZATIONS)
         raise InputError(
-            f"normalization is not known.{advice}",
+            f"normalization has an unknown value.{advice}",
             normalization,
             f"one of {', '.join(NORMALIZATIONS)}",
         )

@@ -178,7 +178,10 @@ def gaussian_approximation(
         ((3, 3), (50, 3))
     """
     refuse_if(
-        kind not in KINDS, f"kind is not known.{nearest(kind, KINDS)}", repr(kind), ", ".join(KINDS)
+        kind not in KINDS,
+        f"kind has an unknown value.{nearest(kind, KINDS)}",
+        repr(kind),
+        ", ".join(KINDS),
     )
     if kind == "swag":
         return _swag(sim, 20 if rank is None else rank, fit)

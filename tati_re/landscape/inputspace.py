@@ -166,7 +166,7 @@ def input_space(
 def _chosen(run: Any, which: str | Sequence[int], walker: int | None) -> np.ndarray:
     if not isinstance(which, str):
         return np.stack([run.parameters(int(step), walker) for step in which])
-    refuse_if(which not in ("all", "mean", "last"), "which is not known.", which, WHICH)
+    refuse_if(which not in ("all", "mean", "last"), "which has an unknown value.", which, WHICH)
     which = "last" if run.manifest.is_fit else which
     return centre_of(run.folder, which, walker)[0][None]
 

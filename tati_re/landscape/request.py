@@ -93,7 +93,7 @@ def centre_of(
         step = int(which)
     except ValueError:
         advice = nearest(which, ("mean", "last", "best"))
-        raise InputError(f"centre is not known.{advice}", which, CENTRES) from None
+        raise InputError(f"centre has an unknown value.{advice}", which, CENTRES) from None
     return run.parameters(step, walker or 0).astype(np.float64), f"step {step} of {folder}"
 
 

@@ -85,7 +85,7 @@ def load_model(path: str | Path) -> Any:
     if not os.path.isfile(path):
         others = [p.name for p in path.parent.glob("*.keras")] if path.parent.is_dir() else []
         raise InputError(
-            f"model is a file that does not exist.{nearest(path.name, others)}",
+            f"model: the file does not exist.{nearest(path.name, others)}",
             path,
             "a .keras file",
         )

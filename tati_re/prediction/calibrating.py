@@ -166,7 +166,7 @@ def chosen_calibration(manifest: Manifest, given: str | None) -> str:
         InputError: Another word.
     """
     chosen = given or manifest.options.calibrate
-    problem = "calibrate is not known."
+    problem = "calibrate has an unknown value."
     refuse_if(chosen not in CALIBRATIONS, problem, chosen, " or ".join(CALIBRATIONS))
     return chosen
 

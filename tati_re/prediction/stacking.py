@@ -359,5 +359,5 @@ def chosen_weights(manifest: Manifest, given: str | None) -> str:
         InputError: Another word.
     """
     chosen = given or manifest.options.weights
-    refuse_if(chosen not in WEIGHTS, "weights is not known.", chosen, " or ".join(WEIGHTS))
+    refuse_if(chosen not in WEIGHTS, "weights has an unknown value.", chosen, " or ".join(WEIGHTS))
     return chosen

@@ -111,7 +111,7 @@ def _pairs(first: Path, second: Path) -> list[tuple[str, Path, Path]]:
         if not path.exists():
             beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
             raise InputError(
-                f"There is no {path}.{nearest(path.name, beside)}",
+                f"{path} does not exist.{nearest(path.name, beside)}",
                 expected="a run folder or a table",
             )
     if first.is_dir() != second.is_dir():

@@ -251,13 +251,13 @@ _OTHER_COMMANDS = {
 
 def _not_a_run(folder: Path) -> InputError:
     """The error about a path that is given in place of a run folder."""
-    expected = "the folder of a run of tati-sample or tati-optimize"
+    expected = "a run folder of tati-sample or tati-optimize"
     if not folder.exists():
         beside = [entry.name for entry in folder.parent.iterdir()] if folder.parent.is_dir() else []
-        return InputError(f"There is no run folder {folder}.{nearest(folder.name, beside)}")
+        return InputError(f"The run folder {folder} does not exist.{nearest(folder.name, beside)}")
     if not folder.is_dir():
-        return InputError(f"{folder} is a file, not the folder of a run.", expected=expected)
-    problem = f"The folder {folder} is not the folder of a run: it has no {MANIFEST}."
+        return InputError(f"{folder} is a file, not a run folder.", expected=expected)
+    problem = f"The folder {folder} is not a run folder: it has no {MANIFEST}."
     for file, command in _OTHER_COMMANDS.items():
         if (folder / file).exists():
             return InputError(problem, f"a folder of {command}", expected)

@@ -190,7 +190,7 @@ class RunFiles:
             above = run.folder.parent
             beside = [entry.name for entry in above.iterdir()] if above.is_dir() else []
             raise InputError(
-                f"There is no run folder {run.folder}.{nearest(run.folder.name, beside)}"
+                f"The run folder {run.folder} does not exist.{nearest(run.folder.name, beside)}"
             )
         manifest.read(run.folder)
         return run

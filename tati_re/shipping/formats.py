@@ -33,8 +33,8 @@ def export(
         StorageError: The file cannot be written.
     """
     path = Path(path)
-    refuse_if(to not in ENDINGS, "to: the form is not known.", to, ", ".join(ENDINGS))
-    problem = f"The path of the form {to} must end in {ENDINGS[to]}."
+    refuse_if(to not in ENDINGS, "to has an unknown value.", to, ", ".join(ENDINGS))
+    problem = f"The path of a {to} export must end in {ENDINGS[to]}."
     refuse_if(ENDINGS[to] and path.suffix != ENDINGS[to], problem, path)
     there = path.exists() and not overwrite
     refuse_if(there, f"{path} is there already.", expected="another path, or overwrite")

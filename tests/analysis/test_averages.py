@@ -415,12 +415,12 @@ def test_a_run_that_has_stored_no_positions_yet_has_its_averages(tmp_path):
     ("arguments", "sentence"),
     [
         ([], "tati-analyse needs a run folder"),
-        (["{run}", "--what", "averges"], "--what is not known. Did you mean 'averages'?"),
+        (["{run}", "--what", "averges"], "--what has an unknown value. Did you mean 'averages'?"),
         (["{run}", "--thin", "0"], "--thin is out of range"),
         (["{run}", "--burnin", "x"], "--burnin has the wrong type"),
         (["{run}", "--to", "excel"], "--to is not known"),
         (["{run}", "--by", "day"], "--by is not known"),
-        (["{run}x"], "There is no run folder"),
+        (["{run}x"], "does not exist"),
         (
             ["{run}", "--what", "averages", "--num-bins", "7"],
             "--num-bins applies to another module. Received: averages",

@@ -324,7 +324,7 @@ def test_bad_npz(tmp_path):
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("digit", "data is not known. Did you mean 'digits'? Received: digit."),
+        ("digit", "data: unknown file or data set. Did you mean 'digits'? Received: digit."),
         ("nowhere.csv", "does not exist"),
         (3, "wrong form"),
         (([[1.0]],), "wrong form"),

@@ -97,11 +97,11 @@ def test_test_files_that_do_not_fit(tmp_path):
         load_data, one, test_data=two
     )
     text = said(load_data, one, test_data=tmp_path / "c.csv")
-    assert text.startswith("test_data is a file that does not exist.") and text.endswith(
+    assert text.startswith("test_data: the file does not exist.") and text.endswith(
         " or .tfrecord file."
     )
-    what = "data is a file that does not exist. Received: moved/d.csv. Expected: a .csv, .txt, .npz, .parquet or .tfrecord"
-    assert said(load_data, "moved/d.csv") == f"{what} file in {Path.cwd()}, or with its folder."
+    what = "data: the file does not exist. Received: moved/d.csv. Expected: a .csv, .txt, .npz, .parquet or .tfrecord"
+    assert said(load_data, "moved/d.csv") == f"{what} file, in {Path.cwd()} or with its path."
     assert said(load_data, one, test_data=3).startswith("test_data has the wrong form.")
     np.savez(tmp_path / "a.npz", x=IMAGES, y=LABELS)
     assert "differ in type from the training" in said(
@@ -179,7 +179,7 @@ def test_a_name_that_is_nearly_that_of_a_file(tmp_path, monkeypatch):
     write(tmp_path / "own.csv", "x,y\n1,2\n")
     monkeypatch.chdir(tmp_path)
     assert said(load_data, "own.cvs").startswith(
-        "data is not known. Did you mean 'own.csv'? Received: own.cvs."
+        "data: unknown file or data set. Did you mean 'own.csv'? Received: own.cvs."
     )
 
 

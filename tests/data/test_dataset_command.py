@@ -104,11 +104,11 @@ def test_digits_are_described_as_bytes(capsys):
     [
         (
             [],
-            "tati-dataset either makes a set or reads files. Received: neither. Expected: one of digits,",
+            "tati-dataset either makes a data set or inspects files. Received: neither. Expected: one of digits,",
         ),
         (["digits", "--inspect", "a.csv"], "Received: digits and --inspect."),
         (["spiral"], "spiral: unknown data set. Did you mean 'spirals'?"),
-        (["data.csv"], "data is a file that does not exist."),
+        (["data.csv"], "data: the file does not exist."),
         (
             ["digits", "--noise", "1"],
             "--noise does not apply to digits. Expected: --test-fraction, --seed.",
@@ -151,7 +151,7 @@ def test_digits_are_described_as_bytes(capsys):
         (["--inspect", "here.csv", "--noise", "1"], "--noise does not apply with --inspect."),
         (
             ["--inspect", "her.csv"],
-            "data is a file that does not exist. Did you mean 'here.csv'? Received: her.csv.",
+            "data: the file does not exist. Did you mean 'here.csv'? Received: her.csv.",
         ),
         (
             ["--inspect", "here.csv", "--num-classes", "2"],

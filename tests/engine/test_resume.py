@@ -311,7 +311,7 @@ def test_a_command_goes_on_elsewhere_with_the_file_of_its_data(tmp_path, monkeyp
     monkeypatch.chdir(tmp_path / "there")
     more = ["--resume", "../run", "--num-steps", "8", "--verbose", "0"]
     assert sample.main(more) == 2
-    assert "data is a file that does not exist" in capsys.readouterr().err
+    assert "data: the file does not exist" in capsys.readouterr().err
     assert sample.main([*more, "--data", "../here/own.csv"]) == 0
     assert len(load("../run").run_info) == 8
     np.savetxt(
@@ -367,7 +367,7 @@ def test_other_observables_are_refused(copy):
 
 
 def test_no_run_there(tmp_path):
-    with pytest.raises(InputError, match="not the folder of a run"):
+    with pytest.raises(InputError, match="not a run folder"):
         Simulation.resume(str(tmp_path))
 
 

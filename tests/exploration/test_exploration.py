@@ -630,7 +630,7 @@ def test_command(two_weights, tmp_path, monkeypatch, capsys):
         (["--data", "two_clusters", "--heats", "a"], "--heats has the wrong type. Received: a."),
         (
             ["--data", "two_clusters", "--directions", "covarianc"],
-            "--directions is not known. Did you mean 'covariance'",
+            "--directions has an unknown value. Did you mean 'covariance'",
         ),
         (
             ["--data", "two_clusters", "--num-leg", "1"],

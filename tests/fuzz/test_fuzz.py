@@ -178,7 +178,7 @@ def test_options_of_a_command(case):
     about = [
         *given,
         *(flag[2:].replace("-", "_") for flag in given),
-        " is not a flag and has no flag before it.",
+        " is not the value of an option.",
         " is not a known option of ",
     ]
     about += [f"{option}:" for option in tati_re.options.make.OPTIONS]

@@ -121,7 +121,7 @@ def test_command(runs, tmp_path, capsys, monkeypatch):
     ("argv", "sentence"),
     [
         ([], "tati-inputspace needs a run folder."),
-        (["RUN", "--which", "mena"], "--which is not known. Received: mena."),
+        (["RUN", "--which", "mena"], "--which has an unknown value. Received: mena."),
         (["RUN", "--which", "10", "x"], "--which has the wrong form."),
         (["RUN", "--range=1:0:3"], "--range has the wrong form."),
         (

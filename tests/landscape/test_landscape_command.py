@@ -204,7 +204,7 @@ print("END", status, sorted({{module.partition(".")[0] for module in sys.modules
         (["RUN", "--range", "5"], "--range has the wrong form. Received: 5."),
         (["RUN", "--scales", "a"], "--scales has the wrong form. Received: a."),
         (["RUN", "--fix", "x=1"], "x matches no parameter."),
-        (["RUN", "--centre", "mena"], "--centre is not known. Did you mean 'mean'?"),
+        (["RUN", "--centre", "mena"], "--centre has an unknown value. Did you mean 'mean'?"),
         (
             ["--data", "two_clusters", "--model", "x.keras", "--centre", "mean"],
             "--centre needs RUN. Received: m",

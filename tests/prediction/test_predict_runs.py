@@ -365,8 +365,8 @@ def test_the_command_reads_inputs_with_and_without_labels(folder, line, capsys):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "No run folder was given"),
-        (["nowhere"], "There is no run folder nowhere"),
+        ([], "tati-predict needs a run folder"),
+        (["nowhere"], "The run folder nowhere does not exist"),
         (["signs", "--interval", "2"], "error: --interval is out of range"),
         (["signs", "--thin", "some"], "--thin has the wrong type"),
         (["signs", "--rung", "3"], "has no ladder"),

@@ -184,7 +184,7 @@ COMMANDS = {
         "good.csv/run",
     ),
     "a folder in use": (["--data", "good.csv", "--output", "."], "is not empty", "--overwrite"),
-    "no run to resume": (["--resume", "."], "not the folder of a run"),
+    "no run to resume": (["--resume", "."], "not a run folder"),
     "no directions": (["--data", "good.csv", "--directions", "none.npy"], "none.npy"),
     "directions of words": (["--data", "good.csv", "--directions", "model.txt"], "model.txt"),
     "directions that do not fit": (

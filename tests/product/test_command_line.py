@@ -100,7 +100,7 @@ def refused(capsys, main, *argv) -> str:
         (["--learning-rate", "1"], "--learning-rate is not a known option of tati-sample."),
         (
             ["runs/a"],
-            "runs/a is not a flag and has no flag before it. Expected: flags and their values.",
+            "runs/a is not the value of an option. Expected: options and their values, such as --seed 1.",
         ),
         (
             ["--num-steps", "2.5"],

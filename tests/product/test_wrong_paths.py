@@ -23,10 +23,10 @@ COMMANDS = {
     "verify": (compare, ["--verify"]),
 }
 PATHS = {
-    "table.csv": "table.csv is a file, not the folder of a run.",
-    "tabel": "There is no run folder tabel. Did you mean 'table'?",
-    "table": "The folder table is not the folder of a run: it has no manifest.toml.",
-    "plane": "Received: a folder of tati-landscape. Expected: the folder of a run of tati-sample",
+    "table.csv": "table.csv is a file, not a run folder.",
+    "tabel": "The run folder tabel does not exist. Did you mean 'table'?",
+    "table": "The folder table is not a run folder: it has no manifest.toml.",
+    "plane": "Received: a folder of tati-landscape. Expected: a run folder of tati-sample",
     "inputs": "Received: a folder of tati-inputspace. Expected: the folder of a run",
     "logz": "Received: a folder of tati-evidence. Expected: the folder of a run",
     "minima": "Received: a folder of tati-explore. Expected: the folder of a run",

@@ -105,13 +105,13 @@ def test_the_exit_status_says_it(capsys):
 
 
 BAD = {
-    "one path": (["a.csv"], "tati-compare takes two runs. Received: 1."),
+    "one path": (["a.csv"], "tati-compare needs two runs or two tables. Received: a.csv."),
     "a missing file": (["a.csv", "aa.csv"], "There is no aa.csv. Did you mean 'a.csv'?"),
     "a folder and a file": (["a.csv", "."], "A folder cannot be compared with a file."),
-    "no run": ([".", "."], "not the folder of a run"),
+    "no run": ([".", "."], "not a run folder"),
     "no number": (
         ["a.csv", "a.csv", "--tolerance", "small"],
-        "--tolerance is not a number of 0 or more. Received: small.",
+        "--tolerance is out of range. Received: small.",
     ),
     "a kind": (["a.csv", "a.csv", "--tolerance", "1", "relativ"], "Did you mean 'relative'?"),
     "two words": (

@@ -137,7 +137,7 @@ REFUSED = {
         r"^parameters_step: whole\.npz has no steps\. Received: 3\.",
     ),
     "no rows": ("bare.csv", None, "has no rows"),
-    "a folder that is no run": (".", None, "not the folder of a run"),
+    "a folder that is no run": (".", None, "not a run folder"),
     "an infinite step": (
         "far.csv",
         None,

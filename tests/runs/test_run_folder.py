@@ -195,7 +195,7 @@ def test_manifest_round_trip(tmp_path):
 
 
 def test_manifest_errors(tmp_path):
-    with pytest.raises(InputError, match="not the folder of a run"):
+    with pytest.raises(InputError, match="not a run folder"):
         manifest.read(tmp_path)
     with pytest.raises(TypeError, match=r"options: bad cannot hold a set"):
         manifest.write(tmp_path, {"options": {"bad": {1}}})
@@ -212,11 +212,13 @@ def test_manifest_errors(tmp_path):
 
 def test_load_refuses_other_folders(tmp_path):
     make_run(tmp_path / "digits")
-    with pytest.raises(InputError, match=r"There is no run folder .* Did you mean 'digits'"):
+    with pytest.raises(
+        InputError, match=r"The run folder .* does not exist\. Did you mean 'digits'"
+    ):
         load(tmp_path / "digit")
-    with pytest.raises(InputError, match="not the folder of a run"):
+    with pytest.raises(InputError, match="not a run folder"):
         load(tmp_path)
-    with pytest.raises(InputError, match="not the folder of a run"):
+    with pytest.raises(InputError, match="not a run folder"):
         load(tmp_path / "digits" / "run.csv")
 
 

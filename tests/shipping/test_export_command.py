@@ -78,7 +78,7 @@ WRONG = {
     "two": (["a", "b"], "one run at a time"),
     "form": (["a", "--to", "onnx"], "--to is not known"),
     "members": (["a", "--members", "0", "--output", "o.tati"], "--members"),
-    "missing": (["no-such-run"], "There is no run folder"),
+    "missing": (["no-such-run"], "does not exist"),
     "chosen": (["c.tati", "--members", "3"], "chosen already"),
     "ending": (["a", "--to", "keras", "--output", "m.h5"], "must end in .keras"),
     "there": (["a", "--output", "table.csv"], "there already"),
