@@ -94,8 +94,8 @@ class SimulationOfTati(_Simulation):
         if not self._awaits_data:
             _Simulation.dataset.fset(self, value)  # type: ignore[attr-defined]
             return
-        given = _with_files({"dataset": value})
-        options, objects = changed(self.options, self.objects, given)
+        overrides = _with_files({"dataset": value})
+        options, objects = changed(self.options, self.objects, overrides)
         self._start(options, objects, self._awaited_start)
 
     def set_options(self, **options: Any) -> None:
@@ -120,8 +120,8 @@ class SimulationOfTati(_Simulation):
 
     def init_momenta(self, *unnamed: Any, **named: Any) -> None:
         """Draws all momenta anew; the inverse temperature needs no name, as in TATi."""
-        given = {"inverse_temperature": unnamed[0]} if unnamed else {}
-        super().init_momenta(*unnamed[1:], **given | named)
+        temperature = {"inverse_temperature": unnamed[0]} if unnamed else {}
+        super().init_momenta(*unnamed[1:], **temperature | named)
 
 
 Simulation = SimulationOfTati
@@ -137,7 +137,7 @@ def _with_files(options: dict[str, Any]) -> dict[str, Any]:
     names = [os.fspath(each) for each in listed if isinstance(each, str | os.PathLike)]
     if not names or len(names) < len(listed):
         return options
-    others = {name: given for name, given in options.items() if name != "dataset"}
+    others = {name: value for name, value in options.items() if name != "dataset"}
     return others | {"batch_data_files": names}
 
 

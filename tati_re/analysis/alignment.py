@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.core.views import shown
+from tati_re.core.views import viewable
 
 _WITH_UNITS = {"Dense", "Conv1D", "Conv2D", "Conv3D"}
 _ODD_LAYERS = {"InputLayer", "Dropout", "Flatten", "Identity"}
@@ -40,10 +40,10 @@ def hidden_units(model: Any) -> list[HiddenUnits]:
     """
     layers = list(model.layers)
     offset = 0
-    places = {}
+    indices_by_variable = {}
     for variable in model.trainable_variables:
         size = int(np.prod(variable.shape))
-        places[id(variable)] = np.arange(offset, offset + size).reshape(variable.shape)
+        indices_by_variable[id(variable)] = np.arange(offset, offset + size).reshape(variable.shape)
         offset += size
     for layer in layers:
         kind = type(layer).__name__
@@ -61,18 +61,20 @@ def hidden_units(model: Any) -> list[HiddenUnits]:
             _refuse(f"layer {second.name} after {first.name}")
     with_units = [k for k, layer in enumerate(layers) if type(layer).__name__ in _WITH_UNITS]
     units = []
-    for here, after in pairwise(with_units):
-        layer = layers[here]
+    for before, after in pairwise(with_units):
+        layer = layers[before]
         following = layers[after]
-        if any(id(v) not in places for v in (*layer.weights, *following.weights)):
+        if any(id(v) not in indices_by_variable for v in (*layer.weights, *following.weights)):
             _refuse(f"layer {layer.name} or {following.name} with frozen weights")
-        kernel = places[id(layer.kernel)]
-        onward = places[id(following.kernel)]
+        kernel = indices_by_variable[id(layer.kernel)]
+        onward = indices_by_variable[id(following.kernel)]
         count = kernel.shape[-1]
-        between = layers[here + 1 : after]
+        between = layers[before + 1 : after]
         incoming = kernel.reshape(-1, count).T
         if layer.use_bias:
-            incoming = np.concatenate([incoming, places[id(layer.bias)][:, None]], axis=1)
+            incoming = np.concatenate(
+                [incoming, indices_by_variable[id(layer.bias)][:, None]], axis=1
+            )
         # Flattened images have their channels last: unit c stands at c, count + c, ...
         outgoing = np.moveaxis(onward.reshape(-1, count, onward.shape[-1]), 1, 0).reshape(count, -1)
         activations = [layer, *(one for one in between if type(one).__name__ == "Activation")]
@@ -90,7 +92,7 @@ def _refuse(received: str) -> None:
 _SWEEPS = 100
 
 
-@shown
+@viewable
 class Alignment(NamedTuple):
     """Walkers whose hidden units are matched to those of the first walker.
 

@@ -201,7 +201,10 @@ def r_hat(chains: np.ndarray, weights: np.ndarray | None = None) -> float:
     chains = _checked(chains)
     if weights is not None and not np.all(weights):
         return _unlike_r_hat(
-            [draws[here] for draws, here in zip(chains, np.atleast_2d(weights) > 0, strict=True)]
+            [
+                draws[counted]
+                for draws, counted in zip(chains, np.atleast_2d(weights) > 0, strict=True)
+            ]
         )
     if len(chains) == 1:
         chains = _checked(halves_of(chains))
@@ -228,9 +231,9 @@ def _unlike_r_hat(chains: list[np.ndarray]) -> float:
         return float("nan")
     if all(np.ptp(half) == 0 for half in halves):
         return float("inf")
-    places = np.cumsum([len(half) for half in halves])[:-1]
+    ends = np.cumsum([len(half) for half in halves])[:-1]
     parts = map(_normal_scores, (values, np.abs(values - np.median(values))))
-    return float(max(rhat_of_halves(np.split(part, places)) for part in parts))
+    return float(max(rhat_of_halves(np.split(part, ends)) for part in parts))
 
 
 @_remembered

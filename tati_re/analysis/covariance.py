@@ -11,7 +11,7 @@ import pandas as pd
 from tati_re.analysis.averages import time_or_note
 from tati_re.analysis.convergence import rows_on_grid
 from tati_re.core.errors import refuse_if
-from tati_re.core.views import shown
+from tati_re.core.views import viewable
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import AnyRun, degrees_of_freedom
 from tati_re.runs.selection import as_run
@@ -28,7 +28,7 @@ same.
 """
 
 
-@shown
+@viewable
 class Eigenpairs(NamedTuple):
     """Leading eigenpairs of a covariance matrix.
 
@@ -125,11 +125,11 @@ def leading_eigenpairs(
         inner = inner[:, ::-1][:, :wanted]
         following, factor = np.linalg.qr(product)
         residuals = np.linalg.norm(factor @ inner[-basis[-1].shape[1] :], axis=0)
-        kept = np.abs(np.diag(factor)) > 1e-12 * scale
+        independent = np.abs(np.diag(factor)) > 1e-12 * scale
         done = len(values) == wanted and (residuals <= tolerance * values).all()
-        if done or not kept.any() or pass_over.number >= max_passes:
+        if done or not independent.any() or pass_over.number >= max_passes:
             break
-        basis.append(_orthonormal(product, scale) if not kept.all() else following)
+        basis.append(_orthonormal(product, scale) if not independent.all() else following)
     return _result(pass_over, values, signed((np.concatenate(basis, axis=1) @ inner).T), residuals)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from tati_re.analysis.covariance import signed
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.views import shown
+from tati_re.core.views import viewable
 
 DENSE_LIMIT = 3000
 """Up to so many points all pairs count; beyond, each point's nearest neighbors."""
@@ -17,7 +17,7 @@ _REACH, _NEIGHBORS = 8.0, 4
 """Of the fourth of each point's neighbors, in d²/ε: a kernel of exp(-2) at least."""
 
 
-@shown
+@viewable
 class DiffusionMap(NamedTuple):
     """A diffusion map of n points.
 

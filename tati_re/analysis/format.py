@@ -41,8 +41,8 @@ def with_error(mean: float, error: float, short: bool = False) -> str:
     """
     if not (math.isfinite(mean) and math.isfinite(error) and error > 0):
         return f"{mean:,.6g}"
-    places = max(0, 1 - math.floor(math.log10(error)))
-    form = f",.{places}f" if abs(mean) + error > 1e-9 else ".2g"
+    decimals = max(0, 1 - math.floor(math.log10(error)))
+    form = f",.{decimals}f" if abs(mean) + error > 1e-9 else ".2g"
     return f"{mean:{form}} ± {error:{form}}{SHORT if short else ''}"
 
 
@@ -53,15 +53,15 @@ def marked(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     if "short" not in table or "error" not in table:
         return table, []
     short = (table["short"].astype(bool) & table["error"].notna()).to_numpy()
-    shown = table.drop(columns="short")
+    marked_table = table.drop(columns="short")
     if short.any():
         cells = zip(table["error"], short, strict=True)
         texts = [
             "" if math.isnan(value) else f"{value:.4g}{SHORT if mark else ''}"
             for value, mark in cells
         ]
-        shown = shown.assign(error=texts)
-    return shown, [FOOTNOTE] if short.any() else []
+        marked_table = marked_table.assign(error=texts)
+    return marked_table, [FOOTNOTE] if short.any() else []
 
 
 def percent(part: float) -> str:

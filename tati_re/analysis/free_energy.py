@@ -186,11 +186,11 @@ def free_energy(
     weights = (
         np.ones_like(values) if weights is None else np.atleast_2d(np.asarray(weights, np.float64))
     )
-    given = _are_weights(weights, values.shape)
-    counted = values[weights > 0] if given else values
+    has_weights = _are_weights(weights, values.shape)
+    counted = values[weights > 0] if has_weights else values
     low, high = limits if limits is not None else (float(counted.min()), float(counted.max()))
     refuse_if(
-        not given,
+        not has_weights,
         "weights do not fit.",
         f"{weights.shape}, {weights}",
         f"{values.shape}, 0 or more, not all 0",
@@ -207,17 +207,17 @@ def free_energy(
 
     weights = weights / weights.mean()
     if method == "histogram":
-        places, estimates = _by_bins(values, weights, num_bins, low, high)
+        centers, estimates = _by_bins(values, weights, num_bins, low, high)
     else:
-        places = np.linspace(low, high, num_bins)
+        centers = np.linspace(low, high, num_bins)
         width = bandwidth or _kernel_width(values, weights, counted)
-        estimates = _by_kernels(values, weights, places, width)
+        estimates = _by_kernels(values, weights, centers, width)
 
     density, error = np.array(estimates).T
     with np.errstate(divide="ignore", invalid="ignore"):
         energy = np.where(density > 0, -temperature * np.log(density), np.nan)
         relative = np.where(density > 0, temperature * error / density, np.nan)
-    columns = {"coordinate": places, "density": density, "density_error": error}
+    columns = {"coordinate": centers, "density": density, "density_error": error}
     columns |= {
         "free_energy": energy - np.nanmin(energy),
         "error": relative,
@@ -294,22 +294,22 @@ def _by_bins(
 ) -> tuple[np.ndarray, list[tuple[float, float]]]:
     """The centers of bins, and the density in each with its error."""
     edges = np.linspace(low, high, num_bins + 1)
-    places = 0.5 * (edges[1:] + edges[:-1])
+    centers = 0.5 * (edges[1:] + edges[:-1])
     # The last bin holds its upper end, as the others do not.
     number = np.where(
         values == high, num_bins - 1, np.floor((values - low) / (high - low) * num_bins)
     ).astype(int)
     width = (high - low) / num_bins
-    return places, [_mean_and_error((number == k) / width, weights) for k in range(num_bins)]
+    return centers, [_mean_and_error((number == k) / width, weights) for k in range(num_bins)]
 
 
 def _by_kernels(
-    values: np.ndarray, weights: np.ndarray, places: np.ndarray, width: float
+    values: np.ndarray, weights: np.ndarray, centers: np.ndarray, width: float
 ) -> list[tuple[float, float]]:
     """The density at some places, of Gaussians of this width, with its error."""
     norm = 1.0 / (np.sqrt(2 * np.pi) * width)
     return [
-        _mean_and_error(norm * np.exp(-0.5 * ((values - x) / width) ** 2), weights) for x in places
+        _mean_and_error(norm * np.exp(-0.5 * ((values - x) / width) ** 2), weights) for x in centers
     ]
 
 

@@ -193,12 +193,12 @@ def _over_a_sweep(
         if count <= _MOST_PLACES
         else (np.arange(_MOST_PLACES) + 0.5) * count / _MOST_PLACES
     )
-    places = 1 + apart * looked_at.astype(int)
+    step_numbers = 1 + apart * looked_at.astype(int)
     total = np.zeros_like(matrix)
-    for place in map(int, places):
+    for place in map(int, step_numbers):
         power = np.linalg.matrix_power(matrix, place)
         total += power @ start @ power.T + fresh(place)
-    return total / len(places) / (1 / mean_size - 1 / num_examples)
+    return total / len(step_numbers) / (1 / mean_size - 1 / num_examples)
 
 
 def _stationary(matrix: np.ndarray, noise: np.ndarray) -> np.ndarray:

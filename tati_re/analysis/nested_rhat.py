@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tati_re.analysis.convergence import LARGEST_R_HAT
-from tati_re.core.errors import InputError, refuse_if, shown
+from tati_re.core.errors import InputError, abbreviated, refuse_if
 
 
 class NestedRHat(NamedTuple):
@@ -60,7 +60,7 @@ def nested_r_hat(chains: np.ndarray, num_groups: int, limit: float = LARGEST_R_H
     if not whole or num_groups < 2 or len(draws) % num_groups:
         raise InputError(
             "num_groups: the chains cannot be split into so many groups.",
-            shown(num_groups, 40),
+            abbreviated(num_groups, 40),
             f"a divisor of {len(draws)} chains, 2 or more",
         )
     refuse_if(not limit > 1, "limit: R-hat is at least 1.", limit, "a number above 1")

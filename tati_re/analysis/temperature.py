@@ -253,24 +253,24 @@ def target_temperature(run_info: pd.DataFrame, num_burnin_steps: int = 0) -> flo
         ]
         values = np.unique(values[np.isfinite(values)])
     if len(values) != 1 or values[0] <= 0:
-        shown = ", ".join(f"{value:g}" for value in values[:4]) or "none"
+        listed = ", ".join(f"{value:g}" for value in values[:4]) or "none"
         raise InputError(
-            "The rows must have been sampled at one temperature.", shown, "one value above 0"
+            "The rows must have been sampled at one temperature.", listed, "one value above 0"
         )
     return float(values[0])
 
 
-def measured_temperatures(kept: pd.DataFrame, num_parameters: int) -> list[Temperature]:
+def measured_temperatures(rows: pd.DataFrame, num_parameters: int) -> list[Temperature]:
     """As `temperatures`, of rows of one temperature above 0; none of too few, or of a run without
     parameters.
     """
     one = (
-        "temperature" in kept
-        and kept["temperature"].nunique() == 1
-        and kept["temperature"].iloc[0] > 0
+        "temperature" in rows
+        and rows["temperature"].nunique() == 1
+        and rows["temperature"].iloc[0] > 0
     )
-    enough = num_parameters and one and kept.groupby("walker").size().max() >= MINIMUM_DRAWS
-    return temperatures(kept, num_parameters) if enough else []
+    enough = num_parameters and one and rows.groupby("walker").size().max() >= MINIMUM_DRAWS
+    return temperatures(rows, num_parameters) if enough else []
 
 
 def _measured(

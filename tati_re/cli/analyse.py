@@ -137,13 +137,13 @@ def _show(name: str, result: Result) -> None:
     from tati_re.analysis.format import marked
 
     table = result.table
-    shown, footnotes = marked(table.head(_MOST_ROWS))
+    printed, footnotes = marked(table.head(_MOST_ROWS))
     print(f"\n{name}")
     for sentence in result.sentences:
         print(sentence)
-    print(shown.to_string(index=False, float_format=lambda value: f"{value:.5g}", na_rep=""))
-    if len(table) > len(shown):
-        print(f"... {len(table) - len(shown):,} more rows in the file")
+    print(printed.to_string(index=False, float_format=lambda value: f"{value:.5g}", na_rep=""))
+    if len(table) > len(printed):
+        print(f"... {len(table) - len(printed):,} more rows in the file")
     print(*footnotes, sep="\n", end="\n" if footnotes else "")
 
 
@@ -221,10 +221,10 @@ def _body(argv: list[str]) -> None:
     choices = _choices(typed)
     runs = [load(folder) for folder in typed["runs"]]
     arviz = ["arviz"] if typed.get("to") == "arviz" else []
-    asked = [
+    modules_by_run = [
         typed.get("what") or ([] if arviz else modules_of(run, choices.burnin)) for run in runs
     ]
-    refuse_idle(typed, list(dict.fromkeys(sum(asked, arviz))), flag)
+    refuse_idle(typed, list(dict.fromkeys(sum(modules_by_run, arviz))), flag)
     names = [run.folder.resolve().name for run in runs]
     if "output" in typed and len(set(names)) < len(names):
         raise InputError(
@@ -233,7 +233,7 @@ def _body(argv: list[str]) -> None:
             "runs with different names",
         )
     results = {}
-    for run, name, modules in zip(runs, names, asked, strict=True):
+    for run, name, modules in zip(runs, names, modules_by_run, strict=True):
         folder = run.folder / files.ANALYSIS
         if "output" in typed:
             folder = Path(typed["output"]) / name if len(runs) > 1 else Path(typed["output"])

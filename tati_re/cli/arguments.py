@@ -120,9 +120,9 @@ class Parser(argparse.ArgumentParser):
         formatter = self._get_formatter()
         formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
         formatter.add_text(self.description)
-        shown = [action for action in self._actions if action.dest not in OPTIONS]
+        other_actions = [action for action in self._actions if action.dest not in OPTIONS]
         main = [action for name in MAIN for action in self._actions if action.dest == name]
-        for title, actions in (("options", shown), ("main options", main)):
+        for title, actions in (("options", other_actions), ("main options", main)):
             formatter.start_section(title)
             formatter.add_arguments(actions)
             formatter.end_section()
@@ -147,7 +147,7 @@ class Parser(argparse.ArgumentParser):
     def help_of_all(self) -> str:
         """The help of all options, but for those that belong to a method."""
         of_methods = options_of_methods() - {*SHARED} if self.has_methods else set()
-        kept = {action.dest: action.help for action in self._actions}
+        helps = {action.dest: action.help for action in self._actions}
         for action in self._actions:
             if action.dest in of_methods:
                 action.help = argparse.SUPPRESS
@@ -155,10 +155,10 @@ class Parser(argparse.ArgumentParser):
             text = argparse.ArgumentParser.format_help(self)
         finally:
             for action in self._actions:
-                action.help = kept[action.dest]
+                action.help = helps[action.dest]
         if not self.has_methods:
             return text
-        return f"{text}\n{list_of_methods(self.prog, {*kept})}"
+        return f"{text}\n{list_of_methods(self.prog, {*helps})}"
 
     def parse(self, argv: Sequence[str]) -> dict[str, Any]:
         """What was typed, without the command's name, by destination; flags that were not typed are
@@ -310,12 +310,12 @@ def loading(verbose: int = 1, activity: str | None = None) -> None:
 
 
 @contextlib.contextmanager
-def output_folder(given: str | None, name: str) -> Iterator[Path]:
+def output_folder(folder: str | None, name: str) -> Iterator[Path]:
     """The folder of `--output`, else the next of `free_folder`, removed at the end if it is empty,
     and `runs` too.
     """
-    if given is not None:
-        yield Path(given)
+    if folder is not None:
+        yield Path(folder)
         return
     made = free_folder(name)
     MADE.set(made)

@@ -100,19 +100,19 @@ def _made(typed: dict[str, Any]) -> Dataset:
     refuse_if(name not in GENERATORS, problem, expected=", ".join(GENERATORS))
     generate = GENERATORS[name]
     known = inspect.signature(generate).parameters
-    given = {n: typed[n] for n in (*NUMBERS, "covariance", *READING) if n in typed}
-    for other in given:
+    settings = {n: typed[n] for n in (*NUMBERS, "covariance", *READING) if n in typed}
+    for other in settings:
         expected = ", ".join(map(flag, known)) if known else "no flags"
         refuse_if(other not in known, f"{flag(other)} does not apply to {name}.", expected=expected)
-    options = options_from_flags({n: value for n, value in given.items() if n in READING})
-    values = {n: number_typed(n, given[n], NUMBERS[n][0]) for n in NUMBERS if n in given}
+    options = options_from_flags({n: value for n, value in settings.items() if n in READING})
+    values = {n: number_typed(n, settings[n], NUMBERS[n][0]) for n in NUMBERS if n in settings}
     # Draws, points, their labels and the sets that are split from them; gaussian: three matrices.
     count = values.get("num_examples", 0)
     check_free("--num-examples", count, 100.0 * count, f"{count:,} points")
     count = values.get("num_dimensions", 0)
     check_free("--num-dimensions", count, 24.0 * count**2, f"matrices of {count:,} rows")
-    if "covariance" in given:
-        values["covariance"] = _matrix(given["covariance"])
+    if "covariance" in settings:
+        values["covariance"] = _matrix(settings["covariance"])
     if "seed" in known:
         values["seed"] = options.seed
     if name not in FIXED:

@@ -104,18 +104,18 @@ def _jobs(models: dict[str, Options], folder: Path) -> list[tuple[Options, Path,
 def _begin(models: dict[str, Options], folder: Path) -> None:
     from tati_re.runs.storage import storing, write_whole
 
-    kept = folder / KEPT
+    parts_folder = folder / KEPT
     with storing(folder):
-        kept.mkdir(parents=True, exist_ok=True)
-        for part in kept.rglob("*.npz"):
+        parts_folder.mkdir(parents=True, exist_ok=True)
+        for part in parts_folder.rglob("*.npz"):
             part.unlink()
-    given = {
+    stored_options = {
         name: options.model_dump(mode="json", include=set(options.explicit))
         for name, options in models.items()
     }
     for name, options in models.items():
         write_whole(folder / f"{_head(name)}options.toml", to_toml(options, EVIDENCE).encode())
-    write_whole(kept / MODELS, json.dumps(given, indent=1).encode())
+    write_whole(parts_folder / MODELS, json.dumps(stored_options, indent=1).encode())
 
 
 def _check(models: dict[str, Options]) -> None:

@@ -54,11 +54,11 @@ def _body(argv: list[str]) -> None:
     refuse_if(there, f"{path} is there already.", expected="--overwrite, or another --output")
     choices = _choices(typed)
     levels = [number_typed("quantiles", text, float, 0) for text in typed.get("quantiles", ())]
-    given = {"quantiles": tuple(levels)} if "quantiles" in typed else {}
+    options = {"quantiles": tuple(levels)} if "quantiles" in typed else {}
     loading(not typed.get("quiet"), f"Reading {source}")
     with flags_named(("members", "tolerance", "quantiles", "hidden")):
         predictor = _predictor(source, choices, typed.get("data"), bool(typed.get("distil")))
-        predictor.export(path, form, overwrite=bool(typed.get("overwrite")), **given)
+        predictor.export(path, form, overwrite=bool(typed.get("overwrite")), **options)
     if not typed.get("quiet"):
         print(predictor)
         print(f"written: {path}")

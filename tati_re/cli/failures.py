@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tati_re._version import __version__
-from tati_re.core.errors import InputError, shown
+from tati_re.core.errors import InputError, abbreviated
 from tati_re.core.given import error_text
 from tati_re.core.printable import printable
 from tati_re.core.process.exit_status import (
@@ -41,15 +41,15 @@ def failed(
     """
     status = BAD_INPUT
     words = sentence or ""
-    kept = False
+    is_logged = False
     if sentence is None:
-        status, words, kept = _in_words(error, arguments)
+        status, words, is_logged = _in_words(error, arguments)
     with contextlib.suppress(OSError):
         if "--debug" in arguments:
             traceback.print_exception(error)
-        if kept and (log := _logged(error, prog, arguments)):
+        if is_logged and (log := _logged(error, prog, arguments)):
             words += f" The traceback is in {log}."
-        words = shown(" ".join(words.split()), 2000)
+        words = abbreviated(" ".join(words.split()), 2000)
         print(f"error: {printable(words, keep='')}", file=sys.stderr)
     return status
 
@@ -148,8 +148,8 @@ def _logged(error: Exception, prog: str, arguments: Sequence[str]) -> Path | Non
     for package in _VERSIONS:
         with contextlib.suppress(PackageNotFoundError):
             versions.append(f"{package} {version(package)}")
-    told = "".join(traceback.format_exception(error))
-    text = "\n".join([" ".join([prog, *arguments]), ", ".join(versions), "", told])
+    trace = "".join(traceback.format_exception(error))
+    text = "\n".join([" ".join([prog, *arguments]), ", ".join(versions), "", trace])
     named = [MADE.get(), *(Path(value.rpartition("=")[2]) for value in arguments)]
     runs = [folder for folder in named if folder is not None and os.path.isfile(folder / MANIFEST)]
     for folder in (*map(str, runs), tempfile.gettempdir(), "."):

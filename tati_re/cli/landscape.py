@@ -480,9 +480,9 @@ def _curvature(view: _View) -> list[str]:
     from tati_re.landscape.tables import digest, prepare
     from tati_re.runs.lock import writing
 
-    asked = view.typed["hessian"]
-    about = {"schema_version": 1, **view.words, "hessian": asked}
-    about["digest"] = digest([view.surface.identity, view.centre, view.mask, asked])
+    eigenvalues = view.typed["hessian"]
+    about = {"schema_version": 1, **view.words, "hessian": eigenvalues}
+    about["digest"] = digest([view.surface.identity, view.centre, view.mask, eigenvalues])
     with writing(view.folder):
         prepare(view.folder, about, view.overwrite)
         return _say_hessian(view.typed, view.surface, view.centre, view.free, view.folder)

@@ -222,8 +222,10 @@ def sample_as_tati(argv: list[str]) -> None:
     required = [name for name in MODES[mode] if name != "interval_offsets"]
     every = dict.fromkeys(name for names in MODES.values() for name in names)
     typed = _of_network("tati-landscape", argv, required, *every, "exclude_parameters")
-    given = {text.split("=")[0].removeprefix("--") for text in argv} & {*every} - {*MODES[mode]}
-    if unused := sorted(given - {"parse_parameters_file"}):
+    named_flags = {text.split("=")[0].removeprefix("--") for text in argv} & {*every} - {
+        *MODES[mode]
+    }
+    if unused := sorted(named_flags - {"parse_parameters_file"}):
         print(f"Not used by {mode}: --{', --'.join(unused)}.")
     from tati_re.landscape import Surface
     from tati_re.runs.parameters import read_trajectory
@@ -273,9 +275,10 @@ def sample_as_tati(argv: list[str]) -> None:
     columns = {"step": steps} | {
         name: values[name] for name in ("loss", "accuracy") if name in values
     }
-    shown = {f"c{k}": column for k, column in enumerate(coordinates.T)}
+    coordinate_columns = {f"c{k}": column for k, column in enumerate(coordinates.T)}
     write(
-        columns | (shown if subspace else dict(zip(labels, points[:, order].T, strict=True))),
+        columns
+        | (coordinate_columns if subspace else dict(zip(labels, points[:, order].T, strict=True))),
         typed["csv_file"],
     )
 

@@ -145,11 +145,11 @@ class _Files:
         table = read_csv(path)
         check_numbers(table, ["step"], path)
         steps = table["step"].unique()
-        kept = steps[steps > self.typed["drop_burnin"]][:: self.typed["every_nth"]]
-        if not len(kept):
+        kept_steps = steps[steps > self.typed["drop_burnin"]][:: self.typed["every_nth"]]
+        if not len(kept_steps):
             problem = f"--drop_burnin leaves no rows of {path}."
             raise InputError(problem, self.typed["drop_burnin"], f"below {steps.max()}")
-        return table[table["step"].isin(kept)]
+        return table[table["step"].isin(kept_steps)]
 
     @cached_property
     def trajectory(self) -> _Trajectory:

@@ -33,7 +33,7 @@ def _flush_errors() -> None:
 def quiet():
     """Silences the messages of TensorFlow's libraries while they load or try something."""
     _flush_errors()
-    kept = os.dup(2)
+    descriptor = os.dup(2)
     silent = os.open(os.devnull, os.O_WRONLY)
     logger = logging.getLogger("tensorflow")
     level = logger.level
@@ -44,8 +44,8 @@ def quiet():
     finally:
         logger.setLevel(level)
         _flush_errors()
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(descriptor, 2)
+        os.close(descriptor)
         os.close(silent)
 
 
@@ -108,11 +108,13 @@ def set_threads(number: int | None) -> None:
         raise InputError(problem, number, expected) from None
 
 
-def threads(asked: Callable[[], int] = tf.config.threading.get_intra_op_parallelism_threads) -> int:
+def threads(
+    configured: Callable[[], int] = tf.config.threading.get_intra_op_parallelism_threads,
+) -> int:
     """The number of threads inside one operation, or what another function tells; all cores where
     none was set.
     """
-    return asked() or (
+    return configured() or (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
 
@@ -138,17 +140,17 @@ class Compiled:
 
     def __call__(self, *arguments: Any) -> Any:
         forks.refuse()
-        given = [tf.convert_to_tensor(value) for value in arguments]
+        tensors = [tf.convert_to_tensor(value) for value in arguments]
         shapes = [
             (None, *value.shape[1:]) if i in self._free else value.shape
-            for i, value in enumerate(given)
+            for i, value in enumerate(tensors)
         ]
-        key = tuple(zip(shapes, (value.dtype for value in given), strict=True))
+        key = tuple(zip(shapes, (value.dtype for value in tensors), strict=True))
         if key not in self._traced:
             traced = self._function.get_concrete_function(*(tf.TensorSpec(*spec) for spec in key))
             self._traced[key] = _caller(traced), _packing(traced.structured_outputs)
         called, packed = self._traced[key]
-        return packed(called(given))
+        return packed(called(tensors))
 
     def over_pieces(self, size: int, rows: Sequence[Any], *others: Any) -> list:
         """Its results for `(*pieces of rows, *others)`, each piece of at most `size` rows of these
@@ -195,7 +197,9 @@ class Direct:
 
     def __call__(self, *arguments: Any) -> Any:
         leaves = tf.nest.flatten(arguments)
-        given = [value if isinstance(value, tf.Tensor) else tf.constant(value) for value in leaves]
+        tensors = [
+            value if isinstance(value, tf.Tensor) else tf.constant(value) for value in leaves
+        ]
         if self._called is None:
 
             def flat(*values):
@@ -205,9 +209,9 @@ class Direct:
 
             traced = tf.function(
                 flat, autograph=False, jit_compile=self._compiled
-            ).get_concrete_function(*given)
+            ).get_concrete_function(*tensors)
             self._called = _caller(traced)
-        return self._packed(self._called(given))
+        return self._packed(self._called(tensors))
 
 
 def _caller(traced: Any) -> Callable:
@@ -220,7 +224,7 @@ def _caller(traced: Any) -> Callable:
     own = list(traced.captured_inputs)
     number = len(traced.outputs)
     program = shared(traced)
-    return lambda given: iter(call(program.name, [*given, *own], number) or ())
+    return lambda tensors: iter(call(program.name, [*tensors, *own], number) or ())
 
 
 def _packing(like: Any) -> Callable:

@@ -34,7 +34,7 @@ class InputError(ValueError):
         )
         for word, value in (("Received", received), ("Expected", expected)):
             if value is not None:  # in place of what a sentence inside of this one says
-                text = f"{text.split(f' {word}: ')[0]} {word}: {shown(value, 300 if word == 'Received' else 3000)}."
+                text = f"{text.split(f' {word}: ')[0]} {word}: {abbreviated(value, 300 if word == 'Received' else 3000)}."
         super().__init__(printable(text, keep=""))
 
 
@@ -74,7 +74,7 @@ class CertificateWarning(UserWarning):
     """
 
 
-def shown(value: object, most: int, write: Callable[[Any], str] = str) -> str:
+def abbreviated(value: object, most: int, write: Callable[[Any], str] = str) -> str:
     """A value in a sentence, on one line and with so many letters at most."""
     try:
         text = write(value)

@@ -19,7 +19,7 @@ from functools import wraps
 from itertools import islice
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 
-from tati_re.core.errors import InputError, SamplingError, shown
+from tati_re.core.errors import InputError, SamplingError, abbreviated
 from tati_re.core.given import error_text
 
 _P = ParamSpec("_P")
@@ -255,7 +255,7 @@ def _is_odd_array(value: Any) -> bool:
 
 
 def _written(value: Any) -> str:
-    text = shown(value, 120, repr)
+    text = abbreviated(value, 120, repr)
     return f"{type(value).__name__} {text}" if not isinstance(value, (str, int, float)) else text
 
 

@@ -336,9 +336,9 @@ class _Adapted(Method):
     """
 
     def __init__(self, sampler: Sampler) -> None:
-        told = _told(sampler, [name for name in dir(Method) if not name.startswith("_")])
-        told.setdefault("used_options", lambda: {*sampler.get_config()})
-        vars(self).update(told)
+        overridden = _told(sampler, [name for name in dir(Method) if not name.startswith("_")])
+        overridden.setdefault("used_options", lambda: {*sampler.get_config()})
+        vars(self).update(overridden)
 
         if not isinstance(self.turns, Turns):
             self.turns = _of_flat(sampler, Turns(self), _FLAT_TURNS)
@@ -352,10 +352,10 @@ class _Adapted(Method):
 
 def _of_flat(sampler: Any, facet: Any, names: Mapping[str, str]) -> Any:
     """The facet with the answers that a sampler gives by itself; None where it gives none."""
-    told = {name: value for name, value in _told(sampler, names).items() if value is not None}
-    for name, value in told.items():
+    overridden = {name: value for name, value in _told(sampler, names).items() if value is not None}
+    for name, value in overridden.items():
         setattr(facet, names[name], value)
-    return facet if told else None
+    return facet if overridden else None
 
 
 def _answers_by_itself(method: Method) -> bool:

@@ -20,7 +20,7 @@ Class = TypeVar("Class", bound=type)
 _above: dict[str, str] = {}
 
 
-def shown_by(**rooms: str) -> None:
+def register_rooms(**rooms: str) -> None:
     """Names what draws `figures` and says `words`: the top of the package knows it, the rooms of
     results do not.
     """
@@ -37,7 +37,7 @@ def drawn(kind: str, result: Any, /, **choices: Any) -> Figure:
     return figure
 
 
-def told(kind: str, run: Any) -> Any:
+def words_about(kind: str, run: Any) -> Any:
     """What is said of a run, for its methods, by the function `kind` of the room of words."""
     return _from_above("words", kind)(run)
 
@@ -74,7 +74,7 @@ def html_table(
     return f"<div><b>{escape(title)}</b>{warnings}<table>{rows}</table>{more}</div>"
 
 
-def shown(kind: Class) -> Class:
+def viewable(kind: Class) -> Class:
     """Gives a named tuple or data class of results a `__repr__` and a `_repr_html_`: a line a
     field, arrays by shape and range, and below them its first table, of a long one the range of
     each column.

@@ -73,9 +73,9 @@ def _chosen(
     if len(parts[0]) > 1:
         contents = _several(path, file, parts)
     else:
-        kept = [member_of_npz(path, f"{key}.npy", limit) for key in keys]
+        members = [member_of_npz(path, f"{key}.npy", limit) for key in keys]
         inputs, targets, *test = (
-            file[key] if own is None else own for key, own in zip(keys, kept, strict=True)
+            file[key] if own is None else own for key, own in zip(keys, members, strict=True)
         )
         contents = images(inputs, targets, tuple(test), path.name)
     return contents if weights is None else replace(contents, weights=file[weights])

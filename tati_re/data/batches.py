@@ -231,11 +231,11 @@ class Batches:
             longer = self._longer
             order = np.tile(np.arange(m), (self._rows, 1))
             if self.shuffle:
-                places = self._at(block, _PARTITION).permutation(m)
+                permutation = self._at(block, _PARTITION).permutation(m)
                 for walker in range(self._rows):
                     own = self._at(block, walker)
                     parts = [own.permutation(longer), longer + own.permutation(m - longer)]
-                    order[walker] = np.concatenate(parts)[places]
+                    order[walker] = np.concatenate(parts)[permutation]
             self._block = np.concatenate([order, order[:, ::-1]], axis=1)
             self._cached = block
         return self._block

@@ -109,5 +109,5 @@ def _source(variable: str, text: str, names: Sequence[str]) -> int:
         re.search(r"[()^*+/]", variable), "input_columns: one entry cannot be parsed.", text, FORMS
     )
     problem = f"input_columns: there is no column '{variable}'.{nearest(variable, names)}"
-    shown = ", ".join(names) if len(names) <= 10 else f"{', '.join(names[:9])}, ..., {names[-1]}"
-    raise InputError(problem, text, f"columns of {shown}")
+    listed = ", ".join(names) if len(names) <= 10 else f"{', '.join(names[:9])}, ..., {names[-1]}"
+    raise InputError(problem, text, f"columns of {listed}")

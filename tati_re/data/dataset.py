@@ -182,8 +182,8 @@ class Dataset:
         Raises:
             InputError: As the class, and labels that are not the classes they should be.
         """
-        given = (inputs, targets, test_inputs, test_targets)
-        arrays: list[Any] = [None if a is None else as_array(a, "data") for a in given]
+        parts = (inputs, targets, test_inputs, test_targets)
+        arrays: list[Any] = [None if a is None else as_array(a, "data") for a in parts]
         arrays[1::2] = [None if a is None else labels_of(a) for a in arrays[1::2]]
         for i in (0, 2):
             if arrays[i] is not None and arrays[i].ndim == 1:

@@ -190,9 +190,9 @@ def _check(column: Any, where: str) -> None:
         text = value if isinstance(value, str) else "text"
         problem = f"{where} contains text."
         written = "," not in text and _FRACTION.fullmatch(text)
-        told = "numbers: x.astype(float) converts text to numbers" if written else advice(text)
-        told = {COLUMNS: SENTENCES if " " in text else TEXT}.get(told, told)
-        refuse_if(isinstance(value, str | bytes), problem, repr(value), told)
+        instead = "numbers: x.astype(float) converts text to numbers" if written else advice(text)
+        instead = {COLUMNS: SENTENCES if " " in text else TEXT}.get(instead, instead)
+        refuse_if(isinstance(value, str | bytes), problem, repr(value), instead)
         kind = "dates" if isinstance(value, date) else type(value).__name__
         expected = DATES if isinstance(value, date | timedelta) else "integers or floats"
         raise InputError(f"{where} contains {kind}.", repr(value), expected)

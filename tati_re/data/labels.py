@@ -53,8 +53,10 @@ def names_of(labels: np.ndarray, num_classes: int | None) -> tuple[str, ...]:
     declared = bool(num_classes) and num_classes == len(names)
     check_spellings(texts, bool(num_classes))
     if not declared and (num_classes is not None or not 2 <= len(names) <= MAX_CLASSES):
-        asked = f"num_classes = {len(names)}" if num_classes else f"2 to {MAX_CLASSES} of them"
-        expected = f"{'numbers' if num_classes == 0 else asked}, or label_columns that names another column"
+        expected_classes = (
+            f"num_classes = {len(names)}" if num_classes else f"2 to {MAX_CLASSES} of them"
+        )
+        expected = f"{'numbers' if num_classes == 0 else expected_classes}, or label_columns that names another column"
         raise InputError(
             "The labels are text.", f"{_counted_texts(len(names))}, such as {names[0]!r}", expected
         )
@@ -333,11 +335,11 @@ def doubts(
     elif num_classes is None and (
         2 * len(values) <= len(labels) or 0 <= values[0] <= values[-1] < MAX_CLASSES
     ):
-        shown = ", ".join(f"{value:g}" for value in values[:5])
+        listed = ", ".join(f"{value:g}" for value in values[:5])
         if len(values) > 5:
-            shown += f", ... ({len(values)} different values)"
+            listed += f", ... ({len(values)} different values)"
         yield (
-            f"Labels {shown} are treated as regression targets. Set num_classes = {len(values)} "
+            f"Labels {listed} are treated as regression targets. Set num_classes = {len(values)} "
             "for classes, or 0 to confirm."
         )
 
@@ -409,9 +411,9 @@ def _check_one_hot(name: str, rows: np.ndarray, otherwise: str = "") -> None:
     wrong = (rows.sum(1) != 1) | ~((rows == 0) | (rows == 1)).all(1)
     if wrong.any():
         row = int(np.argmax(wrong))
-        shown = ", ".join(f"{value:g}" for value in rows[row].astype(float)[:10])
+        listed = ", ".join(f"{value:g}" for value in rows[row].astype(float)[:10])
         if rows.shape[1] > 10:
-            shown += ", ..."
+            listed += ", ..."
         total = rows[row].astype(float).sum()
         problem = (
             "Labels in several columns are not one-hot."
@@ -420,6 +422,6 @@ def _check_one_hot(name: str, rows: np.ndarray, otherwise: str = "") -> None:
         )
         raise InputError(
             problem,
-            f"{name}[{row}] = [{shown}], sum {total:g}",
+            f"{name}[{row}] = [{listed}], sum {total:g}",
             f"a single 1 in each row{otherwise}",
         )

@@ -21,7 +21,7 @@ from tati_re.data.sources import (
     is_table,
     read_source,
     read_test_part,
-    shown,
+    source_text,
 )
 from tati_re.data.standardizing import prepare
 
@@ -144,11 +144,11 @@ def _check_reading(source: object, reading: ReadOptions) -> None:
         )
     if reading.encoding is not None and (generated or not by_name(source)):
         expected = "a .csv, .tsv, .txt, .dat or .data file"
-        raise InputError("encoding applies only to text tables.", shown(source), expected)
+        raise InputError("encoding applies only to text tables.", source_text(source), expected)
     if reading.label_columns is not None and not (is_table(source) or is_frame(source)):
         raise InputError(
             "label_columns: only tables have named columns.",
-            shown(source),
+            source_text(source),
             "a .csv or .parquet file",
         )
 

@@ -209,8 +209,10 @@ def read_test_part(
             derived_from = reading.input_columns if is_table(source) else None
             keys = reading.data_keys[:2] if reading.data_keys else None
             weights = reading.weights if is_table(source) else None
-            given = replace(reading, input_columns=derived_from, data_keys=keys, weights=weights)
-            test = _from_files(source, given)[0]
+            test_reading = replace(
+                reading, input_columns=derived_from, data_keys=keys, weights=weights
+            )
+            test = _from_files(source, test_reading)[0]
         elif is_frame(source):
             test = _from_frame(in_order(source, known, "data"), reading)[0]
         else:
@@ -271,7 +273,7 @@ def is_table(source: object) -> bool:
     )
 
 
-def shown(source: object) -> str:
+def source_text(source: object) -> str:
     """A source as text for error messages."""
     return ", ".join(map(str, _listed(source))) if by_name(source) else type(source).__name__
 

@@ -171,7 +171,12 @@ def _are_scaled_pixels(seen: np.ndarray, largest: float) -> bool:
 
 
 def _far_parts(
-    dataset: Dataset, seen: np.ndarray, largest: float, by_column: bool, pixels: bool, given: bool
+    dataset: Dataset,
+    seen: np.ndarray,
+    largest: float,
+    by_column: bool,
+    pixels: bool,
+    has_model: bool,
 ) -> list[str]:
     """Which of inputs and targets are far from order 1."""
     kind = dataset.inputs.dtype.kind
@@ -179,7 +184,7 @@ def _far_parts(
     near = True
     if kind == "f" and by_column:
         near = of_order_one(seen)
-    elif kind == "f" or bytes_of_pixels or not given:
+    elif kind == "f" or bytes_of_pixels or not has_model:
         # Other whole numbers, of words and classes, are for a model that is made for them.
         near = largest <= _LARGE
 
@@ -198,15 +203,15 @@ def _of_unscaled_pixels(largest: float) -> str:
     )
 
 
-def _left_alone(dataset: Dataset, far: list[str], why: str, given: bool, pixels: bool) -> str:
+def _left_alone(dataset: Dataset, far: list[str], why: str, has_model: bool, pixels: bool) -> str:
     """Why data that are far from order 1 stay as they are, and what helps."""
-    whole = dataset.inputs.dtype.kind != "f" and not (given and pixels)
+    whole = dataset.inputs.dtype.kind != "f" and not (has_model and pixels)
     cure = "scale them before"
     if not (dataset.layout or whole):
         modes = "pixels, inputs" if pixels else "inputs"
         cure = f"standardize {modes}, or all, scales them"
 
-    if given:
+    if has_model:
         why = "the given model may expect them unscaled or scale them itself"
         cure = f"; if it does neither, {cure}"
     else:
@@ -215,16 +220,16 @@ def _left_alone(dataset: Dataset, far: list[str], why: str, given: bool, pixels:
 
 
 def _standardized(
-    far: list[str], kept: str, pixels: bool, largest: float
+    far: list[str], fixed_units: str, pixels: bool, largest: float
 ) -> tuple[str, str | None]:
     """What is standardized of data that are far from order 1."""
     parts = list(far)
     stay = ""
-    if kept and "targets" in parts:
+    if fixed_units and "targets" in parts:
         parts.remove("targets")
-        stay = f"; the targets keep their units under {kept}"
+        stay = f"; the targets keep their units under {fixed_units}"
     if not parts:
-        return "none", f"The targets, far from order 1, keep their units under {kept}."
+        return "none", f"The targets, far from order 1, keep their units under {fixed_units}."
 
     if parts == ["inputs"] and pixels:
         return (

@@ -253,8 +253,8 @@ def _is_numeral(cell: str) -> bool:
 def are_unknown(path: Path, columns: Sequence[str], encoding: str | None = None) -> bool:
     """Whether all cells of these columns are empty, as in a table to predict."""
     file = TextTable(path, encoding)
-    places = [file.header.index(name) for name in columns]
-    return all(row[place].lower() in UNKNOWN for _, row in file.rows() for place in places)
+    column_numbers = [file.header.index(name) for name in columns]
+    return all(row[place].lower() in UNKNOWN for _, row in file.rows() for place in column_numbers)
 
 
 def _numbers(
@@ -302,11 +302,13 @@ def _bad_cell(
         for name, cell in zip(names, cells, strict=True):
             if name in used and not (_is_number(cell, read) and np.isfinite(read(cell))):
                 place = f"{path.name}, line {number}, column '{name}'"
-                told = advice(cell)
+                instead = advice(cell)
                 if name in labels and not is_missing(cell):
                     numeral = numeral_of(cell)
-                    told = CLASSES if numeral is None else numeral.advice
-                return InputError(f"{place} is not a finite number.", cell or "an empty cell", told)
+                    instead = CLASSES if numeral is None else numeral.advice
+                return InputError(
+                    f"{place} is not a finite number.", cell or "an empty cell", instead
+                )
     return InputError(
         f"{path.name} cannot be read as a table of numbers.", path, "numbers separated by commas"
     )

@@ -59,7 +59,7 @@ def read_tf_dataset(source: Any, limit: float | None = None) -> Contents:
         )
     single = _single(spec)
     endless = int(source.cardinality()) == -2
-    told = 1
+    announced = 1
     stores = [Store(limit if i == 0 else None) for i in range(len(spec))]
     try:
         for pair in source.as_numpy_iterator():
@@ -67,9 +67,9 @@ def read_tf_dataset(source: Any, limit: float | None = None) -> Contents:
                 store.append(np.asarray(part)[None] if single else np.asarray(part))
             if (
                 endless
-                and max(stores[0].rows / 1e6, sum(store.size for store in stores) / 1e9) > told
+                and max(stores[0].rows / 1e6, sum(store.size for store in stores) / 1e9) > announced
             ):
-                told *= 2
+                announced *= 2
                 problem = (
                     f"data: the tf.data.Dataset does not state its length; {stores[0].rows:,} "
                     "examples are read"

@@ -122,20 +122,27 @@ class Held:
         return self.loop.longest
 
     def _advance(
-        self, own: dict, first_move: int, count: int, burnin: int, every: int, between: bool, *told
+        self,
+        own: dict,
+        first_move: int,
+        count: int,
+        burnin: int,
+        every: int,
+        between: bool,
+        *decided,
     ) -> dict:
-        """`told` is where all walkers of the run are after the swaps of the step before: β, λ and
+        """`decided` is where all walkers of the run are after the swaps of the step before: β, λ and
         the bias as one vector, and rung, acceptance and the numbers that belong to the rung of each
         walker.
         """
         self.loop.timeline.num_burnin_steps, self.loop.timeline.trajectory_every = burnin, every
         parts = []
-        given = ()
+        entering = ()
         for first in self._carries:
-            if told:
-                columns = told[1][first : first + self.loop.walkers].T
-                given = np.concatenate([told[0], columns.ravel()]), *own.get(first, ({},))
-            parts.append(self._advanced(first, first_move, count, between, *given))
+            if decided:
+                columns = decided[1][first : first + self.loop.walkers].T
+                entering = np.concatenate([decided[0], columns.ravel()]), *own.get(first, ({},))
+            parts.append(self._advanced(first, first_move, count, between, *entering))
         facts, taken, ends, recorded, wide = zip(*parts, strict=True)
         rows = joined(recorded) if all(recorded) else []
         arrays = {name: np.concatenate([each[name] for each in wide]) for name in wide[0]}
@@ -167,9 +174,9 @@ class Held:
             positions = positions[: int(chunk.num_positions)]
             beside = beside[: int(chunk.num_positions)]
             if isinstance(loop, BlockLoop):
-                kept = loop.places(carry.state).numpy() < loop.kept
-                positions = positions[:, kept]
-                beside = beside[:, kept]
+                is_recorded = loop.places(carry.state).numpy() < loop.kept
+                positions = positions[:, is_recorded]
+                beside = beside[:, is_recorded]
             recorded = [np.asarray(chunk.rows)[: int(chunk.num_rows)], positions, beside]
         energies = [
             np.asarray(carry.state.potential),
@@ -280,10 +287,10 @@ class BlockLoop(Loop):
             )
         if not apply:
             entering = np.zeros(sum(self._flat.sizes)), fields_of(state, self._wide)
-        given = tf.nest.map_structure(tf.convert_to_tensor, (apply, swaps, *entering))
+        tensors = tf.nest.map_structure(tf.convert_to_tensor, (apply, swaps, *entering))
         following = first_move + count - 1
         chunk, swap = self._called(
-            carry, first_move - 1, count + 1, following, first_walker, due, *given
+            carry, first_move - 1, count + 1, following, first_walker, due, *tensors
         )
         chunk = chunk._replace(taken=chunk.taken - 1)
         if not swaps:
@@ -291,8 +298,8 @@ class BlockLoop(Loop):
         wide = fields_of(chunk.carry.state, self._wide)
         return chunk, np.asarray(swap), {name: np.asarray(value) for name, value in wide.items()}
 
-    def _steps(self, carry: Carry, due: Moves, count, bits, indices, sizes, *given) -> Any:
-        apply, swaps, *entering = given
+    def _steps(self, carry: Carry, due: Moves, count, bits, indices, sizes, *tensors) -> Any:
+        apply, swaps, *entering = tensors
         begin = self._entered(carry, due, indices, sizes, apply, *entering)
         walked = self._walked(begin, carry, due, count, bits, indices, sizes)
         chunk = self._chunk(carry, due, *walked)

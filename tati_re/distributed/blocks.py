@@ -165,10 +165,10 @@ class Blocks(Loop):
         fields = carry.state._asdict()
         states = {}
         placed = self._placed(fields["rungs"]) if self._apart is not None else {}
-        for number, (first, here) in enumerate(self._parts.items()):
+        for number, (first, members) in enumerate(self._parts.items()):
 
-            def part(like, value, here=here, number=number):
-                return value[here] if self._of_walkers(like) else value[number]
+            def part(like, value, members=members, number=number):
+                return value[members] if self._of_walkers(like) else value[number]
 
             own = {}
             for name, like in self._like._asdict().items():
@@ -178,10 +178,10 @@ class Blocks(Loop):
                     own[name] = tf.nest.map_structure(part, like, fields[name])
             state = self._like._replace(**own)
             moments = RunningMoments(
-                *(self._moments.get(first) or [value[here] for value in carry.moments])
+                *(self._moments.get(first) or [value[members] for value in carry.moments])
             )
             states[first] = leaves_of(
-                Carry(state, tuple(v[here] for v in carry.auxiliary), moments, carry.highest)
+                Carry(state, tuple(v[members] for v in carry.auxiliary), moments, carry.highest)
             )
         return states
 
@@ -195,8 +195,8 @@ class Blocks(Loop):
             made and type(made)(*map(np.asarray, made)) for made in (rungs.table, rungs.bias)
         )
         return {
-            first: Placed(index[here], table, bias, replica[here])
-            for first, here in self._parts.items()
+            first: Placed(index[members], table, bias, replica[members])
+            for first, members in self._parts.items()
         }
 
     def _load(self, carry: Carry) -> None:
@@ -225,8 +225,8 @@ class Blocks(Loop):
 
     def start(self, position: np.ndarray, auxiliary: tuple, first_walker: int = 0) -> Carry:
         own = {
-            k: (position[here], tuple(value[here] for value in auxiliary))
-            for k, here in self._parts.items()
+            k: (position[members], tuple(value[members] for value in auxiliary))
+            for k, members in self._parts.items()
         }
         self.prepare(None)
         carry = self._joined(self._team.ask("start", (), own))
@@ -278,25 +278,27 @@ class Blocks(Loop):
         ends = count > 0 and last in self.ends()
         while True:
             move = first_move + done
-            here = min(count - done, self._longest)
+            num_moves = min(count - done, self._longest)
             if self._apart is not None and self.method.has_rounds:
-                here = min(
-                    here, self.method.exchange_every - (move - 1) % self.method.exchange_every
+                num_moves = min(
+                    num_moves, self.method.exchange_every - (move - 1) % self.method.exchange_every
                 )
-            over = done + here == count and not (here and self._swaps(move + here - 1))
-            taken, rows = self._stretch(move, here, ends and over)
+            over = done + num_moves == count and not (
+                num_moves and self._swaps(move + num_moves - 1)
+            )
+            taken, rows = self._stretch(move, num_moves, ends and over)
             parts += [rows] if rows else []
             done += taken
-            if taken < here or over:
+            if taken < num_moves or over:
                 break
-            if self._swaps(move + here - 1):
-                events.append(self._swapped(move + here - 1))
+            if self._swaps(move + num_moves - 1):
+                events.append(self._swapped(move + num_moves - 1))
         self._here = after = _Elsewhere(self._fetched)
         nothing = np.zeros((0, self.walkers, 0))
         records = (
             [np.concatenate(each) for each in zip(*parts, strict=True)] if parts else [nothing] * 3
         )
-        told = np.stack(events) if events else np.zeros((0, 0, 0))
+        event_rows = np.stack(events) if events else np.zeros((0, 0, 0))
         result: Any = after
         if ends and done == count:
             self._end([end for answer in self._last.values() for end in answer.ends])
@@ -310,7 +312,7 @@ class Blocks(Loop):
             positions=records[1],
             beside=records[2],
             num_positions=len(records[1]),
-            events=told,
+            events=event_rows,
             num_events=len(events) if self.timeline.event_every else 0,
         )
 
@@ -342,10 +344,12 @@ class Blocks(Loop):
             index = self._rungs[self._flat.part["index"]]
             ladders = self.method.num_ladders
             place = index * ladders + np.arange(self.walkers) % ladders
-            kept = np.argsort(place[place < self.num_recorded])
+            recorded_order = np.argsort(place[place < self.num_recorded])
             records = [
                 values[:, order]
-                for values, order in zip(records, (np.argsort(place), kept, kept), strict=True)
+                for values, order in zip(
+                    records, (np.argsort(place), recorded_order, recorded_order), strict=True
+                )
             ]
         return taken, records
 
@@ -362,8 +366,8 @@ class Blocks(Loop):
         adapting = step <= self.timeline.num_burnin_steps
         factors = [factor[0] for factor in self.timeline.factors(np.array([step]))]
         facts = [step, adapting, *factors], seen[:, :known].T.ravel(), self._numbers(step)
-        told = self._decide(np.concatenate([self._rungs, *facts]))
-        self._rungs, source = told[: -self.walkers], told[-self.walkers :].astype(int)
+        decided = self._decide(np.concatenate([self._rungs, *facts]))
+        self._rungs, source = decided[: -self.walkers], decided[-self.walkers :].astype(int)
         moved = np.concatenate([self._rungs[part["index"]][:, None], seen[source, known:]], 1)
         self._entering = (
             np.concatenate([self._rungs[part["table"]], self._rungs[part["bias"]]]),
@@ -375,7 +379,8 @@ class Blocks(Loop):
                 for name in wide
             }
             self._wide = {
-                k: ({name: new[name][here] for name in new},) for k, here in self._parts.items()
+                k: ({name: new[name][members] for name in new},)
+                for k, members in self._parts.items()
             }
         return self._rungs[part["events"]].reshape(-1, len(self.ladder.event_columns))
 
@@ -453,23 +458,23 @@ class Blocks(Loop):
 
         self._raised: list[Exception] = []
         called = Direct(decided, jit_compile=exact)
-        (given, memory) = refilled(sum(sizes))
+        (inputs, memory) = refilled(sum(sizes))
 
-        def told(vector):
+        def decide(vector):
             memory[:] = vector
             try:
-                return called(given).numpy()
+                return called(inputs).numpy()
             except tf.errors.OpError:
                 if self._raised:
                     raise self._raised.pop() from None
                 raise
 
-        return told
+        return decide
 
     def _examples_of(self, field: str, indices) -> tf.Tensor:
         """Losses of single examples, `(walkers, n)`, at the positions of a field of the state."""
 
-        def asked(chosen):
+        def examples_of(chosen):
             try:
                 own = {first: (chosen[first : first + self.size],) for first in self._firsts}
                 examples = self._team.ask("examples", (field,), own)
@@ -478,14 +483,14 @@ class Blocks(Loop):
                 self._raised.append(error)
                 raise
 
-        return tf.ensure_shape(tf.numpy_function(asked, [indices], tf.float64), indices.shape)
+        return tf.ensure_shape(tf.numpy_function(examples_of, [indices], tf.float64), indices.shape)
 
 
-def _merged(parts: list[list[np.ndarray]], kept: int) -> RunningMoments:
+def _merged(parts: list[list[np.ndarray]], num_kept: int) -> RunningMoments:
     """The moments of all blocks, one after the other (Chan, Golub and LeVeque 1983)."""
-    count, mean, m2, squares = (values[:kept] for values in parts[0])
+    count, mean, m2, squares = (values[:num_kept] for values in parts[0])
     for part in parts[1:]:
-        other, their_mean, their_m2, their_squares = (values[:kept] for values in part)
+        other, their_mean, their_m2, their_squares = (values[:num_kept] for values in part)
         total = count + other
         share = (other / np.where(total > 0, total, 1.0))[:, None]
         difference = their_mean - mean

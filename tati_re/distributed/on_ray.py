@@ -100,9 +100,11 @@ class _Station:
         self.address = address
         self.alive = True
         where = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
-        given = {"num_cpus": cores, "num_gpus": gpus if gpus < 1 else math.ceil(gpus)}
+        resources = {"num_cpus": cores, "num_gpus": gpus if gpus < 1 else math.ceil(gpus)}
         self.actor = (
-            ray.remote(Machine).options(**given, max_restarts=0, scheduling_strategy=where).remote()
+            ray.remote(Machine)
+            .options(**resources, max_restarts=0, scheduling_strategy=where)
+            .remote()
         )
         self._ready = self.actor.ready.remote()
         self.waiting: dict[int, bytes | tuple] = {}
@@ -111,10 +113,10 @@ class _Station:
 
     def submit(self) -> None:
         if self.waiting and self.alive:
-            asked = cache(
+            answer = cache(
                 partial(self.ray.get, self.actor.ask.remote(self.waiting))
             )  # fetched once
-            self.asked |= dict.fromkeys(self.waiting, asked)
+            self.asked |= dict.fromkeys(self.waiting, answer)
             self.waiting = {}
 
     def hear(self, number: int) -> bytes:
@@ -188,10 +190,10 @@ class Cluster:
         self._gpus = gpus
         self._stations: dict[str, _Station] = {}
         self._losses: Counter[str] = Counter()
-        places = self._places()
-        if sum(places.values()) < number:
+        slots = self._places()
+        if sum(slots.values()) < number:
             each = f"{threads} thread(s)" + (f" and {gpus:g} GPU(s)" if gpus else "")
-            received = f"{sum(places.values())} slot(s) on {len(places)} machine(s)"
+            received = f"{sum(slots.values())} slot(s) on {len(slots)} machine(s)"
             raise InputError(
                 f"cluster: there are no slots for {number} workers of {each} each.",
                 received,
@@ -199,8 +201,8 @@ class Cluster:
             )
         self._plan: list[str] = []
         for _ in range(number):
-            self._plan.append(max(places, key=lambda node: (places[node], -self._plan.count(node))))
-            places[self._plan[-1]] -= 1
+            self._plan.append(max(slots, key=lambda node: (slots[node], -self._plan.count(node))))
+            slots[self._plan[-1]] -= 1
         self.size = len(set(self._plan))
 
     def shared(self, pickled: bytes) -> Any:
@@ -213,10 +215,10 @@ class Cluster:
             self._losses[lost] += 1
             del self._stations[lost]
         if not self._plan:
-            places = self._places()
-            if not places:
+            slots = self._places()
+            if not slots:
                 raise WorkersLost("The cluster has no machines left.", 0, 0)
-            self._plan.append(max(places, key=lambda node: places[node] - self._losses[node]))
+            self._plan.append(max(slots, key=lambda node: slots[node] - self._losses[node]))
         node = self._plan[0]
         station = self._stations.get(node)
         if station is None:
@@ -241,18 +243,18 @@ class Cluster:
 
     def _places(self) -> dict[str, int]:
         """Workers for which each machine has room."""
-        places = {}
-        for node, told in sorted(self._machines().items()):
-            places[node] = int(told["Resources"].get("CPU", 0) // self._threads)
+        slots = {}
+        for node, machine in sorted(self._machines().items()):
+            slots[node] = int(machine["Resources"].get("CPU", 0) // self._threads)
             if self._gpus:
-                places[node] = min(places[node], int(told["Resources"].get("GPU", 0) / self._gpus))
+                slots[node] = min(slots[node], int(machine["Resources"].get("GPU", 0) / self._gpus))
             if node in self._stations:
-                places[node] -= len(self._stations[node].numbers)
-        return places
+                slots[node] -= len(self._stations[node].numbers)
+        return slots
 
 
 def _connected(address: str) -> Any:
-    kept = signal.getsignal(signal.SIGTERM)
+    handler = signal.getsignal(signal.SIGTERM)
     import ray
     import ray.util.scheduling_strategies
 
@@ -276,5 +278,5 @@ def _connected(address: str) -> Any:
         with contextlib.suppress(
             ValueError
         ):  # Ray takes the signal for itself; not the main thread
-            signal.signal(signal.SIGTERM, kept)
+            signal.signal(signal.SIGTERM, handler)
     return ray

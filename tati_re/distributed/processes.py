@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from multiprocessing import Pipe
 from typing import Any
 
-from tati_re.core.errors import InputError, WorkersLost, shown
+from tati_re.core.errors import InputError, WorkersLost, abbreviated
 from tati_re.distributed.fork_server import CAN_FORK, forked
 
 _THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
@@ -26,7 +26,7 @@ class Failed(WorkersLost):
 
     def __init__(self, kind: str, words: str) -> None:
         self.kind = kind
-        self.words = shown(" ".join(words.split()).rstrip("."), 300)
+        self.words = abbreviated(" ".join(words.split()).rstrip("."), 300)
         super().__init__(f"A worker could not continue ({kind}: {self.words}).", 0, 0)
 
 

@@ -69,9 +69,9 @@ class Team:
         """
         while True:
             try:
-                told = self.workers[number].receive()
-                self._compare(number, told, (self.described or [told])[0])
-                return told
+                greeting = self.workers[number].receive()
+                self._compare(number, greeting, (self.described or [greeting])[0])
+                return greeting
             except Failed as failed:
                 raise InputError(
                     "workers: the model, sampler or a function of this run cannot be recreated in another process.",
@@ -81,12 +81,12 @@ class Team:
             except Lost as lost:
                 self._replace(number, str(lost))
 
-    def _compare(self, number: int, told: dict[str, Any], first: dict[str, Any]) -> None:
-        differ = [name for name in first if told.get(name) != first[name]]
+    def _compare(self, number: int, greeting: dict[str, Any], first: dict[str, Any]) -> None:
+        differ = [name for name in first if greeting.get(name) != first[name]]
         if "device" in differ:
             problem = "workers: all workers of a run must compute on CPUs, or all on GPUs."
             raise InputError(
-                problem, f"{told.get('device')} and {first['device']}", "machines of one kind"
+                problem, f"{greeting.get('device')} and {first['device']}", "machines of one kind"
             )
         if differ:
             self._say(

@@ -28,17 +28,17 @@ def serve(descriptor: int) -> None:
             message = pipe.recv()
         except EOFError:
             os._exit(0)
-        told: tuple[str, Any]
+        answer_sent: tuple[str, Any]
         try:
             if answer is None:
                 answer, result = _made(*message)
             else:
                 result = answer(*message)
-            told = "answer", result
+            answer_sent = "answer", result
         except BaseException as error:
-            told = type(error).__name__, str(error)
+            answer_sent = type(error).__name__, str(error)
         try:
-            pipe.send(told)
+            pipe.send(answer_sent)
         except OSError:
             os._exit(0)
 

@@ -160,8 +160,8 @@ def bits_of_blocks(draw: Draw, blocks: list[tf.Tensor], num_steps: int) -> tf.Te
 
 def open_uniform(bits: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     """Signed bits to uniform numbers in (0, 1), never at an end; the sign does not count."""
-    kept = tf.cast(tf.bitwise.bitwise_and(bits, tf.constant(bits.dtype.max, bits.dtype)), dtype)
-    return (kept + 0.5) * tf.constant(
+    positive = tf.cast(tf.bitwise.bitwise_and(bits, tf.constant(bits.dtype.max, bits.dtype)), dtype)
+    return (positive + 0.5) * tf.constant(
         (1.0 - 0.5 * np.finfo(dtype.as_numpy_dtype).eps) / (bits.dtype.max + 1), dtype
     )
 

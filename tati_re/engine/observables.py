@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from tati_re.core.backend import tf
-from tati_re.core.errors import InputError, refuse_if, shown
+from tati_re.core.errors import InputError, abbreviated, refuse_if
 from tati_re.core.given import users_code
 from tati_re.core.method import Method
 from tati_re.core.protocol import fields_of, step_size_of
@@ -58,7 +58,7 @@ class Observables:
         refuse_if(
             not named,
             "observables is not a table of functions.",
-            shown(extra, 77, repr),
+            abbreviated(extra, 77, repr),
             '{"name": function}',
         )
         odd = [name for name in extra if not name.isprintable()]

@@ -81,14 +81,16 @@ class PredictionAverages:
             return
         state = chunk.carry.state
         walkers = loop.timeline.turns(group, np.arange(loop.walkers))[0][1]
-        places = np.asarray(loop.ladder.order(state)) if loop.by_rung else np.arange(loop.walkers)
-        places = places[walkers][: loop.walkers_at_rung]
+        walker_order = (
+            np.asarray(loop.ladder.order(state)) if loop.by_rung else np.arange(loop.walkers)
+        )
+        walker_order = walker_order[walkers][: loop.walkers_at_rung]
         weights = np.ones(len(walkers))
         if "weight" in loop.labels:
             row = np.asarray(chunk.rows[int(chunk.num_rows) - 1])
             weights = row[walkers, loop.observables.columns.index("weight")]
-        auxiliary = [np.asarray(value)[places] for value in chunk.carry.auxiliary]
-        self.add(np.asarray(state.position)[places], auxiliary, weights[: len(places)])
+        auxiliary = [np.asarray(value)[walker_order] for value in chunk.carry.auxiliary]
+        self.add(np.asarray(state.position)[walker_order], auxiliary, weights[: len(walker_order)])
 
     def add(
         self, positions: np.ndarray, auxiliary: Sequence[np.ndarray], weights: np.ndarray
@@ -98,12 +100,12 @@ class PredictionAverages:
         each.
         """
         for walker in np.flatnonzero(weights > 0):
-            here = slice(walker, walker + 1)
+            own_row = slice(walker, walker + 1)
             outputs = self._outputs(
-                positions[here], [values[here] for values in auxiliary], self._inputs
+                positions[own_row], [values[own_row] for values in auxiliary], self._inputs
             )
             count = self._predictive.num_extra
-            extra = positions[here, -count:].astype(np.float64) if count else None
+            extra = positions[own_row, -count:].astype(np.float64) if count else None
             self._count(outputs.reshape(self._rows, -1), float(weights[walker]), extra)
 
     def _count(self, outputs: np.ndarray, weight: float, extra: np.ndarray | None) -> None:

@@ -311,11 +311,11 @@ class NotebookProgress(PlainProgress):
 
     def _show(self, line: str) -> None:
         """Shows the line in the display of this run, which the first line makes."""
-        shown = {"text/plain": line}
+        content = {"text/plain": line}
         if self._handle is None:
-            self._handle = self._display(shown, raw=True, display_id=True)
+            self._handle = self._display(content, raw=True, display_id=True)
         else:
-            self._handle.update(shown, raw=True)
+            self._handle.update(content, raw=True)
 
     def _end_line(self) -> None:
         if self._width:
@@ -456,14 +456,14 @@ class Countdown:
         self._since = clock()
         progress.start(len(self._costs), title=title, unit="part")
 
-    def done(self, kept: bool = False) -> None:
+    def done(self, was_stored: bool = False) -> None:
         """Counts the next part.
 
         Args:
-            kept: Whether it was there already, so that its time tells nothing. Default: no.
+            was_stored: Whether it was there already, so that its time tells nothing. Default: no.
         """
         now = self._clock()
-        if not kept:
+        if not was_stored:
             self._spent += now - self._since
             self._cost += self._costs[self._number]
         self._since = now
@@ -485,12 +485,12 @@ def make_progress(verbose: int = 1, stream: TextIO | None = None) -> Progress:
             a line a minute; 2: details, as plain lines, one each five seconds. Default: 1.
         stream: Where it is shown. Default: standard output; a process without one is silent.
     """
-    shown = inner_stream(stream or sys.stdout)
-    if verbose == 0 or shown is None:
+    target = inner_stream(stream or sys.stdout)
+    if verbose == 0 or target is None:
         return NullProgress()
-    is_notebook = type(shown).__module__.split(".")[0] in ("ipykernel", "google")
+    is_notebook = type(target).__module__.split(".")[0] in ("ipykernel", "google")
     # A run does not end where it cannot say how far it is.
-    stream = cast(TextIO, LenientStream(shown))
+    stream = cast(TextIO, LenientStream(target))
     if verbose == 1 and stream.isatty() and os.environ.get("TERM") != "dumb":
         return RichProgress(stream)
     if verbose == 1 and is_notebook:

@@ -42,8 +42,8 @@ class TimeLimit:
             seconds: Seconds of one look, of which a quarter of `max_time` is kept at most.
         """
         # The comparison and the certificate follow the last look.
-        kept = seconds + 0.5 * self._expected
-        self._reserved = min(kept, _MOST_RESERVED * self._most)
+        reserved = seconds + 0.5 * self._expected
+        self._reserved = min(reserved, _MOST_RESERVED * self._most)
 
     def left(self, now: float) -> float:
         """Seconds that are left for steps, inf without a limit."""

@@ -111,11 +111,11 @@ class Timeline:
 
     def factors(self, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         ones = np.ones(len(steps))
-        given = [
+        factors = [
             ones if factor is None else factor(steps)
             for factor in (self.step_factor, self.temperature_factor)
         ]
-        return given[0], given[1]
+        return factors[0], factors[1]
 
     def due(self, first_move: int, capacity: int, count: int) -> Moves:
         """The records due after each of `capacity` moves, of which `count` will be made."""
@@ -123,9 +123,9 @@ class Timeline:
         row = self.rows_due(steps)
         position = self.positions_due(steps)
         event = _each(self.event_every, steps)
-        places = np.arange(1, capacity + 1)
+        numbers = np.arange(1, capacity + 1)
         turn_ends = (steps % self.group_steps == 0) & (self.groups * self.group_steps > 1)
-        events = np.where(row | position | event | turn_ends, places, capacity + 1)
+        events = np.where(row | position | event | turn_ends, numbers, capacity + 1)
         stop = np.minimum(np.minimum.accumulate(events[::-1])[::-1], count)
         adapting = steps <= self.num_burnin_steps
         step_factor, temperature_factor = self.factors(steps)

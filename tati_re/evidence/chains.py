@@ -80,12 +80,12 @@ class Chains:
             done = 0
             while done < num_steps:
                 count = min(self._chunk, num_steps - done)
-                position, some, accepted, places = self._call(position, rung, count)
+                position, some, accepted, stored = self._call(position, rung, count)
                 parts.append(some)
                 acceptance = acceptance + accepted
                 done = done + count
                 if self.visited:
-                    visited = [*visited, *places[0].numpy()[:count]][-self.visited :]
+                    visited = [*visited, *stored[0].numpy()[:count]][-self.visited :]
         energies = np.concatenate(parts).T
         if not np.isfinite(energies).all():
             walker = int(np.flatnonzero(~np.isfinite(energies).all(axis=1))[0])
@@ -107,14 +107,14 @@ class Chains:
             values[0] for values in draw_numbers(self._first, self.seed, f"{purpose}/init", 0, 1)
         ]
         numbers = draw_numbers(self._draws, self.seed, purpose, 0, self._chunk)
-        given = position, rung, start, numbers, tf.constant(count)
+        arguments = position, rung, start, numbers, tf.constant(count)
         try:
-            position, energies, accepted, visited = self._steps(*given)
+            position, energies, accepted, visited = self._steps(*arguments)
         except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
             if self.execution != "xla":
                 raise
             self.execution, self._steps = "graph", Direct(self._moved)
-            position, energies, accepted, visited = self._steps(*given)
+            position, energies, accepted, visited = self._steps(*arguments)
         return position, energies.numpy()[:count], accepted.numpy(), visited
 
     def _bound(self, rung: Rung, step=0):
@@ -143,8 +143,8 @@ class Chains:
         rows = rows.unstack(tf.zeros((self._chunk, self.walkers), tf.float64))
         visited: tuple[Any, ...] = ()
         if self.visited:
-            places = tf.TensorArray(position.dtype, self._chunk, element_shape=position.shape)
-            visited = (places.unstack(tf.zeros((self._chunk, *position.shape), position.dtype)),)
+            positions = tf.TensorArray(position.dtype, self._chunk, element_shape=position.shape)
+            visited = (positions.unstack(tf.zeros((self._chunk, *position.shape), position.dtype)),)
         fields = state._fields
 
         def one(i, values, rows, accepted, visited):
@@ -160,7 +160,7 @@ class Chains:
                 loss = tf.gather(loss, order)
                 acceptance = tf.gather(acceptance, order)
             rows = rows.write(i, self._bound(rung).scale * loss)
-            visited = tuple(places.write(i, state.position) for places in visited)
+            visited = tuple(array.write(i, state.position) for array in visited)
             return i + 1, tuple(state), rows, accepted + acceptance, visited
 
         type_of = type(state)
@@ -170,7 +170,7 @@ class Chains:
         position = state.position
         if self._ladder.by_rung:
             position = tf.gather(position, self._ladder.order(state))
-        return position, rows.stack(), accepted, tuple(places.stack() for places in visited)
+        return position, rows.stack(), accepted, tuple(array.stack() for array in visited)
 
     def _loss(self, state, rung: Rung):
         """The loss at the walkers' positions; after a swap round the state holds it."""

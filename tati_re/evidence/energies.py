@@ -94,16 +94,16 @@ def energies_along(
     position = drawn_from_reference(single, plan.walkers, plan.seed)
     step_size = plan.step_size
     sizes: list[float] = []
-    places: list[Any] = []
+    positions: list[Any] = []
     values: list[Any] = []
     acceptance: list[float] = []
     title = f"{len(path)} points, one after the other" if sequential else f"{len(path)} points"
     countdown = Countdown(progress or NullProgress(), _costs(path, plan), title)
 
     def part_of(name: str, compute: Callable[[], dict], *used: Chains) -> dict:
-        kept = parts.has(name)
+        is_stored = parts.has(name)
         part = parts.part(name, compute, *used)
-        countdown.done(kept)
+        countdown.done(is_stored)
         return part
 
     def at_reference() -> dict:
@@ -133,7 +133,7 @@ def energies_along(
                 values.append(part["energies"])
                 acceptance.append(float(part["acceptance"]))
         sizes.append(step_size)
-        places.append(position)
+        positions.append(position)
     step_sizes = np.array(sizes)
     gradients = chains.gradients
     if sequential:
@@ -144,7 +144,7 @@ def energies_along(
             step_size=step_sizes,
             acceptance=np.array(acceptance),
             gradients=gradients,
-            position=np.array(places),
+            position=np.array(positions),
         )
     say(
         f"From here on all {len(path)} points at once, {plan.walkers} walkers at each, "
@@ -163,7 +163,7 @@ def energies_along(
     together = Chains(
         potential_of(plan.walkers * len(path)), exchange, plan.seed, plan.execution, role=" ladder"
     )
-    position = np.concatenate(places[::-1])
+    position = np.concatenate(positions[::-1])
     weights = ladder.likelihood_weight[0]
     sizes_now = sizes[-1]
 

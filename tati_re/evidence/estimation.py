@@ -87,8 +87,8 @@ def check(sim, options: Options, potential) -> None:
             options.kT,
             "no temperature, or 1",
         )
-    if given := [name for name in _LADDER if name in options.explicit]:
-        problem = f"{given[0]}: evidence_grid already sets the points of the path."
+    if ladder_options := [name for name in _LADDER if name in options.explicit]:
+        problem = f"{ladder_options[0]}: evidence_grid already sets the points of the path."
         raise InputError(problem, expected="evidence_nodes, evidence_sampling")
 
 
@@ -157,8 +157,8 @@ class Estimation:
         idle = [name for name, methods in _OF.items() if not {*methods} & {*options.method}]
         if options.evidence_grid == "simpson":
             idle.append("evidence_power")
-        given = [name for name in (*_UNUSED, *idle) if name in options.explicit]
-        if unused := [*given, *unused_options(options, self.sampler)]:
+        explicit = [name for name in (*_UNUSED, *idle) if name in options.explicit]
+        if unused := [*explicit, *unused_options(options, self.sampler)]:
             self.progress.message(f"Not used for the evidence: {', '.join(dict.fromkeys(unused))}.")
         self._from_prior: tuple[Energies, float] | None = None
         self.folder: Path | None = None
@@ -185,8 +185,10 @@ class Estimation:
     def _specification(self) -> dict[str, str]:
         sim = self.sim
         options = self.options
-        given = options.model_dump(mode="json", include=set(options.explicit) - _NO_MATTER)
-        specification = {name: json.dumps(value, sort_keys=True) for name, value in given.items()}
+        explicit = options.model_dump(mode="json", include=set(options.explicit) - _NO_MATTER)
+        specification = {
+            name: json.dumps(value, sort_keys=True) for name, value in explicit.items()
+        }
         potential = self.potential(1)
         flat = self.system.flat
         # Not the position of the walker: the minimum that a descent from it reaches is kept.

@@ -120,10 +120,10 @@ def prepared(sim, methods: Sequence[str] | None = None, **options: Any) -> Estim
     expected = "no workers, or tati-evidence --workers"
     refuse_if(options.get("workers") is not None, problem, options.get("workers"), expected)
     chosen = _options(sim, methods, options)
-    given = {name: options[name] for name in _OBJECTS if _object(options, name)}
+    objects = {name: options[name] for name in _OBJECTS if _object(options, name)}
     if options.get("output") is None:
         chosen = sim.calls.numbered("evidence", chosen, options)
-    estimation = Estimation(sim, chosen, {**sim.objects, **given})
+    estimation = Estimation(sim, chosen, {**sim.objects, **objects})
     sim.calls.count("evidence", chosen.seed, chosen.call or 1)
     if options.get("output") is not None:
         estimation.keep(options["output"], options.get("overwrite", False))
@@ -134,11 +134,11 @@ def _object(options: dict, name: str) -> bool:
     return name in options and not isinstance(options[name], str | None)
 
 
-def _options(sim, methods, given: dict[str, Any]) -> Options:
+def _options(sim, methods, objects: dict[str, Any]) -> Options:
     named = {
         name: value
-        for name, value in given.items()
-        if not _object(given, name) or name not in _OBJECTS
+        for name, value in objects.items()
+        if not _object(objects, name) or name not in _OBJECTS
     }
     if methods is not None:
         for name in methods:

@@ -181,7 +181,7 @@ def ladder_advice(
     Raises:
         InputError: Not exactly one measure of spread is given, or values are out of range.
     """
-    if sum(given is not None for given in (energy_sd, heat_capacity, dimensions)) != 1:
+    if sum(value is not None for value in (energy_sd, heat_capacity, dimensions)) != 1:
         raise InputError(
             "Advice needs the spread of the energies.",
             expected="energy_sd, heat_capacity or dimensions",
@@ -242,8 +242,8 @@ def _sentences(ladder: Ladder, advice: Advice, apart, sd, acceptance: float) -> 
     worst = int(np.argmax(np.round(apart, 9)))
     rungs = ladder.num_rungs
     posterior = ladder.tempering == "posterior"
-    symbol, shown = ("T", ladder.temperature) if posterior else ("λ", ladder.likelihood_weight)
-    pair = f"between {symbol} = {shown[worst]:.4g} and {shown[worst + 1]:.4g}"
+    symbol, values = ("T", ladder.temperature) if posterior else ("λ", ladder.likelihood_weight)
+    pair = f"between {symbol} = {values[worst]:.4g} and {values[worst + 1]:.4g}"
     chance = _in_words(log_acceptance(apart[worst]))
     if not advice.hopeless:
         first = f"Neighboring rungs are expected to exchange with probability {advice.acceptance.mean():.2f}"
@@ -259,7 +259,7 @@ def _sentences(ladder: Ladder, advice: Advice, apart, sd, acceptance: float) -> 
         f"Neighboring rungs {pair} would exchange with probability {chance}: replicas would "
         "not cross this ladder."
     )
-    ways = [f"{_ladder_in_words(advice, posterior)} up to {symbol} = {shown[-1]:.4g}"]
+    ways = [f"{_ladder_in_words(advice, posterior)} up to {symbol} = {values[-1]:.4g}"]
     coordinate = ladder.inverse_temperature * ladder.likelihood_weight
     reached = _places(coordinate, sd, np.array([(rungs - 1) * spacing(acceptance)]))[0]
     if posterior:
@@ -273,7 +273,7 @@ def _sentences(ladder: Ladder, advice: Advice, apart, sd, acceptance: float) -> 
                 f"{np.ceil(factor):,.0f}" if factor >= 10 else f"{np.ceil(factor * 10) / 10:.1f}"
             )
             ways.append(f"a well-tempered ensemble with bias_factor {rounded_up}")
-        step = np.log(shown[worst + 1] / shown[worst])
+        step = np.log(values[worst + 1] / values[worst])
         fewer = 2 * (spacing(acceptance) / step) ** 2
         ways.append(
             f"{fewer:,.0f} stiff directions instead of about {2 * (apart[worst] / step) ** 2:,.0f}"
@@ -368,11 +368,11 @@ def exchange_advice(chains, ladder: Ladder | None = None, energy_sd=None) -> Exc
     first, second = (means[:, half, worst] - means[:, half, worst].mean() for half in (0, 1))
     size = np.sqrt((first @ first) * (second @ second))
     worst_rhat = float(r_hats[worst])
-    kept = float(first @ second / size) if size else 0.0
-    left = f"; {max(kept, 0):.0%} of their differences remain from one half to the other"
+    correlation = float(first @ second / size) if size else 0.0
+    left = f"; {max(correlation, 0):.0%} of their differences remain from one half to the other"
 
     pays: bool | None
-    if worst_rhat > 1.4 and kept > 0.8:
+    if worst_rhat > 1.4 and correlation > 0.8:
         pays = True
         verdict = "is likely to pay"
         how = "stay apart"
@@ -397,5 +397,5 @@ def exchange_advice(chains, ladder: Ladder | None = None, energy_sd=None) -> Exc
             "it best."
         )
     return ExchangeAdvice(
-        r_hat=worst_rhat, kept=kept, pays=pays, barrier=size_of, sentence=sentence
+        r_hat=worst_rhat, kept=correlation, pays=pays, barrier=size_of, sentence=sentence
     )

@@ -79,12 +79,12 @@ def counted(counts: Counts, pairs: Pairs, accepted, expected, energy, rung, coun
     int32.
     """
     rungs = energy.shape[1]
-    kept = tf.cast(counting, tf.float64)
+    weight = tf.cast(counting, tf.float64)
     seen = zip(
         counts[:3], (tf.ones_like(expected), tf.cast(accepted, tf.float64), expected), strict=True
     )
     attempts, swaps, chances = (
-        sums + kept * by_neighbors(pairs, values, rungs) for sums, values in seen
+        sums + weight * by_neighbors(pairs, values, rungs) for sums, values in seen
     )
     bottom = tf.equal(rung, 0)
     top = tf.equal(rung, rungs - 1)
@@ -95,9 +95,9 @@ def counted(counts: Counts, pairs: Pairs, accepted, expected, energy, rung, coun
     returned = tf.logical_and(bottom, was_tripping)
     went_up = tf.where(tf.logical_or(was_bottom, was_tripping), _TOP_AFTER_BOTTOM, _TOP)
     end = tf.where(bottom, _BOTTOM, tf.where(top, went_up, last))
-    samples = counts.samples + kept * energy.shape[0]
-    energy_sum = counts.energy + kept * tf.reduce_sum(energy, axis=0)
-    restarts, trips = (kept * tf.cast(came, tf.float64) for came in (arrived, returned))
+    samples = counts.samples + weight * energy.shape[0]
+    energy_sum = counts.energy + weight * tf.reduce_sum(energy, axis=0)
+    restarts, trips = (weight * tf.cast(came, tf.float64) for came in (arrived, returned))
 
     return Counts(
         attempts=attempts,

@@ -49,12 +49,12 @@ def ladder_of(options: Options) -> Ladder | None:
         received,
         "a smaller one, or fewer replicas",
     )
-    given = {name: value or None for name, value in options.values_of(_OF_LADDER).items()}
-    if not any(given.values()) and options.tempering == "posterior":
+    ladder_options = {name: value or None for name, value in options.values_of(_OF_LADDER).items()}
+    if not any(ladder_options.values()) and options.tempering == "posterior":
         return None
     step_size = None if options.step_sizes else options.first_step_size
     ladder = make_ladder(
-        **given, tempering=options.tempering, temperature=options.kT, step_size=step_size
+        **ladder_options, tempering=options.tempering, temperature=options.kT, step_size=step_size
     )
     refuse_if(
         ladder.num_rungs < 2,
@@ -107,18 +107,18 @@ def with_replicas(
 
 def _check_own_ladder(sampler: Method, options: Options) -> None:
     """Refuses options of a ladder next to a sampler that has one."""
-    asked = [
+    conflicting = [
         name
         for name, value in options.values_of(_OF_LADDER).items()
         if value and name not in sampler.settings
     ]
     if options.tempering != "posterior":
-        asked.append("tempering")
+        conflicting.append("tempering")
     if options.bias != "none":
-        asked.append("bias")
+        conflicting.append("bias")
 
-    problem = f"{', '.join(asked)}: the sampler has its own temperatures."
-    refuse_if(asked, problem, sampler.name, "another sampler, or no ladder and no bias")
+    problem = f"{', '.join(conflicting)}: the sampler has its own temperatures."
+    refuse_if(conflicting, problem, sampler.name, "another sampler, or no ladder and no bias")
     refuse_if(
         isinstance(sampler, ReplicaExchange) and sampler.num_ladders != options.num_walkers,
         "num_walkers: this sampler defines its own temperature ladder.",
@@ -235,9 +235,9 @@ def _rule(options: Options, exact: bool):
     name = options.swap_rule
     if name == "auto":
         name = "metropolis" if exact else "penalty"
-    given = "swap_variance" in options.explicit
+    is_explicit = "swap_variance" in options.explicit
     if name == "penalty":
-        return Penalty(target_variance=options.swap_variance if given else None)
+        return Penalty(target_variance=options.swap_variance if is_explicit else None)
     if name == "barker_compensated":
         return BarkerCompensated(options.swap_variance)
     correction = Correction(
@@ -248,7 +248,7 @@ def _rule(options: Options, exact: bool):
     )
     return make_swap_rule(
         name,
-        swap_variance=options.swap_variance if given else None,
+        swap_variance=options.swap_variance if is_explicit else None,
         correction_factor=options.correction_factor,
         correction=correction,
     )

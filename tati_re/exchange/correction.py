@@ -100,9 +100,9 @@ class Correction:
         Returns:
             The new averages.
         """
-        here = _neighbors(state, pairs)
-        tried = sum_over(as_float64(here), -2)[..., 0, :]
-        estimate = _picked(here, moments[..., :, None], -2)[..., 0, :]
+        is_pair = _neighbors(state, pairs)
+        tried = sum_over(as_float64(is_pair), -2)[..., 0, :]
+        estimate = _picked(is_pair, moments[..., :, None], -2)[..., 0, :]
         due = (tried > 0) & (state.tries % self.every == 0)
         updates = state.updates + as_float64(due)
         number = maximum(updates, as_float64(1.0))
@@ -131,9 +131,9 @@ class Correction:
             The new averages, and the differences with the averaged variance.
         """
         state = self.updated(state, pairs, difference.example_variance)
-        here = _neighbors(state, pairs)
-        is_one = sum_over(as_float64(here), -1)[..., 0] > 0
-        average = _picked(here, state.variance[..., None, :], -1)[..., 0]
+        is_pair = _neighbors(state, pairs)
+        is_one = sum_over(as_float64(is_pair), -1)[..., 0] > 0
+        average = _picked(is_pair, state.variance[..., None, :], -1)[..., 0]
         left = maximum(1.0 - difference.count / num_examples, as_float64(0.0))
         variance = coefficient**2 * average / difference.count * left
         return state, difference._replace(variance=where(is_one, variance, difference.variance))
@@ -176,6 +176,6 @@ def _neighbors(state: Smoothed, pairs):
     ]
 
 
-def _picked(here, values, axis: int):
+def _picked(is_pair, values, axis: int):
     """Sum of the values that are meant; a product with 0 would carry a NaN of the others along."""
-    return sum_over(where(here, values, zeros_like(values)), axis)
+    return sum_over(where(is_pair, values, zeros_like(values)), axis)

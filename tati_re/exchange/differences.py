@@ -191,14 +191,14 @@ def estimated_difference(
         return [tf.gather(values, part, batch_dims=1) for part in (pairs.low, pairs.high)]
 
     def drawn(number):
-        places = number * batch_size + tf.range(batch_size)
+        numbers = number * batch_size + tf.range(batch_size)
         indices = tf.gather(
-            tf.reshape(permuted(tf.minimum(places, count - 1), keys, count), (-1, batch_size)), own
+            tf.reshape(permuted(tf.minimum(numbers, count - 1), keys, count), (-1, batch_size)), own
         )
         losses = evaluate.examples(position, indices)
         if centre is not None:
             losses = losses - evaluate.examples(centre, indices)
-        return tf.gather(losses, at_rung), places < count
+        return tf.gather(losses, at_rung), numbers < count
 
     def grown(losses, inside) -> DifferenceMoments:
         if slopes is None:
@@ -271,9 +271,9 @@ def _pair_of_walker(pairs: Pairs, at_rung):
     the first.
     """
     num_ladders, num_pairs = pairs.low.shape
-    here = tf.range(at_rung.shape[1])
+    rungs = tf.range(at_rung.shape[1])
     number = tf.range(num_pairs)
-    member = tf.logical_or(pairs.low[..., None] == here, pairs.high[..., None] == here)
+    member = tf.logical_or(pairs.low[..., None] == rungs, pairs.high[..., None] == rungs)
     member = tf.logical_and(member, pairs.valid[..., None])
     place = (
         tf.reduce_sum(tf.where(member, number[:, None], 0), axis=1)

@@ -238,33 +238,33 @@ def make_ladder(
         "max_temperature": max_temperature,
         "temperatures": temperatures,
     }
-    given = [name for name, value in spacing.items() if value is not None]
+    named = [name for name, value in spacing.items() if value is not None]
     step: float | Sequence[float] = 1.0 if step_size is None else step_size
     if step_sizes is not None:
         step = step_sizes
     target = 1.0 if temperature is None else temperature
     if tempering == "likelihood":
-        return _of_likelihood(num_replicas, target, step, given)
+        return _of_likelihood(num_replicas, target, step, named)
     refuse_if(
-        len(given) > 1,
-        f"{' and '.join(given)} each define the spacing of the ladder.",
+        len(named) > 1,
+        f"{' and '.join(named)} each define the spacing of the ladder.",
         expected="one of them",
     )
     if temperatures is not None:
         _check_number(num_replicas, temperatures)
         return explicit(temperatures, temperature, step)
-    if num_replicas is None or (num_replicas == 1 and not given):
-        return _single(target, step, given)
+    if num_replicas is None or (num_replicas == 1 and not named):
+        return _single(target, step, named)
     return geometric(num_replicas, target, temperature_ratio, max_temperature, step)
 
 
 def _of_likelihood(
-    num_replicas: int | None, target: float, step: float | Sequence[float], given: list[str]
+    num_replicas: int | None, target: float, step: float | Sequence[float], named: list[str]
 ) -> Ladder:
-    """The ladder of likelihood weights; `given` are options of temperatures, which it has not."""
-    if given:
+    """The ladder of likelihood weights; `named` are options of temperatures, which it has not."""
+    if named:
         raise InputError(
-            f'tempering="likelihood" uses one temperature and does not accept {given[0]}.'
+            f'tempering="likelihood" uses one temperature and does not accept {named[0]}.'
         )
     if num_replicas is None:
         raise InputError(
@@ -281,11 +281,11 @@ def _check_number(num_replicas: int | None, temperatures: Sequence[float]) -> No
         raise InputError(problem, num_replicas, f"{len(temperatures)}, or none")
 
 
-def _single(target: float, step: float | Sequence[float], given: list[str]) -> Ladder:
-    """A ladder of the target alone; `given` are options that need more rungs."""
-    if given:
+def _single(target: float, step: float | Sequence[float], named: list[str]) -> Ladder:
+    """A ladder of the target alone; `named` are options that need more rungs."""
+    if named:
         raise InputError(
-            f"{given[0]} needs the number of rungs.", expected="num_replicas, at least 2"
+            f"{named[0]} needs the number of rungs.", expected="num_replicas, at least 2"
         )
     _check_above("temperature", target, 0.0)
     return _posterior(np.array([target]), step)

@@ -60,11 +60,11 @@ class Occupancy:
         `(ladders, rungs - 1)` each, and the rung of every walker.
         """
         drawn = gibbs(reduced, uniform)
-        here = tf.range(self.num_rungs)
-        came = tf.equal(drawn.replica[:, :-1], here[None, 1:])
+        rungs = tf.range(self.num_rungs)
+        came = tf.equal(drawn.replica[:, :-1], rungs[None, 1:])
         expected = tf.linalg.diag_part(drawn.weights[:, :-1, 1:])
         there = tf.gather(at_rung, drawn.replica, batch_dims=1)
-        rung = tf.broadcast_to(here, there.shape)
+        rung = tf.broadcast_to(rungs, there.shape)
         index = tf.scatter_nd(
             tf.reshape(there, (-1, 1)), tf.reshape(rung, [-1]), (self.num_rungs * self.num_ladders,)
         )

@@ -125,10 +125,10 @@ class AllPairs(_Schedule):
         mine = uniforms[..., :, None]
         other = uniforms[..., None, :]
         before = (other < mine) | ((other == mine) & (rungs[None, :] < rungs[:, None]))
-        here = as_int32(
+        is_at = as_int32(
             as_int32(_summed(as_int32(before)))[..., None, :] == rungs[:, None].astype(np.int32)
         )
-        order = as_int32(_summed(here * rungs.astype(np.int32)))
+        order = as_int32(_summed(is_at * rungs.astype(np.int32)))
         count = self.num_rungs // 2 * 2
         first = order[..., 0:count:2]
         second = order[..., 1:count:2]

@@ -22,14 +22,14 @@ fewer.
 LARGEST_COUNT = 2**31
 
 
-def permuted(places, keys, count: int):
+def permuted(numbers, keys, count: int):
     """Returns entries of a pseudo-random permutation of 0, ..., `count` - 1.
 
     They are int32, `(n,)` or `(pairs, n)`, the same from numpy and TensorFlow, and distinct for
     distinct places.
 
     Args:
-        places: int32 `(n,)`, each from 0 to count - 1; numpy or TensorFlow.
+        numbers: int32 `(n,)`, each from 0 to count - 1; numpy or TensorFlow.
         keys: Uniform numbers in (0, 1), float64, `(rounds,)`, or `(pairs, rounds)` for one
             permutation per pair. `NUM_KEYS` rounds are enough.
         count: N from 1 to 2³¹, known when the step is compiled.
@@ -77,7 +77,7 @@ def permuted(places, keys, count: int):
     def back(values):
         return where(values >= size, once(values), values)
 
-    return as_int32(repeat_while_any(lambda values: values >= size, back, once(as_uint32(places))))
+    return as_int32(repeat_while_any(lambda values: values >= size, back, once(as_uint32(numbers))))
 
 
 def _hashed(values, word, number: int):

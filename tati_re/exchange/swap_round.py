@@ -129,8 +129,10 @@ class SwapRound:
             rungs.counts, pairs, accepted, expected, energy, index, tf.logical_not(clock.adapting)
         )
         events = events_of(clock.step, pairs, difference, accepted, replica_at)
-        told = {"rejected": rejected, "tried": tried, "counts": counts, "events": events}
-        return rungs._replace(index=index, rounds=rungs.rounds + 1, **told, correction=correction)
+        counters = {"rejected": rejected, "tried": tried, "counts": counts, "events": events}
+        return rungs._replace(
+            index=index, rounds=rungs.rounds + 1, **counters, correction=correction
+        )
 
     def _pairs(self, rungs: Rungs, random: dict[str, Any]) -> Pairs:
         shape = (self.num_ladders, self.num_pairs)

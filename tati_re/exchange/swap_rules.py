@@ -418,20 +418,20 @@ def make_swap_rule(
             ", ".join(SWAP_RULES),
         )
     maker = SWAP_RULES[name]
-    given = dict[str, Any]()
+    settings = dict[str, Any]()
     if swap_variance is not None:
         problem = f"swap_variance: '{name}' uses all data, without noise."
         refuse_if(maker.exact, problem, swap_variance, "a rule for noisy energies")
-        given["target_variance"] = swap_variance
+        settings["target_variance"] = swap_variance
     if name == "corrected":
-        given |= {"factor": correction_factor, "correction": correction}
+        settings |= {"factor": correction_factor, "correction": correction}
     elif correction_factor != 1:
         raise InputError(
             f"correction_factor: '{name}' has no such factor.",
             correction_factor,
             "swap_rule 'corrected'",
         )
-    return maker(**given)
+    return maker(**settings)
 
 
 LARGE_COUNT = 1e15
@@ -467,10 +467,12 @@ def mean_acceptance(
         0.7616
     """
     log_ratio = np.asarray(log_ratio, float)
-    told = np.float64(noise_variance if variance is None else variance)
+    assumed = np.float64(noise_variance if variance is None else variance)
     if noise_variance == 0:
         return np.asarray(
-            rule.expected(log_ratio, np.full_like(log_ratio, told), np.full_like(log_ratio, count))
+            rule.expected(
+                log_ratio, np.full_like(log_ratio, assumed), np.full_like(log_ratio, count)
+            )
         )
     normal = np.linspace(-9, 9, 6001)
     weights = np.exp(-0.5 * normal**2)
@@ -479,6 +481,6 @@ def mean_acceptance(
     for place, value in np.ndenumerate(log_ratio):
         noisy = value + np.sqrt(noise_variance) * normal
         result[place] = weights @ rule.expected(
-            noisy, np.full_like(noisy, told), np.full_like(noisy, count)
+            noisy, np.full_like(noisy, assumed), np.full_like(noisy, count)
         )
     return result

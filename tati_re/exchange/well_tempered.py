@@ -157,11 +157,11 @@ class WellTempered:
                 "bias_factor is out of range.", bias_factor, "above 1; at 1 there is no bias"
             )
         positive = {"height": height, "decay_after": decay_after, "kernel_width": kernel_width}
-        for name, given in (positive | {"max_jump": max_jump, "memory": memory}).items():
+        for name, value in (positive | {"max_jump": max_jump, "memory": memory}).items():
             refuse_if(
-                not (math.isfinite(given) and given > 0),
+                not (math.isfinite(value) and value > 0),
                 f"{name} is out of range.",
-                given,
+                value,
                 "above 0",
             )
         refuse_if(not 0 <= decay <= 1, "decay is out of range.", decay, "from 0 to 1")
@@ -255,11 +255,11 @@ class WellTempered:
         """The grids laid anew where energies come near their ends, or cells are too coarse."""
         cells = np.arange(self.cells)
         last = self.cells - 1
-        here = (on_rung > 0.0) & used[:, None]
+        is_used = (on_rung > 0.0) & used[:, None]
         margin = _REACH * kernel_width
         far = 0.0 * energy[:, None] + float("inf")
-        top = ops.largest(ops.where(here, energy[:, None], -far), 0) + margin
-        bottom = -ops.largest(ops.where(here, -energy[:, None], -far), 0) - margin
+        top = ops.largest(ops.where(is_used, energy[:, None], -far), 0) + margin
+        bottom = -ops.largest(ops.where(is_used, -energy[:, None], -far), 0) - margin
         end = bias.origin + last * bias.width
         # The part of the grid that has to be kept: what is occupied; of a coarse grid what is near
         # the mean.
@@ -344,10 +344,10 @@ def _hermite(bias: Bias, energy, rung):
     t = inside - begin
     flat = ops.reshape(bias.heights, (rungs * cells,))
     offset = rung * cells
-    places = (
+    nodes = (
         ops.maximum(ops.minimum(begin + step, cells - 1.0), 0.0) for step in (-1.0, 0.0, 1.0, 2.0)
     )
-    at = [ops.take(flat, offset + ops.as_int32(place)) for place in places]
+    at = [ops.take(flat, offset + ops.as_int32(place)) for place in nodes]
     first = ops.where(begin < 0.5, 0.0 * t, 0.5 * (at[2] - at[0]))
     second = ops.where(begin > cells - 2.5, 0.0 * t, 0.5 * (at[3] - at[1]))
     rise = at[2] - at[1]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tati_re.core.lanczos import lanczos
-from tati_re.core.views import shown
+from tati_re.core.views import viewable
 from tati_re.landscape.hessian import hessian_matrix
 
 WHOLE = 300
@@ -33,7 +33,7 @@ SAME = 1e-3
 """Temperatures by which U may rise along a flat direction."""
 
 
-@shown
+@viewable
 class StationaryPoint(NamedTuple):
     """A point with vanishing gradient.
 

@@ -173,7 +173,7 @@ def explore(
             for k, begin in enumerate(starts):
                 number += 1
                 heat = heats[(turn - 1 + k) % len(heats)] * 2.0**quiet
-                given = (
+                start_path = (
                     np.asarray(path, np.float64)
                     if path is not None and turn == 1 and k == 0
                     else None
@@ -185,7 +185,7 @@ def explore(
                         temperature=heat * system.temperature,
                         num_steps=num_steps,
                         num_candidates=num_candidates,
-                        path=given,
+                        path=start_path,
                     )
                 )
             results = pool.run(jobs, began + 0.8 * limit, reports.leg_done, reports.advanced)

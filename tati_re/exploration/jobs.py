@@ -117,9 +117,9 @@ def system_of(
     if isinstance(source, ExploredSystem):
         return source
     if isinstance(source, dict):
-        given = dict(source)
-        run = given.pop("run", None)
-        source = Simulation(**given) if run is None else simulation_of(run, **given)
+        options = dict(source)
+        run = options.pop("run", None)
+        source = Simulation(**options) if run is None else simulation_of(run, **options)
     if isinstance(source, FunctionPotential):
         surface = Surface(source)
         legs = FunctionTrajectories(

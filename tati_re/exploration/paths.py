@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tati_re.core.views import shown
+from tati_re.core.views import viewable
 
 _IMAGES = 17
 _FINE = 5
@@ -16,7 +16,7 @@ most.
 """
 
 
-@shown
+@viewable
 class Path(NamedTuple):
     """The straight and the relaxed path between two points.
 

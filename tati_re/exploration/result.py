@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 
 from tati_re.core.errors import AnyPath
-from tati_re.core.views import drawn, shown
+from tati_re.core.views import drawn, viewable
 from tati_re.exploration.paths import Path
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@shown
+@viewable
 class Exploration(NamedTuple):
     """The minima, barriers and paths of an exploration.
 

@@ -57,10 +57,10 @@ def random_directions(
         size = int(np.prod(shape, dtype=np.int64))
         columns = int(shape[-1]) if len(shape) > 1 and normalization == "filter" else 1
         piece = slice(start, start + size)
-        here = np.linalg.norm(centre[piece].reshape(-1, columns), axis=0)
+        norms = np.linalg.norm(centre[piece].reshape(-1, columns), axis=0)
         for row, values in zip(result, drawn, strict=True):
             parts = values[piece].reshape(-1, columns)
-            row[piece] = (parts / np.linalg.norm(parts, axis=0) * here).reshape(-1)
+            row[piece] = (parts / np.linalg.norm(parts, axis=0) * norms).reshape(-1)
         start += size
     problem = (
         "directions: random directions have no length at a center of zeros, as they are "
@@ -146,8 +146,8 @@ def covariance_directions(
     refuse_if(
         max(numbers) > most, "There is no eigenvector of that number.", max(numbers), f"1 to {most}"
     )
-    places = [number - 1 for number in numbers]
-    return eigenpairs.vectors[places], eigenpairs.values[places]
+    indices = [number - 1 for number in numbers]
+    return eigenpairs.vectors[indices], eigenpairs.values[indices]
 
 
 def between(*sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -201,10 +201,10 @@ def held(names: Sequence[str], patterns: Sequence[str]) -> np.ndarray:
         ]
         if not any(matches):
             known = list(dict.fromkeys(tensors))
-            shown = ", ".join(known[:6]) + (", ..." if len(known) > 6 else "")
+            listed = ", ".join(known[:6]) + (", ..." if len(known) > 6 else "")
             raise InputError(
                 f"{pattern} matches no parameter.{nearest(pattern, known)}",
-                expected=f"such as {shown}",
+                expected=f"such as {listed}",
             )
         mask |= matches
     return mask

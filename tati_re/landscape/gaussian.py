@@ -12,7 +12,7 @@ from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.front_door import front_door, front_doors
 from tati_re.core.user_warnings import warn_user
-from tati_re.core.views import shown
+from tati_re.core.views import viewable
 from tati_re.landscape.hessian import MOST_PARAMETERS, hessian_matrix, hessian_rows
 from tati_re.landscape.surface import Surface
 from tati_re.runs.positions import Positions
@@ -22,7 +22,7 @@ _SMALLEST_VARIANCE = 1e-30
 
 
 @front_doors
-@shown
+@viewable
 @dataclass(frozen=True, eq=False)
 class GaussianApproximation:
     """A Gaussian around each walker; for several walkers, their mixture with equal weights.
@@ -219,8 +219,8 @@ def _laplace(sim: Any, full: bool) -> GaussianApproximation:
             curvatures, vectors = np.linalg.eigh(widths[:, None] * hessian * widths)
         else:
             curvatures = widths**2 * (hessian if hessian.ndim == 1 else np.diag(hessian))
-        kept = np.maximum(curvatures, least)
-        if not kept.min() > flat * kept.max():
+        raised_curvatures = np.maximum(curvatures, least)
+        if not raised_curvatures.min() > flat * raised_curvatures.max():
             problem = f"kind: U is not convex at the position of walker {walker}."
             expected = "walkers at a minimum, as after fit, or a prior that confines all parameters"
             raise InputError(
@@ -228,13 +228,17 @@ def _laplace(sim: Any, full: bool) -> GaussianApproximation:
                 f"curvatures from {curvatures.min():.3g} to {curvatures.max():.3g}",
                 expected,
             )
-        std = widths * np.sqrt(temperature / kept) if vectors is None else np.zeros(count)
+        std = (
+            widths * np.sqrt(temperature / raised_curvatures)
+            if vectors is None
+            else np.zeros(count)
+        )
         factor = np.zeros((count, 0))
         if vectors is not None:
-            factor = widths[:, None] * vectors * np.sqrt(temperature / kept)
+            factor = widths[:, None] * vectors * np.sqrt(temperature / raised_curvatures)
         potential, gradient = surface.gradient(position)
         excess = 0.5 * np.sum((std * gradient) ** 2) + 0.5 * np.sum((factor.T @ gradient) ** 2)
-        log_volume = 0.5 * np.sum(np.log(2 * np.pi * temperature * widths**2 / kept))
+        log_volume = 0.5 * np.sum(np.log(2 * np.pi * temperature * widths**2 / raised_curvatures))
         excess = excess / temperature**2
         below = np.sum(curvatures < (1 - 1e-6) * least)
         expansions.append(

@@ -166,8 +166,8 @@ class Grid:
         """
         scale, inside = np.divmod(np.arange(first, last), int(np.prod(self.shape)))
         scales = np.asarray(self.scales)[scale]
-        places = np.unravel_index(inside, self.shape)
-        columns = [axis.values[place] for axis, place in zip(self.axes, places, strict=True)]
+        indices = np.unravel_index(inside, self.shape)
+        columns = [axis.values[place] for axis, place in zip(self.axes, indices, strict=True)]
         # A power of ten by division is the number that is written: 0.1, not 10.0**-1 times
         # something.
         factor = np.where(scales >= 0, 10.0 ** np.abs(scales), 1.0) / np.where(

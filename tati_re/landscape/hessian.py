@@ -9,13 +9,13 @@ import numpy as np
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.views import shown
+from tati_re.core.views import viewable
 
 MOST_PARAMETERS = 5_000
 """Of a whole Hessian: 200 MB of float64."""
 
 
-@shown
+@viewable
 class HessianEigenpairs(NamedTuple):
     """Some eigenvalues of the Hessian with their eigenvectors.
 
@@ -44,7 +44,7 @@ class Trace(NamedTuple):
     num_probes: int
 
 
-@shown
+@viewable
 class Density(NamedTuple):
     """The spectral density as quadrature nodes and weights.
 
@@ -172,9 +172,9 @@ def hessian_eigenpairs(
 
     if count <= max(300, num_largest + num_smallest + 1):
         values, vectors = np.linalg.eigh(hessian_matrix(surface, position, free))
-        places = range(count)
+        indices = range(count)
         wanted = sorted(
-            {*list(places)[count - num_largest :], *list(places)[:num_smallest]}, reverse=True
+            {*list(indices)[count - num_largest :], *list(indices)[:num_smallest]}, reverse=True
         )
         values = values[wanted]
         vectors = vectors[:, wanted]
@@ -258,8 +258,8 @@ def hessian_directions(
             "There is no eigenvector of that number.", max(largest, smallest), f"at most {count}"
         )
     pairs = hessian_eigenpairs(surface, position, largest, smallest, free, seed)
-    places = [number - 1 if number > 0 else len(pairs.values) + number for number in numbers]
-    return pairs.vectors[places], pairs.values[places]
+    indices = [number - 1 if number > 0 else len(pairs.values) + number for number in numbers]
+    return pairs.vectors[indices], pairs.values[indices]
 
 
 def hessian_trace(
@@ -384,7 +384,7 @@ def _quadrature(
         basis.append(np.where(ended[:, None], 0.0, image / np.maximum(length, 1e-300)[:, None]))
     pairs = zip(diagonal, off, strict=True)
     tridiagonal = [
-        np.diag(here) + np.diag(beside, 1) + np.diag(beside, -1) for here, beside in pairs
+        np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1) for diagonal, beside in pairs
     ]
     nodes, vectors = np.linalg.eigh(tridiagonal)
     return nodes, vectors[:, 0] ** 2

@@ -14,7 +14,7 @@ from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
 from tati_re.core.files.regular import check_regular
 from tati_re.core.files.text_lines import is_header
 from tati_re.core.user_warnings import warn_user
-from tati_re.core.views import drawn, shown
+from tati_re.core.views import drawn, viewable
 from tati_re.data.columns import numbered
 from tati_re.landscape.grid import MOST_POINTS, Axis, axes_of
 from tati_re.landscape.request import centre_of
@@ -37,7 +37,7 @@ DEFAULT_INPUTS = 2
 WHICH = "all, mean, last, or numbers of stored steps"
 
 
-@shown
+@viewable
 class InputSpace(NamedTuple):
     """Predictions over a space of inputs.
 
@@ -202,24 +202,24 @@ def _num_inputs(run: Any, examples: Any, model: Any) -> int:
 def _varied(along: Any, names: Sequence[str], ranges: Any) -> tuple[int, ...]:
     """The numbers, from 0, of the inputs that vary over the grid."""
     if along is None:
-        given = 0 if ranges is None or isinstance(ranges, str | Axis) else len(ranges)
-        if len(names) <= MOST_INPUTS or given == len(names):
+        num_ranges = 0 if ranges is None or isinstance(ranges, str | Axis) else len(ranges)
+        if len(names) <= MOST_INPUTS or num_ranges == len(names):
             return tuple(range(len(names)))
-        return tuple(range(given if 1 < given <= MOST_INPUTS else DEFAULT_INPUTS))
-    asked = [along] if isinstance(along, str | int) else [*along]
-    columns = tuple(_column(each, names) for each in asked)
+        return tuple(range(num_ranges if 1 < num_ranges <= MOST_INPUTS else DEFAULT_INPUTS))
+    inputs = [along] if isinstance(along, str | int) else [*along]
+    columns = tuple(_column(each, names) for each in inputs)
     if not 1 <= len(columns) <= MOST_INPUTS or len({*columns}) < len(columns):
         raise InputError(
             "along: a grid spans one, two or three different inputs.",
-            ", ".join(map(str, asked)) or "none",
+            ", ".join(map(str, inputs)) or "none",
             "such as two of " + ", ".join(names[:20]),
         )
     return columns
 
 
-def _column(asked: str | int, names: Sequence[str]) -> int:
+def _column(column: str | int, names: Sequence[str]) -> int:
     """The place of an input that is called by its name, or by its number from 1."""
-    text = str(asked)
+    text = str(column)
     if text in names:
         return list(names).index(text)
     if text.isascii() and text.isdigit() and 1 <= int(text) <= len(names):

@@ -138,10 +138,14 @@ def named_axes(
                 np.flatnonzero(held(names, [pattern])).tolist(), parse_axis(numbers, "grid")
             )
         )
-    places = sorted(chosen)
-    directions = np.zeros((len(places), len(names)))
-    directions[np.arange(len(places)), places] = 1.0
-    return directions, [chosen[place] for place in places], [names[place] for place in places]
+    chosen_numbers = sorted(chosen)
+    directions = np.zeros((len(chosen_numbers), len(names)))
+    directions[np.arange(len(chosen_numbers)), chosen_numbers] = 1.0
+    return (
+        directions,
+        [chosen[place] for place in chosen_numbers],
+        [names[place] for place in chosen_numbers],
+    )
 
 
 def directions_of(

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.files.structured import read_toml_file
 from tati_re.core.files.unpacking import DAMAGED, load_arrays
-from tati_re.core.views import drawn, shown
+from tati_re.core.views import drawn, viewable
 from tati_re.landscape import tables
 from tati_re.landscape.grid import Axis, Grid, axes_of, project
 from tati_re.runs.lock import one_writer
@@ -22,7 +22,7 @@ from tati_re.runs.storage import replacing
 ARRAYS = "plane.npz"
 
 
-@shown
+@viewable
 class Landscape(NamedTuple):
     """A loss landscape as tables.
 
@@ -253,14 +253,14 @@ def path_of(run, most: int = 1000, walker: int | None = None) -> list[Any]:
         not left, f"The run {run.folder} stored no positions of this walker.", f"walker {walker}"
     )
     every = -(-max(left.values()) // max(1, most // len(left)))
-    kept = []
+    points = []
     for one in chosen():
         left[one.walker] -= 1
         # The last position is where the walker ended: counted backwards, it is among those that are
         # kept.
         if left[one.walker] % every == 0:
-            kept.append(one)
-    return kept[-most:]
+            points.append(one)
+    return points[-most:]
 
 
 def _digest(surface, grid: Grid | None, names: Sequence[str], positions: list | None) -> str:

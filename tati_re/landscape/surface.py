@@ -317,8 +317,8 @@ class _OfFunction:
     @property
     def identity(self) -> str:
         """The prior, and the function by its values at four places, which are always the same."""
-        places = np.random.default_rng(0).standard_normal((4, self.potential.num_parameters))
-        losses = self.values(places.astype(tf.as_dtype(self.potential.dtype).name))["loss"]
+        probes = np.random.default_rng(0).standard_normal((4, self.potential.num_parameters))
+        losses = self.values(probes.astype(tf.as_dtype(self.potential.dtype).name))["loss"]
         return f"a function, {self.potential.prior.get_config()}, {' '.join(f'{loss:.5g}' for loss in losses)}"
 
     def _loss_and_gradient(self, position):

@@ -78,10 +78,10 @@ def grown(
     if path is None:
         done = 0
         table = None
-        kept: list[np.ndarray] = []
+        blocks_done: list[np.ndarray] = []
     else:
-        kept, table = _opened(path.with_name(path.name + PARTIAL), columns)
-        done = sum(len(part) for part in kept)
+        blocks_done, table = _opened(path.with_name(path.name + PARTIAL), columns)
+        done = sum(len(part) for part in blocks_done)
 
     def stopped() -> str:
         where = (
@@ -89,18 +89,18 @@ def grown(
             if path is None
             else f"saved in {path.parent}; the same call continues"
         )
-        return f"Interrupted after {sum(map(len, kept)):,} of {num_rows:,} points: {where}."
+        return f"Interrupted after {sum(map(len, blocks_done)):,} of {num_rows:,} points: {where}."
 
     with saying(stopped):
         for first in range(done, num_rows, size):
             block = rows(first, min(first + size, num_rows))
-            kept.append(block)
+            blocks_done.append(block)
             if table is not None:
                 table.append(block)
                 table.flush()
             if progress is not None:
                 progress(min(first + size, num_rows), num_rows)
-    return np.concatenate(kept)[:num_rows]
+    return np.concatenate(blocks_done)[:num_rows]
 
 
 def _opened(path: Path, columns: Sequence[str]) -> tuple[list[np.ndarray], CsvTable]:

@@ -212,7 +212,7 @@ class BatchChains:
         dtype = position.dtype
         half = tf.constant(0.5 * self._steps.step_size, dtype)
         damped = math.exp(-self._steps.friction * self._steps.step_size)
-        kept = tf.constant(damped, dtype)
+        damping = tf.constant(damped, dtype)
         renewed = tf.constant(math.sqrt(1.0 - damped**2), dtype)
 
         def step(i: Any, position: tf.Tensor, momentum: tf.Tensor) -> tuple:
@@ -220,7 +220,7 @@ class BatchChains:
             normal = tf.random.stateless_normal(
                 tf.shape(momentum), seeds + tf.stack([0, i]), dtype=dtype
             )
-            momentum = kept * momentum + renewed * normal
+            momentum = damping * momentum + renewed * normal
             position = position + half * momentum
             batch = Batch(indices[i], sizes[i])
             gradient = self._potential.bind(self._rung, batch, tuple(auxiliary))(position).gradient

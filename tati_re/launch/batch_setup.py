@@ -239,8 +239,8 @@ class BatchSetup:
         }
         if burnin:
             values["num_burnin_steps"] = burnin
-        kept = {"batch_sampling", "num_burnin_steps"} & self.options.explicit
-        values = {name: value for name, value in values.items() if name not in kept}
+        explicit = {"batch_sampling", "num_burnin_steps"} & self.options.explicit
+        values = {name: value for name, value in values.items() if name not in explicit}
         self.options = make_options(self.options, **values)
 
     def _tried(self, system: System, rounds: Rounds) -> bool:

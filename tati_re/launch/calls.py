@@ -41,12 +41,12 @@ class Calls:
                 self.count(*key, call)
 
     def numbered(
-        self, kind: str, options: Options, given: Mapping[str, Any] | None = None
+        self, kind: str, options: Options, overrides: Mapping[str, Any] | None = None
     ) -> Options:
         """The options of the next call; those given with their own seed or call repeat what was
         drawn from them.
         """
-        if any((given or {}).get(name) is not None for name in ("seed", "call")):
+        if any((overrides or {}).get(name) is not None for name in ("seed", "call")):
             return options
         first = options.call or 1
         call = max(first, self._last.get((kind, options.seed), 0) + 1)
@@ -56,8 +56,10 @@ class Calls:
         """Notes a call that has begun."""
         self._last[kind, seed] = max(self._last.get((kind, seed), 0), call)
 
-    def next(self, kind: str, options: Options, given: Mapping[str, Any] | None = None) -> Options:
+    def next(
+        self, kind: str, options: Options, overrides: Mapping[str, Any] | None = None
+    ) -> Options:
         """As `numbered`, and noted."""
-        options = self.numbered(kind, options, given)
+        options = self.numbered(kind, options, overrides)
         self.count(kind, options.seed, options.call or 1)
         return options

@@ -10,7 +10,7 @@ import numpy as np
 
 from tati_re.analysis.until import MCSE, WEIGHTS, conditions_of
 from tati_re.core.backend import tf
-from tati_re.core.errors import InputError, nearest, refuse_if, shown
+from tati_re.core.errors import InputError, abbreviated, nearest, refuse_if
 from tati_re.core.facets import temperatures_of
 from tati_re.core.given import as_array
 from tati_re.engine.observables import Observables
@@ -501,19 +501,21 @@ def check_callbacks(request: Request) -> None:
     _check_callbacks(request.objects.get("callbacks"))
 
 
-def _check_callbacks(given: Any) -> None:
+def _check_callbacks(callbacks: Any) -> None:
     """The same of the given object alone."""
     form = "a list of functions of (folder, step)"
-    if given is None:
+    if callbacks is None:
         return
-    if not isinstance(given, (list, tuple)) or not all(map(callable, given)):
-        raise InputError("callbacks are not a list of functions.", shown(given, 77, repr), form)
-    for one in given:
+    if not isinstance(callbacks, (list, tuple)) or not all(map(callable, callbacks)):
+        raise InputError(
+            "callbacks are not a list of functions.", abbreviated(callbacks, 77, repr), form
+        )
+    for one in callbacks:
         try:
             inspect.signature(one).bind("folder", 0)
         except TypeError as error:
             raise InputError(
-                "callbacks: one cannot be called.", f"{shown(one, 77, repr)} ({error})", form
+                "callbacks: one cannot be called.", f"{abbreviated(one, 77, repr)} ({error})", form
             ) from None
         except ValueError:
             continue  # Of some built-in functions there is no signature.

@@ -18,23 +18,23 @@ from tati_re.system.system import OBJECTS
 from tati_re.tuning.choosing import unused_options
 
 
-def say_unused(request: Request, given: Collection[str], fitted: bool = False) -> None:
+def say_unused(request: Request, names_given: Collection[str], fitted: bool = False) -> None:
     """Says which of the options that a call was given are of other calls; a run may begin with a
     fit of its own.
     """
-    if names := sorted(_idle(request, given, fitted)):
+    if names := sorted(_idle(request, names_given, fitted)):
         kind = "this run" if request.samples else "a fit"
         make_progress(request.options.verbose).message(f"Not used by {kind}: {', '.join(names)}.")
 
 
-def _idle(request: Request, given: Collection[str], fitted: bool = False) -> set[str]:
+def _idle(request: Request, names_given: Collection[str], fitted: bool = False) -> set[str]:
     if request.samples:
         commands = (*SAMPLE, "training") if fitted else SAMPLE
-        return {*given} & {*OPTIONS} - {*options_of(commands)}
+        return {*names_given} & {*OPTIONS} - {*options_of(commands)}
     idle = {*OPTIONS} - {*options_of(OPTIMIZE)} | {*NOT_OF_FITS}
     idle |= {"learning_rate"} if vars(request.method).get("learning_rate") is not None else set()
     others = {"annealing", "barzilai"} - {request.method.name.partition("_")[0]}
-    return {*given} & idle | {
+    return {*names_given} & idle | {
         name for name in request.options.explicit if name.partition("_")[0] in others
     }
 

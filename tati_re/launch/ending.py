@@ -350,8 +350,8 @@ class Ending:
         passes = 1
         if size is not None and not request.potential.batches.full:
             passes = -(-request.system.dataset.num_examples // size)
-        asked = request.options.target_bias
-        wanted = max(_CENTERED, math.ceil(2.0 / number * (_BAND / asked) ** 2))
+        target_bias = request.options.target_bias
+        wanted = max(_CENTERED, math.ceil(2.0 / number * (_BAND / target_bias) ** 2))
         each = max(FEWEST_ROWS, wanted // walkers.position.shape[0])
         most = min(each, steps // (20 * passes))
         if (
@@ -370,7 +370,7 @@ class Ending:
         temperatures = [
             one for one in measured_temperatures(rows, number) if one.kind == "configurational"
         ]
-        if "weight" in rows or not temperatures or temperatures[0].half <= asked:
+        if "weight" in rows or not temperatures or temperatures[0].half <= target_bias:
             return {}
         thin = max(1, steps // (most * (stored_every(run) or 1)))
         try:
@@ -463,7 +463,7 @@ class Ending:
                 predictions -= predictions.mean(
                     axis=2, keepdims=True
                 )  # what a softmax does not see
-            places = np.arange(len(inputs))
-            return predictions[:, places, places % predictions.shape[2]]
+            indices = np.arange(len(inputs))
+            return predictions[:, indices, indices % predictions.shape[2]]
 
         return predict

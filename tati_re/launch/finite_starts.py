@@ -52,8 +52,8 @@ def make_finite(
             "other random starts."
         )
         named = bool(system.flat.described().get("supports"))
-        given = "inits={...}" if named else "parameters=..."
-        expected = f"{given}, a start where U and its gradient are finite"
+        argument = "inits={...}" if named else "parameters=..."
+        expected = f"{argument}, a start where U and its gradient are finite"
         if system.has_data:
             expected = f"inputs and targets of order 1 (standardize), or {expected}"
         raise InputError(problem, expected=expected)

@@ -174,9 +174,9 @@ class FitMaker:
 
     def _is_built(self, options: Options) -> bool:
         """Whether the network is one of dense layers with biases, whose noise can be sampled."""
-        given = options.model or "model" in self._objects or "loss" in self._objects
+        has_model = options.model or "model" in self._objects or "loss" in self._objects
         noise = "noise_std" in options.explicit
-        return bool(options.hidden) and options.use_bias and not (given or noise)
+        return bool(options.hidden) and options.use_bias and not (has_model or noise)
 
     def whole(self, system: System, options: Options, members: int) -> ModelPotential:
         """The potential of a few chains on all rows but the held-out ones."""

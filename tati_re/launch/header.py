@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tati_re._version import __version__
-from tati_re.core.errors import shown
+from tati_re.core.errors import abbreviated
 from tati_re.core.printable import SCREEN_WIDTH
 from tati_re.data.dataset import Dataset
 from tati_re.launch.candidates import names_model
@@ -71,7 +71,7 @@ def _data(dataset: Dataset) -> str:
     shape = dataset.inputs.shape[1:]
     size = "×".join(map(str, shape))
     inputs = _count(shape[0], "input") if len(shape) == 1 else f"inputs {size}"
-    return f"{shown(dataset.name, 60, str)}: {rows}, {inputs}, {_target(dataset)}"
+    return f"{abbreviated(dataset.name, 60, str)}: {rows}, {inputs}, {_target(dataset)}"
 
 
 def _target(dataset: Dataset) -> str:
@@ -95,7 +95,7 @@ def _model(system: System, options: Options, objects: Mapping[str, Any]) -> str:
     flat = system.flat
     parts = []
     if flat.head is not None:
-        name = shown(str(system.model.name), 40, str)
+        name = abbreviated(str(system.model.name), 40, str)
         parts.append(f"last layer of {type(system.model).__name__} {name}")
     elif _is_built(system, options, objects):
         kernels = [shape for shape in flat.shapes if len(shape) == 2]
@@ -103,7 +103,9 @@ def _model(system: System, options: Options, objects: Mapping[str, Any]) -> str:
             layers = "-".join(str(size) for size in [kernels[0][0], *(k[1] for k in kernels)])
             parts.append(f"{layers}, {options.activation}" if options.hidden else layers)
     else:
-        parts.append(f"{type(system.model).__name__} {shown(str(system.model.name), 40, str)}")
+        parts.append(
+            f"{type(system.model).__name__} {abbreviated(str(system.model.name), 40, str)}"
+        )
     fixed = f" ({flat.num_fixed:,} more are fixed)" if flat.num_fixed else ""
     parts.append(f"{_count(flat.num_parameters, 'parameter')}{fixed}")
     words = [", ".join(parts)]
@@ -117,8 +119,8 @@ def _model(system: System, options: Options, objects: Mapping[str, Any]) -> str:
 
 def _is_built(system: System, options: Options, objects: Mapping[str, Any]) -> bool:
     """Whether the network follows from options; a resumed run has the model of its folder."""
-    given = options.model is not None or "model" in objects
-    return not given and chain_of(system.model) is not None
+    has_model = options.model is not None or "model" in objects
+    return not has_model and chain_of(system.model) is not None
 
 
 def _prior(options: Options, objects: Mapping[str, Any]) -> str:
@@ -126,7 +128,7 @@ def _prior(options: Options, objects: Mapping[str, Any]) -> str:
     if "prior" in objects:
         return f"prior {type(objects['prior']).__name__}"
     if options.tether is not None:
-        return f"prior around {shown(options.tether, 40, str)}"
+        return f"prior around {abbreviated(options.tether, 40, str)}"
     if options.potential == "mean_loss" and "prior" not in options.explicit:
         return "no prior"
     if not isinstance(options.prior, str):

@@ -41,8 +41,10 @@ def settings_of(method: Method, state, first: int) -> dict[str, Any]:
     """
     values = state._asdict()
     values.setdefault("step_size", step_size_of(state, state.rung))
-    told = [name for name in ("step_size", "friction") if name in values]
-    settings: dict[str, Any] = {name: float(np.asarray(values[name])[first]) for name in told}
+    tuned_names = [name for name in ("step_size", "friction") if name in values]
+    settings: dict[str, Any] = {
+        name: float(np.asarray(values[name])[first]) for name in tuned_names
+    }
     coordinates = method.coordinates(state)
     if coordinates is not None:
         settings["coordinates"] = coordinates.part(first, 1)

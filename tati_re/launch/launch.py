@@ -16,7 +16,7 @@ from tati_re.core.errors import InputError, SamplingError, WorkersLost, refuse_i
 from tati_re.core.facets import temperatures_of, tuning_of, turns_of
 from tati_re.core.process.exit_status import FINISHED
 from tati_re.core.process.interruption import BARE, saying, stop, stopping
-from tati_re.core.views import told
+from tati_re.core.views import words_about
 from tati_re.engine.driver import Driver, Outcome, Plan
 from tati_re.engine.environment import TemporaryFolder
 from tati_re.engine.loop import Carry
@@ -396,7 +396,7 @@ class Launch:
         self._arrive(carry)
         self._note_workers()
         run = self._run_of(temporary)
-        outcome = self._planned(carry, outcome, kept=temporary is None)
+        outcome = self._planned(carry, outcome, is_stored=temporary is None)
 
         stopped = outcome is not Outcome.FINISHED or bool(driver.signal)
         if self.request.samples:
@@ -427,26 +427,26 @@ class Launch:
         verbose = self.request.options.verbose
         kinds = ["details"] if verbose > 1 else []
         for kind in [*kinds, "end_screen"] if verbose > 0 else []:
-            self.progress.message(f"\n{told(kind, run)}")
+            self.progress.message(f"\n{words_about(kind, run)}")
 
     def _exit_status(self, outcome: Outcome, run: Run) -> int:
         """The status of the command; that of the certificate if the run is complete and it was
         asked for.
         """
         status = self.driver.exit_status(outcome)
-        asked = self.request.options.require_certificate and self.request.samples
-        if asked and status == FINISHED:
+        is_required = self.request.options.require_certificate and self.request.samples
+        if is_required and status == FINISHED:
             return self.guarded(lambda: certificate_status(run))
         return status
 
-    def _planned(self, carry: Carry, outcome: Outcome, kept: bool) -> Outcome:
+    def _planned(self, carry: Carry, outcome: Outcome, is_stored: bool) -> Outcome:
         """The outcome of a run, finished where a run for prediction used its time as planned."""
         request = self.request
         planned = request.samples and request.options.goal == "predict"
         if not planned or outcome is not Outcome.OUT_OF_TIME or self.driver.signal:
             return outcome
         self.guarded(lambda: self._leave_positions(carry, outcome))
-        onward = f" Continue with:\n  {manifest.going_on(self.folder)}" if kept else ""
+        onward = f" Continue with:\n  {manifest.going_on(self.folder)}" if is_stored else ""
         if self._is_without_chains:
             return Outcome.FINISHED
         step = self.driver.step
@@ -640,9 +640,9 @@ class Launch:
         except WorkersLost:
             raise
         except SamplingError as error:
-            kept = self.request.options.output is not None and error.step
+            is_stored = self.request.options.output is not None and error.step
             explanation = f"{error} {divergence_advice(error, self.request, self.loops.potential, *self._start_values())}"
-            if kept:
+            if is_stored:
                 manifest.note(self.folder, stopped=explanation)
                 explanation += f" Earlier results are in {self.folder}."
             raise SamplingError(explanation, error.step, error.walker) from None

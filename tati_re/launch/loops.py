@@ -75,7 +75,7 @@ class RunLoops:
         rung = Rung(
             *(tf.fill([potential.num_walkers], tf.constant(value, tf.float64)) for value in values)
         )
-        given: dict[str, Any] = {
+        loop_options: dict[str, Any] = {
             "first_step": stage.first_step,
             "num_recorded": options.num_walkers if options.trajectory_rungs == "target" else None,
             "num_steps": options.num_steps,
@@ -84,14 +84,14 @@ class RunLoops:
         kind: Callable[..., Loop] = Loop
         if self.workers is not None:
             kind = Blocks
-            given["team"] = self.workers.team
-            given["size"] = self.workers.size
-            given["apart"] = self.workers.apart
+            loop_options["team"] = self.workers.team
+            loop_options["size"] = self.workers.size
+            loop_options["apart"] = self.workers.apart
         elif ladder.stretch is not None:
             kind = BlockLoop
             at_target = options.trajectory_rungs == "target"
-            given["kept"] = ladder.at_target if at_target else ladder.in_all
-            given |= {"num_recorded": None, "num_steps": given["num_steps"] + 1}
+            loop_options["kept"] = ladder.at_target if at_target else ladder.in_all
+            loop_options |= {"num_recorded": None, "num_steps": loop_options["num_steps"] + 1}
 
         step_factor, temperature_factor = self._schedules(stage)
         loop = kind(
@@ -107,7 +107,7 @@ class RunLoops:
             directions=request.directions,
             step_factor=step_factor,
             temperature_factor=temperature_factor,
-            **given,
+            **loop_options,
         )
         loop.timeline.fewest_positions = request.fewest_positions
         return loop
@@ -117,11 +117,11 @@ class RunLoops:
         one.
         """
         if self.request.samples:
-            given = (
+            schedules = (
                 self.request.objects.get(name) for name in ("step_schedule", "temperature_schedule")
             )
-            return step_factor(self.request.options, next(given)), temperature_factor(
-                self.request.options, next(given)
+            return step_factor(self.request.options, next(schedules)), temperature_factor(
+                self.request.options, next(schedules)
             )
         factor = self.rate(stage) / self.rate(self.stages[0])
         return (lambda steps: np.full(len(steps), factor)) if len(self.stages) > 1 else None, None

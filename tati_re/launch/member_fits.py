@@ -144,18 +144,18 @@ def held_out_rows(data: Dataset, fraction: float, seed: int) -> np.ndarray:
 
 def without_rows(data: Dataset, held_out: np.ndarray) -> Dataset:
     """The data set trained on without some rows, which are the test set in place of its own."""
-    kept = np.ones(data.num_examples, bool)
-    kept[held_out] = False
+    trained = np.ones(data.num_examples, bool)
+    trained[held_out] = False
     inputs = data.inputs
     weights = data.weights
     return replace(
         data,
-        inputs=chosen(inputs, kept),
-        targets=data.targets[kept],
-        weights=None if weights is None else weights[kept],
-        test_inputs=chosen(inputs, ~kept),
-        test_targets=data.targets[~kept],
-        test_weights=None if weights is None else weights[~kept],
+        inputs=chosen(inputs, trained),
+        targets=data.targets[trained],
+        weights=None if weights is None else weights[trained],
+        test_inputs=chosen(inputs, ~trained),
+        test_targets=data.targets[~trained],
+        test_weights=None if weights is None else weights[~trained],
     )
 
 
@@ -237,7 +237,7 @@ class MemberFits:
         affordable = (left - looks * self.look_seconds) / max(pace, 1e-9)
         each = max(1, int(min(num_steps, affordable)) // looks)
         best = seen[0].mean(axis=1)
-        kept = _Kept.of(self._held_by(state))
+        best_arrays = _Kept.of(self._held_by(state))
         kept_densities = np.array(seen[0])
         steps = np.zeros(len(start), np.int64)
         most = looks
@@ -253,7 +253,7 @@ class MemberFits:
             density = densities.mean(axis=1)
             better = density > best
             seen.append(densities)
-            kept.take(self._held_by(state), better)
+            best_arrays.take(self._held_by(state), better)
             kept_densities[better] = densities[better]
             best[better] = density[better]
             steps[better] = look * each
@@ -265,8 +265,8 @@ class MemberFits:
             paced = took if look > 1 else 0.0
         last = state[0].numpy()
         return FittedMembers(
-            positions=kept.arrays[0],
-            auxiliary=tuple(kept.arrays[1:]),
+            positions=best_arrays.arrays[0],
+            auxiliary=tuple(best_arrays.arrays[1:]),
             last=last,
             densities=kept_densities,
             steps=steps,
@@ -401,8 +401,8 @@ class MemberFits:
             return i + 1, position, mean, square, self._averaged(numbers[i], auxiliary, evaluate)
 
         begun = (tf.constant(0), position, mean, square, tuple(auxiliary))
-        *moved, kept = tf.while_loop(lambda i, *_: i < count, step, begun)[1:]
-        return (*moved, *kept)
+        *moved, averages = tf.while_loop(lambda i, *_: i < count, step, begun)[1:]
+        return (*moved, *averages)
 
     def _averaged(self, number: tf.Tensor, before: tuple, evaluate: ModelEvaluate) -> tuple:
         """What layers keep after a step. The moving averages of batch normalization forget their
@@ -453,8 +453,8 @@ class _Kept:
 
     def take(self, parts: list[np.ndarray], better: np.ndarray) -> None:
         """Takes the members that are better, a mask of shape (members,)."""
-        for kept, part in zip(self.arrays, parts, strict=True):
-            kept[better] = part[better]
+        for array, part in zip(self.arrays, parts, strict=True):
+            array[better] = part[better]
 
 
 def mixture(densities: np.ndarray) -> np.ndarray:

@@ -84,18 +84,18 @@ class Request:
     @property
     def record_every(self) -> int:
         """Steps between rows."""
-        given = self.options.record_every
-        if isinstance(given, int):
-            return given
+        every = self.options.record_every
+        if isinstance(every, int):
+            return every
         return 1 if self.samples and self.method.metropolis else 10
 
     @property
     def trajectory_every(self) -> int:
         """Steps between stored positions."""
-        given = self.options.trajectory_every
+        requested = self.options.trajectory_every
         options = self.options
-        if isinstance(given, int):
-            return given
+        if isinstance(requested, int):
+            return requested
         if not self.samples:
             return _OF_FITS
         recorded, size = self.stored
@@ -256,18 +256,18 @@ class _Draft:
     def _optimizer(self) -> Method:
         """The optimizer of a fit, at the rate of its first stage."""
         first = planned(self.options)[0].learning_rate
-        given = self.options if first is None else make_options(self.options, learning_rate=first)
+        options = self.options if first is None else make_options(self.options, learning_rate=first)
         return make_optimizer(
-            self.objects.get("optimizer", self.options.optimizer), given, self.system.flat.shapes
+            self.objects.get("optimizer", self.options.optimizer), options, self.system.flat.shapes
         )
 
 
 def own_sampler(options: Options, objects: Mapping[str, Any]):
     """The sampler of the options or objects, without what a run wraps around it."""
-    given = objects.get("sampler")
-    if given is None:
+    sampler = objects.get("sampler")
+    if sampler is None:
         return make_sampler(options.sampler, options)
-    return tuned(made(given, options) if isinstance(given, type) else checked(given), options)
+    return tuned(made(sampler, options) if isinstance(sampler, type) else checked(sampler), options)
 
 
 def sampler_of(options: Options, objects: Mapping[str, Any], system: System, tunes: bool = False):

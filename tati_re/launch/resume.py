@@ -105,43 +105,43 @@ def reopened(
     stack.enter_context(saying(lambda: _as_it_was(folder)))
     run_files = folder if isinstance(folder, RunFiles) else RunFiles(folder)
     run_folder.settle(run_files.folder)
-    asked = _resume_of(os.fspath(folder), run_files, num_steps, trust, objects)
-    _check_turn(asked, turn)
+    resume = _resume_of(os.fspath(folder), run_files, num_steps, trust, objects)
+    _check_turn(resume, turn)
     for check in CHECKS:
-        check(asked)
+        check(resume)
 
-    options = _options_of(asked)
+    options = _options_of(resume)
     stack.enter_context(stopping(options.requeue_signal))
     # Loading the model makes TensorFlow settle its threads.
     set_threads(options.threads)
-    content = asked.manifest
+    content = resume.manifest
     if content.workers is not None:
         size = content.workers.block_size
         options = options.settled(threads=content.workers.threads, block_size=size)
 
-    start, request = _request_of(asked, options, limits)
+    start, request = _request_of(resume, options, limits)
     for check_of_request in CHECKS_OF_REQUEST:
-        check_of_request(asked, request)
+        check_of_request(resume, request)
 
     walkers = starting_walkers(start, request.system.flat)
     run = Launch(request, walkers, run_files.folder, content.execution)
-    _check_observables(asked, run)
+    _check_observables(resume, run)
     if turn is None:
         run.progress.message(
-            "\n".join(header(request.system, options, asked.objects, resumes=True))
+            "\n".join(header(request.system, options, resume.objects, resumes=True))
         )
-    _say_changes(asked, run)
-    carry = _continued(asked, run, options)
-    _note_in_manifest(asked, run, options)
+    _say_changes(resume, run)
+    carry = _continued(resume, run, options)
+    _note_in_manifest(resume, run, options)
     return run, carry
 
 
-def _check_turn(asked: Resume, turn: int | None) -> None:
+def _check_turn(resume: Resume, turn: int | None) -> None:
     """Refuses a player of a game outside its game, and the other way around."""
     refuse_if(
-        asked.manifest.turn != turn,
+        resume.manifest.turn != turn,
         "resume: this run is a player of a game.",
-        asked.folder,
+        resume.folder,
         "Game.resume",
     )
 
@@ -151,11 +151,13 @@ def _resume_of(
     run_files: RunFiles,
     num_steps: int | None,
     trust: bool,
-    given: dict[str, Any],
+    new_objects: dict[str, Any],
 ) -> Resume:
     """Sorts what was given into options that were named again, objects, and other options."""
-    kept = {name: run_files.objects[name] for name in _OF_CALL if name in run_files.objects}
-    objects = kept | with_density_again(given, run_files)
+    objects_of_call = {
+        name: run_files.objects[name] for name in _OF_CALL if name in run_files.objects
+    }
+    objects = objects_of_call | with_density_again(new_objects, run_files)
 
     again = {
         name: objects[name]
@@ -179,33 +181,33 @@ def _resume_of(
     )
 
 
-def _check_blocks(asked: Resume) -> None:
+def _check_blocks(resume: Resume) -> None:
     """Refuses workers for a run that has one loop for all walkers."""
     refuse_if(
-        "workers" in asked.overrides and asked.manifest.workers is None,
+        "workers" in resume.overrides and resume.manifest.workers is None,
         "resume: this run has one loop for all walkers, and no blocks.",
-        asked.overrides.get("workers"),
+        resume.overrides.get("workers"),
         "no workers",
     )
 
 
-def _check_names(asked: Resume) -> None:
+def _check_names(resume: Resume) -> None:
     """Refuses what cannot be changed, and what is not known."""
-    for name in asked.objects:
+    for name in resume.objects:
         if name not in (*OBJECTS, *_OF_CALL):
             problem = "cannot be changed" if name in OPTIONS or name == "starts" else "is not known"
             allowed = f"num_steps, {', '.join(BESIDE)}, and the objects of the run"
             raise InputError(f"resume: {name} {problem}.", expected=allowed)
 
 
-def _check_named_again(asked: Resume) -> None:
+def _check_named_again(resume: Resume) -> None:
     """Refuses options that were named again but are not as they were."""
-    stored = asked.manifest.options.table
+    stored = resume.manifest.options.table
     for name in dict.fromkeys((*CODE, *_ALIKE)):
-        value = (asked.again | asked.objects).get(name)
-        was = "an object" if name in asked.manifest.objects else stored.get(name, "none")
-        other = name in asked.again and value != was
-        now_an_object = name in _ALIKE and name in asked.objects and was != "an object"
+        value = (resume.again | resume.objects).get(name)
+        was = "an object" if name in resume.manifest.objects else stored.get(name, "none")
+        other = name in resume.again and value != was
+        now_an_object = name in _ALIKE and name in resume.objects and was != "an object"
         if other or now_an_object:
             raise InputError(f"resume: {name} cannot be changed.", value, was)
 
@@ -214,26 +216,26 @@ CHECKS: tuple[Callable[[Resume], None], ...] = (_check_blocks, _check_names, _ch
 """What a request has to fulfil before anything is loaded."""
 
 
-def _options_of(asked: Resume) -> Options:
+def _options_of(resume: Resume) -> Options:
     """The options of the run, with those that were changed."""
-    content = asked.manifest
+    content = resume.manifest
     stored = content.options.table
     values = {
         **manifest.given_options(content),
-        **asked.again,
+        **resume.again,
         **dict.fromkeys(("max_time", "cluster", "worker_gpus")),
     }
     if content.given is not None and not content.was_given("num_burnin_steps"):
         values.pop("num_burnin_steps", None)  # where it is not over, its end is still to be found
 
     # The model of the folder is used where there is one, not the code that made it.
-    known = {*asked.again, *asked.objects}
-    if asked.run_files.has(files.MODEL):
+    known = {*resume.again, *resume.objects}
+    if resume.run_files.has(files.MODEL):
         known.add("model")
 
-    steps = content.options.num_steps if asked.num_steps is None else asked.num_steps
-    overrides = asked.overrides | {"num_steps": steps, "threads": content.threads}
-    options = options_of_folder(values, asked.folder, "resume", asked.trust, known, **overrides)
+    steps = content.options.num_steps if resume.num_steps is None else resume.num_steps
+    overrides = resume.overrides | {"num_steps": steps, "threads": content.threads}
+    options = options_of_folder(values, resume.folder, "resume", resume.trust, known, **overrides)
 
     every = {name: stored[name] for name in AS_IT_WAS if name in stored}
     if content.until.reached:
@@ -242,12 +244,12 @@ def _options_of(asked: Resume) -> Options:
     return options.settled(batch_sampling=order, execution=content.execution, **every)
 
 
-def _request_of(asked: Resume, options: Options, limits: Limits) -> tuple[Options, Request]:
+def _request_of(resume: Resume, options: Options, limits: Limits) -> tuple[Options, Request]:
     """The options that make the system, and what is run on it."""
-    content = asked.manifest
-    run_files = asked.run_files
-    trusted = asked.trust or "model" in asked.again
-    read = objects_of(run_files, asked.objects, "resume", trusted)
+    content = resume.manifest
+    run_files = resume.run_files
+    trusted = resume.trust or "model" in resume.again
+    read = objects_of(run_files, resume.objects, "resume", trusted)
     objects = {**content.tables, **read}
 
     # Where it started is in the checkpoint; the file that said so may be gone.
@@ -264,15 +266,15 @@ def _request_of(asked: Resume, options: Options, limits: Limits) -> tuple[Option
     return start, replace(request, fewest_positions=content.fewest_positions)
 
 
-def _check_files(asked: Resume, request: Request) -> None:
+def _check_files(resume: Resume, request: Request) -> None:
     check_single_files(request)
 
 
-def _check_workers(asked: Resume, request: Request) -> None:
+def _check_workers(resume: Resume, request: Request) -> None:
     check_workers(request)
 
 
-def _check_sampler(asked: Resume, request: Request) -> None:
+def _check_sampler(resume: Resume, request: Request) -> None:
     """Code that was imported or given may have changed since; what it says of itself must not."""
     foreign = is_foreign(request.options.sampler) or "sampler" in request.objects
     if not request.samples or not foreign:
@@ -280,22 +282,22 @@ def _check_sampler(asked: Resume, request: Request) -> None:
 
     config = request.method.get_config()
     now = {name: value for name, value in config.items() if value is not None}
-    then = asked.manifest.method.table
+    then = resume.manifest.method.table
     changed = json.loads(json.dumps(now)) != then
     refuse_if(changed, "resume: the sampler differs from the run's.", now, then)
 
 
-def _check_prior_and_loss(asked: Resume, request: Request) -> None:
+def _check_prior_and_loss(resume: Resume, request: Request) -> None:
     """Refuses objects whose configuration is another one than that of the run."""
     potential = request.potential
-    stored = asked.manifest
+    stored = resume.manifest
     for name, made, then in (
         ("prior", potential.prior, stored.prior.table),
         ("loss", potential.loss, stored.loss.table),
     ):
         now = manifest.plain(made.get_config(), name)
-        given = name in request.objects
-        changed = given and any(now[key] != then[key] for key in {*now} & {*then})
+        has_object = name in request.objects
+        changed = has_object and any(now[key] != then[key] for key in {*now} & {*then})
         refuse_if(changed, f"resume: the {name} differs from the run's.", now, then)
 
 
@@ -308,27 +310,27 @@ CHECKS_OF_REQUEST: tuple[Callable[[Resume, Request], None], ...] = (
 """What has to agree with the run once its system is there."""
 
 
-def _check_observables(asked: Resume, run: Launch) -> None:
+def _check_observables(resume: Resume, run: Launch) -> None:
     now = sorted(run.loops.observables.extra)
-    then = list(asked.manifest.observables)
+    then = list(resume.manifest.observables)
     if now != sorted(then):
         raise InputError("resume: the observables differ from the run's.", now, then)
 
 
-def _say_changes(asked: Resume, run: Launch) -> None:
+def _say_changes(resume: Resume, run: Launch) -> None:
     """Says what is not as it was: the manifest, or the versions of packages."""
-    for sentence in manifest.changes(asked.run_files.folder, asked.manifest):
+    for sentence in manifest.changes(resume.run_files.folder, resume.manifest):
         run.progress.message(f"{sentence} The run continues with the changed manifest.")
-    if asked.manifest.versions != versions():
+    if resume.manifest.versions != versions():
         run.progress.message(
             "The package versions differ from those at the start of the run. It "
             "continues with the same distribution, but not byte for byte."
         )
 
 
-def _continued(asked: Resume, run: Launch, options: Options) -> Carry:
+def _continued(resume: Resume, run: Launch, options: Options) -> Carry:
     """The state at the checkpoint, and a sentence if the run had stopped or is over."""
-    stopped = asked.manifest.stopped
+    stopped = resume.manifest.stopped
     try:
         carry = run.go_on()
     except MissingArray as error:
@@ -349,11 +351,11 @@ def _continued(asked: Resume, run: Launch, options: Options) -> Carry:
     return carry
 
 
-def _note_in_manifest(asked: Resume, run: Launch, options: Options) -> None:
+def _note_in_manifest(resume: Resume, run: Launch, options: Options) -> None:
     """Writes the last step, and the stages of a longer fit; that the run stopped is no longer
     true.
     """
-    content = asked.manifest
+    content = resume.manifest
     steps = max(options.num_steps, run.driver.step)
 
     changed: dict[str, Any] = {"num_steps": steps}
@@ -363,10 +365,10 @@ def _note_in_manifest(asked: Resume, run: Launch, options: Options) -> None:
     if content.last_positions is not None:
         # The burn-in goes on; the resume cuts these positions off.
         entries |= {"last_positions": None, "burnin_cut": None}
-    if asked.num_steps is not None and content.options.until:
+    if resume.num_steps is not None and content.options.until:
         entries["until"] = {**content.until.table, "given": True}
 
-    manifest.write(asked.run_files.folder, content | entries)
+    manifest.write(resume.run_files.folder, content | entries)
 
 
 def _as_it_was(folder: AnyPath) -> str:

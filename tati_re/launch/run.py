@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.front_door import front_door, front_doors
 from tati_re.core.process.exit_status import INTERRUPTED
-from tati_re.core.views import drawn, html_table, told
+from tati_re.core.views import drawn, html_table, words_about
 from tati_re.data.preparation import Preparation
 from tati_re.likelihoods.registry import named_loss
 from tati_re.runs import checkpoint, files
@@ -49,10 +49,10 @@ def load(path: AnyPath, **objects: Any) -> "Run":
         from tati_re.system.named import with_density_again
 
         objects = with_density_again(objects, run)
-    given = {*run.manifest.objects, "model"}
-    if unknown := sorted(set(objects) - given):
+    known_objects = {*run.manifest.objects, "model"}
+    if unknown := sorted(set(objects) - known_objects):
         problem = f"{run.folder}: the run used no {unknown[0]} given in Python."
-        raise InputError(problem, expected=", ".join(sorted(given)))
+        raise InputError(problem, expected=", ".join(sorted(known_objects)))
     if "model" in objects and run.has(files.MODEL):
         from tati_re.models.identity import refuse_other_model
 
@@ -107,7 +107,7 @@ class Run(RunFiles):
         return self
 
     def _repr_html_(self) -> str:
-        notes, lines = told("summary_lines", self)
+        notes, lines = words_about("summary_lines", self)
         return html_table(f"Run {self.folder.name}", lines, notes)
 
     def save_model(self, which: str | int, path: AnyPath, walker: int = 0) -> None:
@@ -332,7 +332,7 @@ class Run(RunFiles):
         Raises:
             InputError: The run is a fit, or has no rows.
         """
-        return told("certificate", self)
+        return words_about("certificate", self)
 
     def plot(self, observables: Sequence[str] | str | None = None, **choices: Any) -> "Figure":
         """Plots traces, ranks and autocorrelation of the observables of the run.
@@ -346,4 +346,4 @@ class Run(RunFiles):
 
     def summary(self) -> str:
         """Returns a text with averages, temperatures, effective sample sizes and R-hat."""
-        return str(told("summarize", self))
+        return str(words_about("summarize", self))

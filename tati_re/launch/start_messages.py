@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.errors import shown
+from tati_re.core.errors import abbreviated
 from tati_re.core.facets import temperatures_of
 from tati_re.data.dataset import Dataset, class_weights_note, weights_by_class
 from tati_re.data.generators import GENERATORS
@@ -124,10 +124,10 @@ def of_test_part(facts: StartFacts) -> Iterator[str]:
 
     options = facts.options
     tests = facts.num_tests
-    asked = (options.test_fraction or 0.0) * (facts.dataset.num_examples + tests)
+    wanted = (options.test_fraction or 0.0) * (facts.dataset.num_examples + tests)
     expects_none = "test_fraction" in options.explicit or facts.dataset.name in GENERATORS
 
-    if asked and abs(tests - asked) > 1:
+    if wanted and abs(tests - wanted) > 1:
         yield f"Not used by these data, which come with {tests or 'no'} test rows: test_fraction."
     elif not tests and not expects_none:
         yield (
@@ -146,8 +146,8 @@ def of_compiled_loss(facts: StartFacts) -> Iterator[str]:
     """A compiled loss that the run does not use."""
     compiled = facts.system.compiled
     used = facts.potential.loss.name
-    given = facts.request.objects.get("loss", facts.options.loss)
-    if compiled and given is None and compiled != used:
+    loss = facts.request.objects.get("loss", facts.options.loss)
+    if compiled and loss is None and compiled != used:
         yield f"Using the loss {used}, not the model's compiled loss {compiled}. Set loss=model.loss to use that one."
 
 
@@ -182,8 +182,8 @@ def unused_by_loss(facts: StartFacts) -> Iterator[str]:
     if not objective.takes_logits and options.from_logits != "auto":
         idle.append("from_logits")
 
-    if given := [name for name in idle if name in options.explicit]:
-        yield f"Not used by the loss {used}: {', '.join(given)}."
+    if unused := [name for name in idle if name in options.explicit]:
+        yield f"Not used by the loss {used}: {', '.join(unused)}."
 
 
 def notices_of_potential(facts: StartFacts) -> Iterator[str]:
@@ -211,11 +211,11 @@ def of_classes(facts: StartFacts) -> Iterator[str]:
     names = facts.dataset.class_names
     if are_integers(names):
         yield (
-            f"The labels {shown(', '.join(map(str, names)), 77, str)} are {len(names)} classes, in "
+            f"The labels {abbreviated(', '.join(map(str, names)), 77, str)} are {len(names)} classes, in "
             "this order. Set num_classes=0 for a regression."
         )
     elif names:
-        listed = shown(", ".join(map(str, names)), 77, str)
+        listed = abbreviated(", ".join(map(str, names)), 77, str)
         yield f"The labels {listed} are the classes 0 to {len(names) - 1}, in this order."
     elif facts.system.has_data and facts.options.num_classes is None:
         yield from _doubts_about_labels(facts)
@@ -276,8 +276,8 @@ def of_records(facts: StartFacts) -> Iterator[str]:
     if request.record_every > num_steps:
         yield f"record_every {request.record_every} exceeds num_steps {num_steps}: no row will be recorded."
 
-    asked = "trajectory_every" in facts.options.explicit
-    if asked and request.trajectory_every > num_steps:
+    is_explicit = "trajectory_every" in facts.options.explicit
+    if is_explicit and request.trajectory_every > num_steps:
         yield f"trajectory_every {request.trajectory_every} exceeds num_steps: no position will be stored."
 
 

@@ -170,8 +170,8 @@ def first_values(request: Request, walkers: Walkers, execution: str) -> tuple[np
     position, auxiliary = on_all_rungs(request, walkers)
     if not request.samples:
         return position, with_seeds(request.system.flat, auxiliary, request.options.run_seed)
-    if (given := request.objects.get("starts")) is not None:
-        return np.array(np.asarray(given).reshape(position.shape), position.dtype), auxiliary
+    if (starts := request.objects.get("starts")) is not None:
+        return np.array(np.asarray(starts).reshape(position.shape), position.dtype), auxiliary
     if len(position) == len(walkers.position) or request.options.replica_start == "same":
         return position, auxiliary
     return made_starts(request, position, auxiliary, execution), auxiliary

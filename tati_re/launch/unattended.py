@@ -151,8 +151,10 @@ def is_open(options: Options, objects: Mapping[str, Any]) -> bool:
     """Whether sampler, step size and ladder are all left to the run."""
     named = {name for name in ("sampler", "step_size") if getattr(options, name) != AUTO}
     schedules = {"step_schedule", "temperature_schedule"}
-    given = {"sampler", *schedules} & {*objects}
-    return not (named or options.explicit & {*options_of(["replicas"]), *schedules} or given)
+    objects_given = {"sampler", *schedules} & {*objects}
+    return not (
+        named or options.explicit & {*options_of(["replicas"]), *schedules} or objects_given
+    )
 
 
 def leaves_start_open(options: Options, objects: Mapping[str, Any]) -> bool:
@@ -182,17 +184,17 @@ class _Choice:
         sim = self.sim
         if self.options.goal == PREDICT:
             return self._made_for_prediction()
-        asked, there = (
+        wanted, there = (
             options.values_of(("num_walkers", "walker_start"))
             for options in (self.options, sim.options)
         )
-        if asked != there:
+        if wanted != there:
             # A preset asks for more walkers than the Simulation has, or for another start; those
             # that are placed stay.
             if sim.walkers.placed:
                 self._change(**there)
             else:
-                self._place(**asked)
+                self._place(**wanted)
         if not (sim.walkers.placed or sim.system.has_data or is_open(self.options, self.objects)):
             self._confine()
         if is_open(self.options, self.objects):
@@ -363,23 +365,23 @@ class _Choice:
     def _choose_method(self) -> list[str]:
         """Chooses sampler, batches, tuning and end, with a sentence on each."""
         sim = self.sim
-        given = self.options
-        sim.system.check(given, self.objects)
-        if given.batch_size is None and not is_cheap(sim.system):
+        options = self.options
+        sim.system.check(options, self.objects)
+        if options.batch_size is None and not is_cheap(sim.system):
             self._change(batch_size=BATCH_SIZE)
 
         whole = sees_all(self.options, sim.system)
         sampler, why = self._sampler_for(whole)
-        steps = given.num_steps if "num_steps" in given.explicit else MOST_STEPS
-        self._change(sampler=sampler, **self._settings(given, sampler, whole, steps))
-        chooses_order = not whole and "batch_sampling" not in given.explicit
+        steps = options.num_steps if "num_steps" in options.explicit else MOST_STEPS
+        self._change(sampler=sampler, **self._settings(options, sampler, whole, steps))
+        chooses_order = not whole and "batch_sampling" not in options.explicit
         if chooses_order and not sim.walkers.fits_alone:
             why += self._choose_order()
 
         return [
             f"{sampler}, {why} (sampler, batch_size{'' if whole else ', batch_sampling'})",
             self._tuning_text(sampler),
-            self._end_text(given, steps),
+            self._end_text(options, steps),
             *self._descend(min(DESCENT_STEPS, steps // 20)),
         ]
 
@@ -396,31 +398,31 @@ class _Choice:
             return "MCLMC", f"full data ({size:,} rows) in each step"
         return "MCLMC", "exact gradients"
 
-    def _settings(self, given: Options, sampler: str, whole: bool, steps: int) -> dict[str, Any]:
+    def _settings(self, options: Options, sampler: str, whole: bool, steps: int) -> dict[str, Any]:
         """What is tuned and when the run ends, without what was given."""
         sim = self.sim
         values: dict[str, Any] = {"friction": AUTO, "num_leapfrog_steps": AUTO}
-        if "until" in given.explicit and given.until is None:
+        if "until" in options.explicit and options.until is None:
             values["num_steps"] = steps
         values["until"] = UNTIL + (OF_WEIGHTS if sim.system.has_data else "")
         if sim.system.flat.described().get("supports"):
             values["until"] = UNTIL_OF_NAMED
-        if given.goal == PREDICT:
+        if options.goal == PREDICT:
             values["until"] = PREDICTED
             values["record_every"] = RECORD_EVERY
             if sampler != "HMC":
                 values["target_bias"] = BIAS_OF_PREDICTIONS
 
-        walled = sim.system.prior(given, self.objects).walled
+        walled = sim.system.prior(options, self.objects).walled
         full_rank = whole and not walled and self._has_one_covariance()
-        burnin = latest_end(steps) if given.num_burnin_steps is None else given.num_burnin_steps
+        burnin = latest_end(steps) if options.num_burnin_steps is None else options.num_burnin_steps
         measures_mass = burnin >= FEWEST_BURNIN_STEPS
         if measures_mass:
             values["mass"] = f"fisher:{sim.num_parameters()}" if full_rank else "fisher"
 
         if sampler == "MCLMC":
             values.setdefault("target_bias", TARGET_BIAS)
-            if full_rank and measures_mass and "mass" not in given.explicit:
+            if full_rank and measures_mass and "mass" not in options.explicit:
                 is_round = sim.system.is_round(sim.walkers.position[0])
                 values["integrator"] = "isotropic" if is_round else "leapfrog"
         if sampler == "HMC":
@@ -429,7 +431,7 @@ class _Choice:
                 values["walls"] = "reflect"
 
         of_others = "friction" if sampler == "HMC" else "num_leapfrog_steps"
-        left_out = {of_others, *given.explicit, *self.objects}
+        left_out = {of_others, *options.explicit, *self.objects}
         return {name: value for name, value in values.items() if name not in left_out}
 
     def _has_one_covariance(self) -> bool:
@@ -455,12 +457,12 @@ class _Choice:
         share = percent(self.options.target_bias)
         return f"{names} tuned to a bias below {share} (step_size, friction, mass)"
 
-    def _end_text(self, given: Options, steps: int) -> str:
+    def _end_text(self, options: Options, steps: int) -> str:
         """When the run ends."""
         latest = f"{steps:,} steps"
-        if given.max_time is not None and "num_steps" not in given.explicit:
-            latest = f"{given.max_time:g} seconds"
-        elif "num_steps" not in given.explicit:
+        if options.max_time is not None and "num_steps" not in options.explicit:
+            latest = f"{options.max_time:g} seconds"
+        elif "num_steps" not in options.explicit:
             latest += f", extended up to {LONGER * steps:,} if needed; max_time limits the seconds"
         ends = [_in_words(one) for one in conditions_of(self.options.until)]
         if not ends:
@@ -531,7 +533,7 @@ class _Choice:
             for name, value in self.objects.items()
             if name not in ("callbacks", "starts")
         }
-        given = options.values_of((options.explicit & {*options_of(OPTIMIZE)}) - left_out)
+        fit_options = options.values_of((options.explicit & {*options_of(OPTIMIZE)}) - left_out)
         first = max(1, 3 * options.fit_steps // 4)
         method = make_optimizer(
             objects.get("optimizer", options.optimizer), options, sim.system.flat.shapes
@@ -539,16 +541,16 @@ class _Choice:
         rate = options.learning_rate if method.learning_rate is None else method.learning_rate
         rates = [(first, rate), (options.fit_steps - first, rate / 10)]
         stages = [{"num_steps": steps, "learning_rate": rate} for steps, rate in rates if steps]
-        given |= (
+        fit_options |= (
             {"num_steps": options.fit_steps}
             if method.scheduled or method.full_batch
             else {"stages": stages}
         )
         if sim.system.has_data and options.batch_size is None and not method.full_batch:
-            given["batch_size"] = min(FIT_BATCH_SIZE, sim.system.dataset.num_examples)
+            fit_options["batch_size"] = min(FIT_BATCH_SIZE, sim.system.dataset.num_examples)
         if options.max_time is not None:
-            given["max_time"] = options.max_time
-        chosen = sim.calls.numbered("fit", make_options(given))
+            fit_options["max_time"] = options.max_time
+        chosen = sim.calls.numbered("fit", make_options(fit_options))
         chosen = make_options(chosen, num_steps=check_num_steps(chosen))
         limits = replace(self.limits, share=FIT_SHARE)
         request = make_request("fit", chosen, objects, sim.system, limits)

@@ -46,27 +46,27 @@ def block_size(request: Request) -> int:
     options = request.options
     method = request.method
     copies = request.copies
-    given = options.block_size
+    requested = options.block_size
     by_rung = temperatures_of(method).by_rung
     unit = options.num_walkers if by_rung else 1
     in_turn = turns_of(method).groups > 1
     if in_turn:
         unit = copies
-    if given == "auto":
+    if requested == "auto":
         if unit > 1 or by_rung:
             return unit
         few = [size for size in range(1, _AUTO + 1) if copies % size == 0]
         # A single block would leave nothing to a second worker.
         return few[-1] if copies > few[-1] else 1
-    if given % unit or copies % given:
+    if requested % unit or copies % requested:
         whole = "an ensemble" if in_turn else f"{unit} replica(s) with the same number"
         holds = f", each a multiple of {whole}" if unit > 1 else ""
         problem = f"block_size: all blocks of a run have the same size{holds}."
         expected = ", ".join(
             str(size) for size in range(unit, copies + 1, unit) if copies % size == 0
         )
-        raise InputError(problem, f"{given} of {copies} walkers at all temperatures", expected)
-    return int(given)
+        raise InputError(problem, f"{requested} of {copies} walkers at all temperatures", expected)
+    return int(requested)
 
 
 def check_workers(request: Request) -> None:
@@ -76,10 +76,10 @@ def check_workers(request: Request) -> None:
     if not request.samples:
         return
     if options.workers is None:
-        given = options.model_dump(
+        worker_options = options.model_dump(
             include={"block_size", "cluster", "worker_gpus"}, exclude_defaults=True
         )
-        for name, value in given.items():
+        for name, value in worker_options.items():
             raise InputError(f"{name} needs workers.", value, "workers, 1 or more")
         return
     if options.cluster is not None:
@@ -170,8 +170,10 @@ class Workers:
 
     def described(self) -> dict[str, Any]:
         """The entry of the manifest."""
-        told = self.team.described
-        differ = sorted({name for each in told for name in each if each[name] != told[0][name]})
+        descriptions = self.team.described
+        differ = sorted(
+            {name for each in descriptions for name in each if each[name] != descriptions[0][name]}
+        )
         return {
             "number": self.number,
             "block_size": self.size,
@@ -179,7 +181,7 @@ class Workers:
             "threads": self.threads,
             **({"machines": dict(Counter(self.team.places))} if self.cluster else {}),
             **({"differ": differ} if differ else {}),
-            "worker": told[0] if told else {},
+            "worker": descriptions[0] if descriptions else {},
         }
 
 

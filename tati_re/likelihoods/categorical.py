@@ -169,8 +169,8 @@ class SparseCategorical(Categorical):
     def check_fit(self, outputs: tuple, targets: tuple, num_classes: int | None) -> None:
         if num_classes is None:
             one = targets in ((), (1,))
-            places = "class numbers; for several positions, with num_classes"
-            expected = "gaussian or another regression loss" if one else places
+            class_numbers = "class numbers; for several positions, with num_classes"
+            expected = "gaussian or another regression loss" if one else class_numbers
             raise InputError("loss: the labels are not classes.", self.name, expected)
         last = outputs[-1] if outputs else 1
         problem = f"loss: {self.name} needs one output per class."

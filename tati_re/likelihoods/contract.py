@@ -672,8 +672,8 @@ class LocationScale(Likelihood):
         tf = tensorflow()
         if isinstance(self.noise_std, str):
             return stacked(extra) + tf.zeros_like(outputs)
-        given = np.log(self.noise_std) - np.log(np.asarray(self.scale, np.float64))
-        return tf.constant(given, outputs.dtype) + tf.zeros_like(outputs)
+        log_width = np.log(self.noise_std) - np.log(np.asarray(self.scale, np.float64))
+        return tf.constant(log_width, outputs.dtype) + tf.zeros_like(outputs)
 
     def width_text(self) -> str:
         """Describes how the width is determined, in a few words."""

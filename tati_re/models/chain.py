@@ -26,18 +26,18 @@ class Pass(NamedTuple):
 
 
 class DenseChain:
-    """A model as a chain of layers, for several walkers at once; made by `chain_of`. `places` says,
+    """A model as a chain of layers, for several walkers at once; made by `chain_of`. `variables_by_layer` says,
     by the identity of each layer that is dense and trainable, where kernel and bias are among the
     trainable variables; `frozen` are all other variables, in the order in which `call` takes
     them.
     """
 
     def __init__(
-        self, model: Any, layers: Sequence[Any], places: dict, frozen: Sequence[Any]
+        self, model: Any, layers: Sequence[Any], variables_by_layer: dict, frozen: Sequence[Any]
     ) -> None:
         self._frozen = frozen
         self._layers = layers
-        self._places = places
+        self._places = variables_by_layer
         self.input_shape = input_shape_of(model)[1:]
 
     @property
@@ -106,7 +106,7 @@ def chain_of(
     others = model.non_trainable_variables if others is None else others
     numbers = {id(variable): i for i, variable in enumerate(variables)}
     shape = input_shape_of(model)
-    places = {}
+    variables_by_layer = {}
     met = []
     for layer in layers:
         own = [id(variable) for variable in layer.trainable_variables if id(variable) in numbers]
@@ -119,10 +119,17 @@ def chain_of(
             whole = [id(layer.kernel), id(layer.bias)][: 1 + layer.use_bias] if dense else None
             if own != whole or len(shape) != 2:
                 return None
-            places[id(layer)] = numbers[own[0]], numbers[own[1]] if layer.use_bias else None
+            variables_by_layer[id(layer)] = (
+                numbers[own[0]],
+                numbers[own[1]] if layer.use_bias else None,
+            )
             met += own
         shape = layer.compute_output_shape(shape)
-    return DenseChain(model, layers, places, others) if sorted(met) == sorted(numbers) else None
+    return (
+        DenseChain(model, layers, variables_by_layer, others)
+        if sorted(met) == sorted(numbers)
+        else None
+    )
 
 
 def _row_of(model: Any) -> list[Any] | None:
@@ -149,11 +156,11 @@ def _row_to(tensor: Any, start: Any) -> list[Any] | None:
     layers: list[Any] = []
     while tensor is not start:
         layer, call = origin_of(tensor)
-        given = [value for value in call.arguments.kwargs.values() if value is not None]
+        values = [value for value in call.arguments.kwargs.values() if value is not None]
         if (
             not isinstance(layer, keras.Layer)
             or len(call.arguments.args) != 1
-            or given
+            or values
             or len(call.input_tensors) != 1
         ):
             return None

@@ -35,18 +35,18 @@ class Fixed(NamedTuple):
     values: np.ndarray
 
 
-def items(given: str | Sequence[str] | None) -> list[tuple[str, str | None]]:
+def items(patterns: str | Sequence[str] | None) -> list[tuple[str, str | None]]:
     """Patterns and the text of their values, None to keep the model's. Each given text is `pattern`
     or `pattern=values`, or several of these separated by `;`, as in "dense/bias;output/*=0,0.5".
     """
-    texts = [given] if isinstance(given, str) else list(given or ())
+    texts = [patterns] if isinstance(patterns, str) else list(patterns or ())
     parts = [part.strip() for text in texts for part in text.split(";")]
     pairs = [part.partition("=") for part in parts if part]
     return [(name.strip(), values.strip() if equals else None) for name, equals, values in pairs]
 
 
 def fixed_parts(
-    given: str | Sequence[str] | None, names: Sequence[str], values: Sequence[np.ndarray]
+    patterns: str | Sequence[str] | None, names: Sequence[str], values: Sequence[np.ndarray]
 ) -> list[Fixed | None]:
     """The fixed entries of each tensor, None where there are none. A pattern, given as to `items`,
     is a tensor's name or the end of it after a slash, with `*` and `?` as in file names, and
@@ -56,13 +56,13 @@ def fixed_parts(
     each; without any the tensors' `values` stay. Of two values the later counts.
     """
     fixed: list[Fixed | None] = [None] * len(names)
-    for pattern, text in items(given):
+    for pattern, text in items(patterns):
         tensor, entries = _tensor_and_entries(pattern, names)
         hits = [i for i, name in enumerate(names) if matches(tensor, name)]
         if not hits:
-            shown = f"{', '.join(names[:6])}{', ...' if len(names) > 6 else ''}"
+            listed = f"{', '.join(names[:6])}{', ...' if len(names) > 6 else ''}"
             problem = f"fix_parameters: no parameter of the model matches the pattern.{nearest(tensor, names)}"
-            raise InputError(problem, repr(pattern), f"a pattern that matches {shown}")
+            raise InputError(problem, repr(pattern), f"a pattern that matches {listed}")
         for i in hits:
             old = fixed[i] or Fixed(np.zeros(values[i].shape, bool), np.array(values[i]))
             mask = _mask(pattern, entries, names[i], values[i].shape)

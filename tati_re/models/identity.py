@@ -47,9 +47,9 @@ def _difference(now: Any, then: Any, where: str) -> tuple[str, str] | None:
         names = [
             n for n in now if n in then and n not in _BESIDE | _BETWEEN and not n.endswith(_STARTS)
         ]
-        here = f"{where}{now['class_name']} " if isinstance(now.get("class_name"), str) else where
+        prefix = f"{where}{now['class_name']} " if isinstance(now.get("class_name"), str) else where
         parts = [
-            (now[name], then[name], here if name == "config" else f"{here}{name} ")
+            (now[name], then[name], prefix if name == "config" else f"{prefix}{name} ")
             for name in names
         ]
     elif isinstance(now, list) and isinstance(then, list) and len(now) == len(then):

@@ -485,8 +485,8 @@ def _of_drawn_weights(model: Any) -> np.ndarray:
 def _last_layer(model: Any) -> Any:
     """Returns the last layer that changes the output's values."""
     if isinstance(model, keras.Sequential):
-        kept = [layer for layer in model.layers if not _keeps_activation(layer)]
-        return kept[-1] if kept else None
+        layers = [layer for layer in model.layers if not _keeps_activation(layer)]
+        return layers[-1] if layers else None
     outputs = tensors_of(model, "outputs")
     if len(outputs) != 1:
         return None

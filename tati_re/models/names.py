@@ -39,8 +39,8 @@ def parameter_names(tensors: Iterable[str], shapes: Iterable[Sequence[int]]) -> 
     """
     names: list[str] = []
     for tensor, shape in zip(tensors, shapes, strict=True):
-        places = itertools.product(*(map(str, range(length)) for length in shape))
-        names.extend(f"{tensor}[{','.join(place)}]" if place else tensor for place in places)
+        indices = itertools.product(*(map(str, range(length)) for length in shape))
+        names.extend(f"{tensor}[{','.join(place)}]" if place else tensor for place in indices)
     return names
 
 

@@ -84,7 +84,7 @@ class Fire(Optimizer):
             falls, state.step_size + self.increase * least, self.decrease * state.step_size
         )
         moved = with_energy(state, energy)._replace(position=position, velocity=velocity)
-        kept = chosen(
+        fields = chosen(
             falls, moved, state._replace(velocity=zeros_like(velocity)), FireState._fields[:-2]
         )
-        return FireState(**kept, step_size=step_size, rung=state.rung), Info()
+        return FireState(**fields, step_size=step_size, rung=state.rung), Info()

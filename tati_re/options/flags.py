@@ -150,10 +150,10 @@ def add_field(group: argparse._ArgumentGroup, name: str, field: FieldInfo) -> No
     elif list[str] in get_args(field.annotation):
         style = {"nargs": "+", "action": _OneOrMore, "metavar": "TEXT"}
     elif get_origin(field.annotation) is list:
-        shown = {Stage: METAVAR, str: _METAVARS[str]}.get(
+        metavar = {Stage: METAVAR, str: _METAVARS[str]}.get(
             get_args(field.annotation)[0], "NAME" if names else "N"
         )
-        style = {"nargs": "*", "metavar": shown}
+        style = {"nargs": "*", "metavar": metavar}
     else:
         style = {"metavar": "NAME" if names else _METAVARS[base]}
     group.add_argument(flag(name), dest=name, default=argparse.SUPPRESS, help=text, **style)

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tati_re.core.errors import AnyPath, InputError, nearest, shown
+from tati_re.core.errors import AnyPath, InputError, abbreviated, nearest
 from tati_re.core.files.regular import regular_bytes
 from tati_re.core.files.structured import MOST_TOML, reason_of, toml_of
 from tati_re.core.front_door import front_door
@@ -108,7 +108,7 @@ def _sentence(
     received = (
         "none"
         if value is None
-        else shown(value, 77, str if text and isinstance(value, str) else repr)
+        else abbreviated(value, 77, str if text and isinstance(value, str) else repr)
     )
     names = choices(field)
     if first["type"] in OUT_OF_RANGE:
@@ -165,7 +165,7 @@ def _check_representable(
         # run.
         enters = name in OPTIONS and group_of(OPTIONS[name]) not in ("data", "run")
         if instead := representable_range(value, dtype if enters else None):
-            received = shown(value, 77, repr)
+            received = abbreviated(value, 77, repr)
             raise InputError(
                 f"{spell(name)} is out of range.", received, f"{expected(OPTIONS[name])}, {instead}"
             )
@@ -208,10 +208,10 @@ def make_options(values: Mapping[str, Any] | Options | None = None, /, **overrid
     _refuse_frames(overrides, str)
     overrides = {name: _plain(value) for name, value in flattened(overrides).items()}
     if isinstance(values, Options):
-        given = values.values_of(
+        explicit = values.values_of(
             name for name in OPTIONS if name in values.explicit - values.derived
         )
-        before = aliases.Translated(given, dict(values.tati), {})
+        before = aliases.Translated(explicit, dict(values.tati), {})
     else:
         before = aliases.translated(flattened(values or {}))
     now = aliases.translated(overrides)
@@ -353,11 +353,14 @@ def to_toml(options: Options, groups: Iterable[str] = GROUPS, changed: bool = Fa
         ).items():
             usual = value == OPTIONS[name].get_default(call_default_factory=True)
             line = toml_line(name, value)
-            given = name in options.explicit
-            if name == "num_steps" and options.stages and not given:
+            is_explicit = name in options.explicit
+            if name == "num_steps" and options.stages and not is_explicit:
                 line = "# num_steps is the sum of the stages"
             lines.append(
-                (usual, f"# {line}" if usual and not given and not line.startswith("#") else line)
+                (
+                    usual,
+                    f"# {line}" if usual and not is_explicit and not line.startswith("#") else line,
+                )
             )
         if changed:
             parts.append("".join(f"{line}\n" for usual, line in lines if not usual))

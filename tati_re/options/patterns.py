@@ -21,15 +21,15 @@ def is_table(metadata: Iterable[Any]) -> bool:
     return any(isinstance(each, _Table) for each in metadata)
 
 
-def _read(given: Any) -> Any:
+def _read(patterns: Any) -> Any:
     """`["1", "*/bias=10"]` as a table; a value without a pattern stands for all; anything else as
     it is.
     """
-    texts = [given] if isinstance(given, str) else given
+    texts = [patterns] if isinstance(patterns, str) else patterns
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        return given
+        return patterns
     if not any("=" in text for text in texts):
-        return given if len(texts) != 1 else texts[0]
+        return patterns if len(texts) != 1 else texts[0]
     table = {}
     for text in texts:
         pattern, equals, value = text.rpartition("=")
@@ -74,9 +74,9 @@ def in_words(value: Any) -> str | None:
     """A table in words: `1, 10 for */bias`; `None` for a value that is none."""
     if not isinstance(value, Mapping):
         return None
-    shown = {p: f"{own:g}" if isinstance(own, float) else str(own) for p, own in value.items()}
+    words = {p: f"{own:g}" if isinstance(own, float) else str(own) for p, own in value.items()}
     return ", ".join(
-        own if pattern == ALL else f"{own} for {pattern}" for pattern, own in shown.items()
+        own if pattern == ALL else f"{own} for {pattern}" for pattern, own in words.items()
     )
 
 

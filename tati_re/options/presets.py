@@ -139,5 +139,7 @@ def expanded(values: Mapping[str, Any]) -> dict[str, Any]:
         left_out |= {"prior_bound", "prior_scaling"}
     if values.get("exchange") in ("none", "infinite"):
         left_out |= {"swap_rule", "swap_schedule"}
-    kept = {key: value for key, value in preset.items() if key not in left_out or key == "sampler"}
-    return {**kept, **values, "sampler": preset["sampler"]}
+    settings = {
+        key: value for key, value in preset.items() if key not in left_out or key == "sampler"
+    }
+    return {**settings, **values, "sampler": preset["sampler"]}

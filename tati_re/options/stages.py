@@ -32,23 +32,23 @@ class Stage(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _read(cls, given: Any) -> Any:
-        if isinstance(given, str):
-            parts = given.split(":")
+    def _read(cls, stage: Any) -> Any:
+        if isinstance(stage, str):
+            parts = stage.split(":")
             if len(parts) > len(EXPECTED):
-                return given
+                return stage
             return {name: _number(text) for name, text in zip(EXPECTED, parts, strict=False)}
-        if isinstance(given, Mapping):
-            given = {
+        if isinstance(stage, Mapping):
+            stage = {
                 name: value.tolist() if hasattr(value, "tolist") else value
-                for name, value in given.items()
+                for name, value in stage.items()
             }
             # As an option of the run: no batch_size means all examples. Left out, it is that of the
             # run.
-            return given | (
-                {"batch_size": ALL} if "batch_size" in given and given["batch_size"] is None else {}
+            return stage | (
+                {"batch_size": ALL} if "batch_size" in stage and stage["batch_size"] is None else {}
             )
-        return given
+        return stage
 
 
 def _number(text: str) -> int | float | str:

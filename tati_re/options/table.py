@@ -92,10 +92,12 @@ Units = Annotated[int, Field(ge=1)]
 Weight = Annotated[float, Field(ge=0)]
 
 
-def _by_class(given: Any) -> Any:
+def _by_class(weights: Any) -> Any:
     """`{0: 1.0, 2: 5.0}`, as Keras takes weights of classes, by texts; anything else as it is."""
     return (
-        {str(key): weight for key, weight in given.items()} if isinstance(given, Mapping) else given
+        {str(key): weight for key, weight in weights.items()}
+        if isinstance(weights, Mapping)
+        else weights
     )
 
 

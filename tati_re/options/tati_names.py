@@ -350,16 +350,16 @@ def translated(values: Mapping[str, Any], spell: Callable[[str], str] = str) -> 
     for name, value in values.items():
         alias = ALIASES.get(name)
         if alias is None or name in OPTIONS:
-            given = {name: value}
+            new_options = {name: value}
         else:
             tati[name] = value
-            given = alias.translate(spell(name), value)
-            typed |= dict.fromkeys(given, name)
-        for new in given:
+            new_options = alias.translate(spell(name), value)
+            typed |= dict.fromkeys(new_options, name)
+        for new in new_options:
             if new in result or (new != name and values.get(new) is not None):
                 both = f"{spell(typed.get(new, name))} and {spell(new)} are two names for the same quantity."
                 raise InputError(both, expected="one of the two")
-        result |= given
+        result |= new_options
     if isinstance(law := result.get("loss"), str) and law in LAWS:
         result["loss"] = LAWS[law]
     for name, names in VALUES.items():
@@ -440,8 +440,8 @@ def sentences(options: Any, own_prior: bool = False) -> list[str]:
         values = ", ".join(f"{name} {value}" for name, value in options.values_of(defaults).items())
         lines.append(f"batch_data_files is TATi's name, so that its defaults hold: {values}.")
     other = [name for name in tati if name not in ("inverse_temperature", *MARK)]
-    given = options.inverse_temperature is not None and "potential" in options.explicit
-    if other and given and options.potential == "posterior":
+    is_tempered = options.inverse_temperature is not None and "potential" in options.explicit
+    if other and is_tempered and options.potential == "posterior":
         lines.append(
             f"inverse_temperature {options.inverse_temperature:g} with TATi's {other[0]}: under potential posterior "
             "it acts N times harder than in TATi (N examples), as U sums losses that TATi averages."

@@ -41,9 +41,9 @@ def options_of_folder(
     )
     options = make_options(values, **overrides)
     if not trust:
-        asked = asked_of(options, Path(folder))
+        code_options = asked_of(options, Path(folder))
         refuse_untrusted(
-            {name: text for name, text in asked.items() if name not in again}, folder, who
+            {name: text for name, text in code_options.items() if name not in again}, folder, who
         )
     return options
 
@@ -53,7 +53,7 @@ def asked_of(options: Options, folder: Path) -> dict[str, str]:
     A sampler that an installed package has registered has a name without a module, and is the
     choice of who installed it.
     """
-    asked = {
+    code_options = {
         n: t
         for n, t in options.values_of(CODE).items()
         if is_code(t) and t not in FAMILIES.values()
@@ -61,20 +61,20 @@ def asked_of(options: Options, folder: Path) -> dict[str, str]:
     inside = folder.resolve()
     for name, text in options.values_of(WRITTEN).items():
         if text is not None and not Path(text).resolve().is_relative_to(inside):
-            asked[name] = text
-    return asked
+            code_options[name] = text
+    return code_options
 
 
-def refuse_untrusted(asked: Mapping[str, str], folder: AnyPath, who: str) -> None:
+def refuse_untrusted(code_options: Mapping[str, str], folder: AnyPath, who: str) -> None:
     """Refuses what a folder asks for, by option, and is neither known nor trusted."""
-    if not asked:
+    if not code_options:
         return
-    kinds = ["code to run"] if set(asked) & set(CODE) else []
-    kinds += ["files to write outside of it"] if set(asked) & set(WRITTEN) else []
+    kinds = ["code to run"] if set(code_options) & set(CODE) else []
+    kinds += ["files to write outside of it"] if set(code_options) & set(WRITTEN) else []
     problem = f"{who}: the folder {os.fspath(folder)} names {' and '.join(kinds)}."
-    expected = f"trust=True (--trust) if you trust it, or {' and '.join(asked)} given again"
+    expected = f"trust=True (--trust) if you trust it, or {' and '.join(code_options)} given again"
     raise InputError(
         problem,
-        received=", ".join(f"{name} = {text!r}" for name, text in asked.items()),
+        received=", ".join(f"{name} = {text!r}" for name, text in code_options.items()),
         expected=expected,
     )

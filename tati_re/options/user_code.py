@@ -40,7 +40,7 @@ def imported_object(
     path = Path(where) if where.endswith(".py") else None
     before = {*sys.modules}
     folder = Path.cwd() if path is None else path.resolve().parent
-    places = list(sys.path)
+    search_path = list(sys.path)
     sys.path.insert(0, str(folder))  # first, as for a script that lies there
     importlib.invalidate_caches()
     try:
@@ -50,12 +50,12 @@ def imported_object(
             sentence = f"{option}: {where} has no {noun} of this name.{nearest(attribute, others)}"
             raise InputError(sentence, received=attribute, expected=", ".join(others) or kind)
     finally:
-        sys.path[:] = places
+        sys.path[:] = search_path
     for new in {*sys.modules} - before:
-        here = folder in Path(getattr(sys.modules[new], "__file__", None) or "").parents[:2]
+        is_inside = folder in Path(getattr(sys.modules[new], "__file__", None) or "").parents[:2]
         # Workers would not find what lies in this folder alone.
         if (
-            here
+            is_inside
             and PathFinder.find_spec(new.partition(".")[0], [each for each in sys.path if each])
             is None
         ):

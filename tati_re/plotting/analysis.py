@@ -56,8 +56,8 @@ def plot_spectrum(tables: Mapping[str, pd.DataFrame], path: AnyPath | None = Non
     timed = any(np.isfinite(table["autocorrelation_steps"]).any() for table in tables.values())
     figure = new_figure(8.0 if timed else 4.8, 3.4)
     panels = figure.subplots(1, 2 if timed else 1, squeeze=False, sharex=True)[0]
-    shown = ["eigenvalue"] + (["autocorrelation_steps"] if timed else [])
-    for axes, column in zip(panels, shown, strict=True):
+    columns = ["eigenvalue"] + (["autocorrelation_steps"] if timed else [])
+    for axes, column in zip(panels, columns, strict=True):
         for number, (name, table) in enumerate(tables.items()):
             values = table[column].where(table[column] > 0)
             size = 3.5 if len(table) <= 40 else 2
@@ -221,10 +221,10 @@ def plot_group_temperatures(table: pd.DataFrame, path: AnyPath | None = None) ->
     for axes, kind in zip(panels, kinds, strict=True):
         axes.use_sticky_edges = False
         part = table[table["temperature"] == kind]
-        places = np.array([groups.index(group) for group in part["group"]])
+        positions = np.array([groups.index(group) for group in part["group"]])
         ends = part[["lower", "upper"]].where(np.isfinite(part["lower"])).to_numpy()
         axes.barh(
-            places,
+            positions,
             ends[:, 1] - ends[:, 0],
             left=ends[:, 0],
             height=0.62,
@@ -235,7 +235,7 @@ def plot_group_temperatures(table: pd.DataFrame, path: AnyPath | None = None) ->
         for chosen, color, marker in ((~outside, COLORS[0], "o"), (outside, COLORS[1], "D")):
             axes.plot(
                 part["mean"][chosen],
-                places[chosen],
+                positions[chosen],
                 marker,
                 color=color,
                 markersize=5,

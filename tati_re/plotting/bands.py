@@ -39,9 +39,9 @@ def uniform_band(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Places in 0..1, and the band there of the distribution function of `count` independent
     uniform numbers.
     """
-    places = np.arange(1, POINTS) / POINTS
+    levels = np.arange(1, POINTS) / POINTS
     counts = np.random.default_rng(0).multinomial(count, np.full(POINTS, 1 / POINTS), SIMULATIONS)
-    return places, *envelope(counts.cumsum(axis=1)[:, :-1] / count)
+    return levels, *envelope(counts.cumsum(axis=1)[:, :-1] / count)
 
 
 @lru_cache(maxsize=16)
@@ -50,8 +50,8 @@ def rank_band(chains: int, draws: int) -> tuple[np.ndarray, np.ndarray, np.ndarr
     all chains at once.
     """
     size = chains * draws
-    places = min(POINTS, draws)
-    last = (np.arange(1, places) * size) // places
+    levels = min(POINTS, draws)
+    last = (np.arange(1, levels) * size) // levels
     owners = np.tile(np.repeat(np.arange(chains), draws), (SIMULATIONS // 4, 1))
     owners = np.random.default_rng(0).permuted(owners, axis=1)
     curves = [(owners == k).cumsum(axis=1)[:, last - 1] / draws for k in range(chains)]
@@ -128,10 +128,10 @@ def draw_ranks(axes: Axes, chains: np.ndarray) -> None:
     # leave the band.
     order = np.lexsort((np.random.default_rng(0).random(thinned.size), thinned.ravel()))
     ranks = (np.argsort(order).reshape(thinned.shape) + 0.5) / thinned.size
-    places, low, high = rank_band(*thinned.shape)
-    axes.fill_between(places, low - places, high - places, color=GRAY, alpha=0.25, linewidth=0)
+    levels, low, high = rank_band(*thinned.shape)
+    axes.fill_between(levels, low - levels, high - levels, color=GRAY, alpha=0.25, linewidth=0)
     for number, each in enumerate(ranks):
-        cumulative = np.searchsorted(np.sort(each), places) / len(each)
-        axes.plot(places, cumulative - places, color=COLORS[number % len(COLORS)], linewidth=1.0)
+        cumulative = np.searchsorted(np.sort(each), levels) / len(each)
+        axes.plot(levels, cumulative - levels, color=COLORS[number % len(COLORS)], linewidth=1.0)
     axes.axhline(0, color=GRAY, linewidth=0.6)
     axes.set_xlim(0, 1)

@@ -26,10 +26,10 @@ def plot_comparison(frame: pd.DataFrame, path: AnyPath | None = None) -> Figure:
     Returns:
         The figure, with one panel per score. The gray line marks a coverage of 90 %.
     """
-    shown = [name for name in _SHOWN if name in frame.columns and frame[name].notna().any()]
-    figure = new_figure(_LABELS + _WIDTH * len(shown), 1.7)
-    panels = figure.subplots(1, max(1, len(shown)), sharey=True, squeeze=False)[0]
-    for axes, name in zip(panels, shown, strict=False):
+    scores = [name for name in _SHOWN if name in frame.columns and frame[name].notna().any()]
+    figure = new_figure(_LABELS + _WIDTH * len(scores), 1.7)
+    panels = figure.subplots(1, max(1, len(scores)), sharey=True, squeeze=False)[0]
+    for axes, name in zip(panels, scores, strict=False):
         _draw(axes, frame, name)
     panels[0].set_yticks(range(len(frame)), list(frame.index))
     panels[0].set_ylim(len(frame) - 0.5, -0.5)

@@ -132,9 +132,9 @@ def _map(panel: Axes, exploration: "Exploration") -> None:
         panel.plot(
             *((way.images - middle) @ directions.T).T, color=COLORS[0], linewidth=0.7, alpha=0.6
         )
-    places = (exploration.positions - middle) @ directions.T
+    points = (exploration.positions - middle) @ directions.T
     for place, kind, number in zip(
-        places, exploration.minima["kind"], exploration.minima["number"], strict=True
+        points, exploration.minima["kind"], exploration.minima["number"], strict=True
     ):
         color = COLORS[1] if kind == "minimum" else COLORS[2]
         panel.plot(*place, "o", color=color, markersize=9, markeredgecolor="white")
@@ -175,13 +175,13 @@ def _profiles(panel: Axes, exploration: "Exploration") -> None:
     gains = {
         pair: way.linear_barrier - way.relaxed_barrier for pair, way in exploration.paths.items()
     }
-    shown = sorted(gains, key=lambda pair: -gains[pair])[:_SHOWN]
-    for number, pair in enumerate(shown):
+    pairs = sorted(gains, key=lambda pair: -gains[pair])[:_SHOWN]
+    for number, pair in enumerate(pairs):
         way = exploration.paths[pair]
         color = COLORS[number % len(COLORS)]
         panel.plot(way.place, way.linear, color=color, linewidth=0.9, linestyle=":")
         # The first is the widest: of two that are alike both are seen.
-        width = 1.5 + 1.6 * (len(shown) - 1 - number)
+        width = 1.5 + 1.6 * (len(pairs) - 1 - number)
         panel.plot(
             way.place, way.relaxed, color=color, linewidth=width, label=f"{pair[0]} to {pair[1]}"
         )

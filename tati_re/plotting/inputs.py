@@ -182,7 +182,7 @@ def plot_input_space(space: "InputSpace", path: AnyPath | None = None) -> Figure
     x = axes[0].values
     y = axes[1].values
     prediction: Any = space.prediction
-    shown = "standard deviation over the parameters"
+    quantity = "standard deviation over the parameters"
     if classes and len(prediction.class_values) == 2:
         p, shade = (
             _plane(space, values[:, 1]) for values in (prediction.probabilities, prediction.std)
@@ -220,7 +220,7 @@ def plot_input_space(space: "InputSpace", path: AnyPath | None = None) -> Figure
             pad=4 + 14 * legend_above(left, 48),
         )
         shade = _plane(space, prediction.entropy)
-        shown = "entropy (nats)"
+        quantity = "entropy (nats)"
     else:
         mean, shade = (
             _plane(space, values[:, 0]) for values in (prediction.mean, prediction.parameter_std)
@@ -229,7 +229,7 @@ def plot_input_space(space: "InputSpace", path: AnyPath | None = None) -> Figure
         color_bar(figure, left, drawn, f"mean{_of_which(prediction)}", ticks=MaxNLocator(6))
     levels = np.linspace(0, shade.max() if shade.max() > 0 else 1.0, 16)
     drawn = right.contourf(x, y, shade, levels=levels, cmap="viridis")
-    color_bar(figure, right, drawn, shown, ticks=MaxNLocator(6))
+    color_bar(figure, right, drawn, quantity, ticks=MaxNLocator(6))
     for panel in (left, right):
         _points(panel, space, classes)
         panel.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]), xlabel=first)

@@ -130,31 +130,31 @@ def _inside(landscape: Landscape, table: Any, trajectory: Any) -> Any:
         inside &= trajectory[name].between(table[name].min(), table[name].max()).to_numpy()
     # Rows outside stay as gaps: a line across them would show a way that was never taken.
     names = [column for column in trajectory if column not in ("step", "walker")]
-    shown = trajectory.assign(**{name: trajectory[name].where(inside) for name in names})
-    return shown if inside.any() else trajectory[:0]
+    visible = trajectory.assign(**{name: trajectory[name].where(inside) for name in names})
+    return visible if inside.any() else trajectory[:0]
 
 
 def _sweep(
     panel: Axes, landscape: Landscape, table: Any, trajectory: Any, quantity: str | None
 ) -> None:
     name = landscape.names[0]
-    shown = (
+    columns = (
         [quantity] if quantity else [column for column in ("loss", "test_loss") if column in table]
     )
-    for color, column in zip(COLORS, shown, strict=False):
+    for color, column in zip(COLORS, columns, strict=False):
         label = {"loss": "training", "test_loss": "test"}.get(column, column)
         panel.plot(table[name], table[column], color=color, linewidth=1.5, label=label)
-    if trajectory is not None and len(trajectory) and shown[0] in trajectory:
+    if trajectory is not None and len(trajectory) and columns[0] in trajectory:
         panel.plot(
             trajectory[name],
-            trajectory[shown[0]],
+            trajectory[columns[0]],
             ".",
             color=GRAY,
             markersize=2,
             label="trajectory",
             zorder=0,
         )
-    labeled(panel, name, WORDS.get(shown[0], shown[0]))
+    labeled(panel, name, WORDS.get(columns[0], columns[0]))
     if len(panel.get_legend_handles_labels()[0]) > 1:
         legend_above(panel)
 

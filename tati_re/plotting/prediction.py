@@ -54,21 +54,21 @@ def plot_prediction(
     """
     if isinstance(one, RegressionPrediction):
         return plot_values({"posterior average": one}, None, path, along)
-    shown = one.pairs() if isinstance(one, LabelPrediction) else one
-    assert isinstance(shown, ClassPrediction)
+    classes = one.pairs() if isinstance(one, LabelPrediction) else one
+    assert isinstance(classes, ClassPrediction)
     columns = _columns(one.inputs if one.places == 1 else None, 0, along)
     one_input = columns.shape[1] == 1
     over = isinstance(one, ClassPrediction) and (along is not None or one_input)
-    count = 1 + over + (shown.labels is not None)
+    count = 1 + over + (classes.labels is not None)
     figure = new_figure(4.4 * count, 3.8)
     grid = figure.add_gridspec(1, count)
     drawn = []
     if over:
         drawn.append(figure.add_subplot(grid[0]))
         word = "input" if one_input else f"input {along}"
-        _draw_probabilities(drawn[0], shown, columns[:, along or 0], word, one_input)
+        _draw_probabilities(drawn[0], classes, columns[:, along or 0], word, one_input)
     last = figure.add_subplot(grid[-1])
-    if shown.labels is None:
+    if classes.labels is None:
         entropy = one.entropy
         draw_stairs(
             last,
@@ -82,9 +82,13 @@ def plot_prediction(
         last.set_ylabel("predictions")
     else:
         drawn += draw_reliability(
-            figure, grid[count - 2], [shown.probabilities], [shown.labels], ["posterior average"]
+            figure,
+            grid[count - 2],
+            [classes.probabilities],
+            [classes.labels],
+            ["posterior average"],
         )
-        draw_entropy(last, shown.probabilities, shown.labels, "")
+        draw_entropy(last, classes.probabilities, classes.labels, "")
     last.set_xlabel("predictive entropy (nats)")
     plain(*drawn, last)
     return save(figure, path)
@@ -144,12 +148,12 @@ def _draw_probabilities(
     if one.labels is not None and len(classes) == 2:
         axes.plot(x, one.labels, "|", color=GRAY, markersize=7, label="observed")
     axes.set_ylim(-0.03, 1.03)
-    told = (
+    remark = (
         f", the {len(likely)} likeliest of {len(classes)} classes"
         if len(likely) < len(classes)
         else ""
     )
-    labeled(axes, name, "probability" + told)
+    labeled(axes, name, "probability" + remark)
     legend_above(axes, 48)
 
 
@@ -266,16 +270,16 @@ def _draw_pairs(
     """Means with their intervals over what came true, or over the values `over`, with their
     name.
     """
-    shown = slice(None, None, max(1, one.mean.size // 400))
+    every = slice(None, None, max(1, one.mean.size // 400))
     interval = one.lower, one.upper
     word = "mean and {level} interval"
     if one.lower is None:
         interval = one.mean_lower, one.mean_upper
         word = "mean, and {level} interval of the mean"
-    mean, lower, upper = (np.asarray(values)[shown].reshape(-1) for values in (one.mean, *interval))
-    y = None if one.targets is None else one.targets[shown].reshape(-1)
+    mean, lower, upper = (np.asarray(values)[every].reshape(-1) for values in (one.mean, *interval))
+    y = None if one.targets is None else one.targets[every].reshape(-1)
     where, label = (np.arange(len(one.mean)), "number of the input") if over is None else over
-    true = np.repeat(where[shown], one.mean.shape[1])
+    true = np.repeat(where[every], one.mean.shape[1])
     if over is None and y is not None:
         true = y
         label = "observed"
@@ -304,15 +308,15 @@ def _draw_pairs(
 
 def _draw_coverage(axes: Axes, predictions: dict[str, RegressionPrediction]) -> None:
     # Where predictions are calibrated, |2 PIT - 1| is uniform.
-    places, low, high = uniform_band(len(next(iter(predictions.values())).mean))
+    levels, low, high = uniform_band(len(next(iter(predictions.values())).mean))
     axes.fill_between(
-        places, low, high, color=GRAY, alpha=0.25, linewidth=0, label="calibrated, 95 %"
+        levels, low, high, color=GRAY, alpha=0.25, linewidth=0, label="calibrated, 95 %"
     )
     axes.plot([0, 1], [0, 1], color=GRAY, linewidth=0.8, linestyle="--")
     for number, (name, one) in enumerate(predictions.items()):
-        inside = np.abs(2 * np.asarray(one.pit).reshape(-1, 1) - 1) <= places
+        inside = np.abs(2 * np.asarray(one.pit).reshape(-1, 1) - 1) <= levels
         axes.plot(
-            places,
+            levels,
             inside.mean(axis=0),
             color=COLORS[number % len(COLORS)],
             linewidth=1.4,
@@ -325,11 +329,11 @@ def _draw_coverage(axes: Axes, predictions: dict[str, RegressionPrediction]) -> 
 
 def draw_pit(axes: Axes, predictions: Mapping[str, RegressionPrediction]) -> None:
     """Draws the distribution function of the PIT less the uniform one, in its simultaneous band."""
-    places, low, high = uniform_band(len(next(iter(predictions.values())).mean))
-    axes.fill_between(places, low - places, high - places, color=GRAY, alpha=0.25, linewidth=0)
+    levels, low, high = uniform_band(len(next(iter(predictions.values())).mean))
+    axes.fill_between(levels, low - levels, high - levels, color=GRAY, alpha=0.25, linewidth=0)
     for number, one in enumerate(predictions.values()):
-        below = (np.asarray(one.pit).reshape(-1, 1) <= places).mean(axis=0)
-        axes.plot(places, below - places, color=COLORS[number % len(COLORS)], linewidth=1.4)
+        below = (np.asarray(one.pit).reshape(-1, 1) <= levels).mean(axis=0)
+        axes.plot(levels, below - levels, color=COLORS[number % len(COLORS)], linewidth=1.4)
     axes.axhline(0, color=GRAY, linewidth=0.8, linestyle="--")
     axes.set(
         xlim=(0, 1),

@@ -79,12 +79,12 @@ def plot_run(
     sampled = (
         enough and not leaves(run.run_info) and not is_optimization(run.manifest, run.run_info)
     )
-    shown = rows if thin == 1 else keep(rows, 0, thin)
+    thinned = rows if thin == 1 else keep(rows, 0, thin)
     figure = new_figure(12.0 if sampled else 6.4, 2.4 * len(names) + 0.4)
     widths = [1.6, 1, 1] if sampled else [1]
     panels = figure.subplots(len(names), len(widths), squeeze=False, width_ratios=widths)
     for number, (name, line) in enumerate(zip(names, panels, strict=True)):
-        draw_traces(line[0], shown, name, steps, legend=number == 0)
+        draw_traces(line[0], thinned, name, steps, legend=number == 0)
         if sampled:
             _draw_chains(line[1], line[2], keep(rows, steps, thin), name)
         plain(*line)
@@ -150,9 +150,11 @@ def plot_traces(
         InputError: There are no rows.
     """
     refuse_if(run_info.empty, "The run has no rows to draw.")
-    shown = measured_temperatures(run_info[run_info["step"] > num_burnin_steps], num_parameters)
-    figure = new_figure(8.0, 3.0 + 1.9 * len(shown))
-    heights = [1.4] + [1.0] * len(shown)
+    temperatures = measured_temperatures(
+        run_info[run_info["step"] > num_burnin_steps], num_parameters
+    )
+    figure = new_figure(8.0, 3.0 + 1.9 * len(temperatures))
+    heights = [1.4] + [1.0] * len(temperatures)
     panels = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[
         :, 0
     ]
@@ -165,9 +167,9 @@ def plot_traces(
             "va": "bottom",
         }
         panels[0].text(0.0, 1.02, "gray: burn-in, left out of averages", **style)
-    for panel, temperature in zip(panels[1:], shown, strict=True):
+    for panel, temperature in zip(panels[1:], temperatures, strict=True):
         _draw_temperature(panel, run_info, num_parameters, num_burnin_steps, temperature)
-    if shown:
+    if temperatures:
         legend_above(panels[1])
     panels[-1].set(xlabel="step", xlim=(0, int(run_info["step"].max())))
     plain(*panels)
@@ -192,20 +194,20 @@ def draw_traces(
         steps = part["step"].to_numpy()
         chain = part[column].to_numpy(np.float64)
         color = COLORS[number] if own_colors else COLORS[0]
-        shown = slice(None, None, max(1, len(chain) // _POINTS))
+        every = slice(None, None, max(1, len(chain) // _POINTS))
         window = max(1, len(chain) // 60)
-        raw = _in_pieces(steps[shown], chain[shown])
+        raw = _in_pieces(steps[every], chain[every])
         label = f"walker {walker}" if own_colors else None
         if not own_colors and number == 0:
             label = f"{len(walkers)} walkers"
         smooth_steps, smooth = _moving_mean(steps, chain, window) if window > 1 else raw
-        alone = len(raw[0]) > len(steps[shown]) or len(chain) == 1  # a visit of one row is a point
+        alone = len(raw[0]) > len(steps[every]) or len(chain) == 1  # a visit of one row is a point
         point: dict[str, Any] = {"marker": "." if alone else None, "markersize": 2}
         if window > 1:
             axes.plot(*raw, color=color, linewidth=0.4, alpha=0.25, **point)
             point = {}
-            smooth_steps = smooth_steps[shown]
-            smooth = smooth[shown]
+            smooth_steps = smooth_steps[every]
+            smooth = smooth[every]
         alpha = 1.0 if own_colors else 0.5
         axes.plot(
             smooth_steps, smooth, color=color, linewidth=1.2, alpha=alpha, label=label, **point
@@ -318,26 +320,26 @@ def plot_autocorrelation(
     Raises:
         InputError: No observable varies.
     """
-    shown = {
+    observables = {
         name: values
         for name, values in chains.items()
         if values.shape[1] >= MINIMUM_DRAWS
         and np.isfinite(values).all()
         and (np.ptp(values, axis=1) > 0).all()
     }
-    refuse_if(not shown, "No observable changes: there is no autocorrelation to draw.")
+    refuse_if(not observables, "No observable changes: there is no autocorrelation to draw.")
     figure = new_figure(6.4, 3.4)
-    draw_autocorrelation(figure.subplots(), shown, steps_between_rows)
+    draw_autocorrelation(figure.subplots(), observables, steps_between_rows)
     return save(figure, path)
 
 
 def draw_autocorrelation(
-    axes: Axes, shown: Mapping[str, np.ndarray], steps_between_rows: float
+    axes: Axes, chains: Mapping[str, np.ndarray], steps_between_rows: float
 ) -> None:
     """The same into a panel, of chains that change."""
-    estimates = {name: autocorrelation_estimate(values) for name, values in shown.items()}
+    estimates = {name: autocorrelation_estimate(values) for name, values in chains.items()}
     longest = max(time for time, _ in estimates.values())
-    for number, (name, values) in enumerate(shown.items()):
+    for number, (name, values) in enumerate(chains.items()):
         time, needed = estimates[name]
         lags = int(min(values.shape[1] - 1, max(10, np.ceil(_LAGS * longest))))
         function = autocorrelation_function(values)[: lags + 1]

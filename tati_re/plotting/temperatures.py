@@ -114,8 +114,8 @@ def plot_ladder(ladder: pd.DataFrame, path: AnyPath | None = None) -> Figure:
     axes.axhline(0.01, color=COLORS[1], linewidth=0.8, linestyle="--", label="broken below")
     axes.set_ylim(0, 1)
     every = -(-len(pairs) // 10)
-    shown = pairs["rung"].to_numpy()[::every]
-    axes.set_xticks(shown + 0.5, [f"{rung:g}–{rung + 1:g}" for rung in shown])
+    labeled_rungs = pairs["rung"].to_numpy()[::every]
+    axes.set_xticks(labeled_rungs + 0.5, [f"{rung:g}–{rung + 1:g}" for rung in labeled_rungs])
     legend_above(axes)
     labeled(axes, "between rungs, 0 is the target", "fraction of swaps accepted")
     tempered = ladder["likelihood_weight"].nunique() > 1

@@ -91,9 +91,9 @@ def variance_of_gradients(gradients: Callable, theta, indices, size, at_once: in
     piece = min(at_once, capacity)
 
     def body(start, count, mean, m2):
-        places = start + tf.range(piece)
-        slopes = gradients(tf.gather(indices, tf.minimum(places, capacity - 1)))
-        counts = tf.cast(places < size, theta.dtype)
+        numbers = start + tf.range(piece)
+        slopes = gradients(tf.gather(indices, tf.minimum(numbers, capacity - 1)))
+        counts = tf.cast(numbers < size, theta.dtype)
         new = tf.reduce_sum(counts)
         middle = tf.reduce_sum(counts[:, None] / tf.maximum(new, 1.0) * slopes, 0)
         spread = tf.reduce_sum(counts[:, None] * tf.square(slopes - middle), 0)

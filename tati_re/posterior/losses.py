@@ -179,7 +179,7 @@ def make_loss(
     if name == "softmax_cross_entropy":
         name = "categorical_crossentropy" if one_hot else "sparse_categorical_crossentropy"
     of_logits = traits_of(name).takes_logits or config.get("from_logits") is True
-    asked = from_logits
+    requested = from_logits
     from_logits = _takes_logits(name, from_logits, activation, of_logits)
 
     settings |= {"from_logits": from_logits, "noise_std": noise_std}
@@ -190,7 +190,7 @@ def make_loss(
     refuse_if(below, problem, f"a last layer that is {activation}", expected)
 
     made = Loss(objective, from_logits, noise_std)
-    if of_logits and asked is True and not from_logits:
+    if of_logits and requested is True and not from_logits:
         made.note = (
             f"The model ends in a {activation}: its outputs are probabilities. "
             "from_logits=True is ignored, as it would apply the activation twice."

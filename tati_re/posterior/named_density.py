@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.backend import tf
-from tati_re.core.errors import InputError, nearest, refuse_if, shown
+from tati_re.core.errors import InputError, abbreviated, nearest, refuse_if
 from tati_re.core.given import error_text
 from tati_re.supports.contract import Support
 from tati_re.supports.layout import ParameterLayout
@@ -63,7 +63,7 @@ class NamedDensity:
         refuse_if(
             not isinstance(parameters, Mapping),
             "parameters: a log density needs named parameters.",
-            shown(parameters, 60),
+            abbreviated(parameters, 60),
             'parameters={"beta": real(4), "sigma": positive()}, from tati_re.supports',
         )
         self.layout = ParameterLayout(parameters)
@@ -185,7 +185,7 @@ class NamedDensity:
         stored: dict[str, Any] = {}
         for name, value in (data or {}).items():
             known = isinstance(name, str) and name.isidentifier()
-            refuse_if(not known, "data: this is not a name.", shown(name, 40, repr), "a name")
+            refuse_if(not known, "data: this is not a name.", abbreviated(name, 40, repr), "a name")
             both = name in self.layout.supports
             refuse_if(both, f"data: {name} is also a parameter.", expected="two different names")
             stored[name] = self._stored_value(name, value)
@@ -201,7 +201,7 @@ class NamedDensity:
         refuse_if(
             array.dtype.kind not in "fiub",
             f"data: {name} is not an array of numbers.",
-            shown(value, 60),
+            abbreviated(value, 60),
             "numbers, or arrays of numbers",
         )
         if array.dtype.kind == "f":
@@ -213,7 +213,10 @@ class NamedDensity:
     def _names_taken(self, who: str, function: Any, beside: Sequence[str] = ()) -> tuple[str, ...]:
         """The names of the arguments of a function; refuses others than parameters and data."""
         refuse_if(
-            not callable(function), f"{who}: this is not a function.", shown(function, 60), EXPECTED
+            not callable(function),
+            f"{who}: this is not a function.",
+            abbreviated(function, 60),
+            EXPECTED,
         )
         known = [*self.layout.supports, *self.data, *beside]
         try:
@@ -329,7 +332,7 @@ def _table_of_functions(generated: Mapping[str, Callable] | None) -> dict[str, C
     refuse_if(
         generated is not None and not isinstance(generated, Mapping),
         "generated: this is not a table of functions.",
-        shown(generated, 60),
+        abbreviated(generated, 60),
         'generated={"y_rep": g}',
     )
     return dict(generated or {})

@@ -338,12 +338,12 @@ def _prior_of(extra: ExtraParameter, options, examples) -> NoisePrior:
     return NoisePrior(options.noise_prior, scale, options.noise_prior_shape)
 
 
-def check_noise(noise_std: float | str, loss, dataset, flat, given: bool) -> None:
+def check_noise(noise_std: float | str, loss, dataset, flat, is_explicit: bool) -> None:
     """Refuses noise that is to be sampled where nothing has it, or that was not when the parameters
     were counted.
     """
     sampled = is_sampled(noise_std)
-    if given and loss.predicts_noise:
+    if is_explicit and loss.predicts_noise:
         raise InputError(
             f"noise_std: the network of {loss.name} predicts the noise.", noise_std, "no noise_std"
         )

@@ -121,9 +121,11 @@ class Target:
         step, tolerance = (1e-5, 1e-3) if self.dtype == "float64" else (1e-2, 5e-2)
         for start in np.asarray(position[:3], np.float64):
             size = 1 + np.abs(start)
-            here = start + 0.05 * size * random.standard_normal(self.dimension)
+            point = start + 0.05 * size * random.standard_normal(self.dimension)
             along = step * size * random.choice((-1.0, 1.0), self.dimension)
-            values, slopes = self.value_and_gradient(np.stack([here - along, here, here + along]))
+            values, slopes = self.value_and_gradient(
+                np.stack([point - along, point, point + along])
+            )
             if not (np.isfinite(values).all() and np.isfinite(slopes[1]).all()):
                 continue
             difference = float(values[2]) - float(values[0])
@@ -132,7 +134,7 @@ class Target:
                 raise InputError(
                     "potential: the gradient does not match the values.",
                     received=f"a slope of {terms.sum() / 2 / step:.6g} by the gradient and {difference / 2 / step:.6g} "
-                    f"by finite differences near {_listed(here)}",
+                    f"by finite differences near {_listed(point)}",
                     expected="the gradient of U = -log density, with its sign",
                 )
 
@@ -182,9 +184,9 @@ class Target:
     def _of_numpy(self, position: Any) -> Any:
         def call(x):
             # It may write into what it is given, and give the same arrays each time.
-            given = [x.copy()] if self.batched else x.copy()
+            arguments = [x.copy()] if self.batched else x.copy()
             try:
-                rows = [tuple(map(np.array, self.function(each))) for each in given]
+                rows = [tuple(map(np.array, self.function(each))) for each in arguments]
                 values, slopes = (
                     np.concatenate([np.reshape(row[k], (-1, *n)) for row in rows])
                     for k, n in shapes
@@ -223,11 +225,11 @@ class Target:
         for numpy in (False, True):
             for batched in (True, False):
                 x = self._probe if batched else self._probe[0]
-                given = x.copy() if numpy else tf.constant(x)
+                argument = x.copy() if numpy else tf.constant(x)
                 try:
                     with tf.GradientTape() as tape:
-                        tape.watch(() if numpy else given)
-                        result = self.function(given)
+                        tape.watch(() if numpy else argument)
+                        result = self.function(argument)
                     pair = isinstance(result, tuple) and len(result) == 2
                     value, slope = result if pair else (result, x)
                     shapes = _shape(value), _shape(slope)
@@ -243,7 +245,7 @@ class Target:
                 elif numpy and not pair:
                     problem = "potential: it computes in NumPy but returns no gradient."
                     raise InputError(problem, "None" if value is None else self.name, EXPECTED)
-                elif not numpy and not pair and tape.gradient(value, given) is None:
+                elif not numpy and not pair and tape.gradient(value, argument) is None:
                     raise _without_gradient(self.name)
                 else:
                     return numpy, batched, pair

@@ -155,17 +155,17 @@ def stored_calibration(run: RunFiles) -> LeftOutCalibration | None:
     return LeftOutCalibration(factor, float(row["before"]), float(row["after"]), int(row["rows"]))
 
 
-def chosen_calibration(manifest: Manifest, given: str | None) -> str:
+def chosen_calibration(manifest: Manifest, calibrate: str | None) -> str:
     """Whether predictions are calibrated: as given, else as the options of the run say.
 
     Args:
         manifest: The manifest of the run.
-        given: `none`, `loo`, or None.
+        calibrate: `none`, `loo`, or None.
 
     Raises:
         InputError: Another word.
     """
-    chosen = given or manifest.options.calibrate
+    chosen = calibrate or manifest.options.calibrate
     problem = "calibrate has an unknown value."
     refuse_if(chosen not in CALIBRATIONS, problem, chosen, " or ".join(CALIBRATIONS))
     return chosen

@@ -51,9 +51,14 @@ class Draws:
         )
         parts = []
         for block in self._positions.blocks():
-            kept = block.counts > 0
+            has_draws = block.counts > 0
             parts.append(
-                (block.step[kept], block.walker[kept], block.counts[kept], block.loss[kept])
+                (
+                    block.step[has_draws],
+                    block.walker[has_draws],
+                    block.counts[has_draws],
+                    block.loss[has_draws],
+                )
             )
         self.step, self.walker, self.weight, self.loss = (
             np.concatenate(part) for part in zip(*parts, strict=True)
@@ -149,8 +154,8 @@ def resampled(weight: np.ndarray) -> np.ndarray:
     count = len(weight)
     if np.ptp(weight) == 0:
         return np.arange(count)
-    places = (np.arange(count) + 0.5) / count
-    return np.minimum(np.searchsorted(np.cumsum(weight) / weight.sum(), places), count - 1)
+    quantiles = (np.arange(count) + 0.5) / count
+    return np.minimum(np.searchsorted(np.cumsum(weight) / weight.sum(), quantiles), count - 1)
 
 
 class Members:

@@ -82,24 +82,24 @@ def table_lines(
     """
     scores = [name for name in names_of_scores if name in frame.columns]
     known = frame[scores].notna().all(axis=1)
-    shown = frame[known]
-    names = [str(name) for name in shown.index]
+    scored = frame[known]
+    names = [str(name) for name in scored.index]
     rows = int(frame["rows"].iloc[0])
     head = f"{_HEADS.get(frame['scored_on'].iloc[0], 'Rows')} ({rows:,})"
     lines = [_line(head, names, names, 0)]
-    for label, values in _count_columns(shown) if counts else []:
+    for label, values in _count_columns(scored) if counts else []:
         lines.append(_line(label, values, names, 2))
     for column in scores:
-        values = [_digits(column, float(value)) for value in shown[column].to_numpy(np.float64)]
+        values = [_digits(column, float(value)) for value in scored[column].to_numpy(np.float64)]
         lines.append(_line(SCORES[column], values, names, 2))
     return lines + [one for note in notes for one in _wrapped(note)]
 
 
-def _count_columns(shown: pd.DataFrame) -> list[tuple[str, list[str]]]:
+def _count_columns(scored: pd.DataFrame) -> list[tuple[str, list[str]]]:
     """Label and values of the lines that are no scores."""
-    columns = [("draws or fits", [f"{int(number):,}" for number in shown["members"]])]
-    if USED in shown.columns:
-        columns.append(("used for predictions", ["yes" if one else "no" for one in shown[USED]]))
+    columns = [("draws or fits", [f"{int(number):,}" for number in scored["members"]])]
+    if USED in scored.columns:
+        columns.append(("used for predictions", ["yes" if one else "no" for one in scored[USED]]))
     return columns
 
 

@@ -5,13 +5,13 @@ from typing import NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.views import shown
+from tati_re.core.views import viewable
 
 SMALLEST_PROBABILITY = float(np.finfo(np.float32).tiny)
 """Where a softmax in float32 underflows, 1.2e-38; 87.3 nats."""
 
 
-@shown
+@viewable
 class Calibration(NamedTuple):
     """Reliability of predicted probabilities by bin.
 
@@ -66,9 +66,11 @@ def class_labels(labels: np.ndarray, num_classes: int) -> np.ndarray:
         and whole.min() >= 0
         and whole.max() < num_classes
     ):
-        shown = ", ".join(map(str, np.unique(values)[:5]))
+        listed = ", ".join(map(str, np.unique(values)[:5]))
         raise InputError(
-            "Labels do not match the probabilities.", shown, f"integers from 0 to {num_classes - 1}"
+            "Labels do not match the probabilities.",
+            listed,
+            f"integers from 0 to {num_classes - 1}",
         )
     return whole
 

@@ -99,7 +99,7 @@ def dataset_of(run: RunFiles) -> Dataset:
     check_model(run)
     if run.data is not None:
         return run.data
-    given = [run.objects.get(name) for name in _OF_DATA]
+    objects = [run.objects.get(name) for name in _OF_DATA]
     if missing := _missing_data(run):
         how = ", ".join(f"{name}=..." for name in missing)
         expected = (
@@ -117,7 +117,7 @@ def dataset_of(run: RunFiles) -> Dataset:
     if stored.task in ("regression", "classification"):
         options["num_classes"] = stored.num_classes or 0  # a model may have said so
     places = stored.places or ()
-    dataset = dataset_from_options(make_options(options), *given, places=places)
+    dataset = dataset_from_options(make_options(options), *objects, places=places)
     if dataset.preparation is None and dataset.fingerprint() != stored.fingerprint:
         dataset = fitted_shape(dataset, model_of(run))
     manifest.check_data(run.manifest, dataset, run.folder)
@@ -360,18 +360,20 @@ def network_of(run: RunFiles, model: Any = None) -> Network:
         run: The run.
         model: The Keras model if the folder holds none. Default: the model in the folder.
     """
-    given = (model, run.objects.get("model"), run.objects.get("loss"))
+    objects = (model, run.objects.get("model"), run.objects.get("loss"))
     # The objects stay with the network, so that no other object gets the identity of one of them.
-    key = ("network", *map(id, given))
-    return run.cached_result(key, lambda: (Network(run, model), given))[0]
+    key = ("network", *map(id, objects))
+    return run.cached_result(key, lambda: (Network(run, model), objects))[0]
 
 
-def _loss_by_example(loss: LossEntry, given: Any, flat: FlatModel) -> tuple[Callable | None, bool]:
+def _loss_by_example(
+    loss: LossEntry, loss_object: Any, flat: FlatModel
+) -> tuple[Callable | None, bool]:
     """The loss of each example as a function of arrays, for losses that NumPy does not compute.
 
     Args:
         loss: As the manifest has it.
-        given: The loss object or function of the run; None where it is not known.
+        loss_object: The loss object or function of the run; None where it is not known.
         flat: The model, whose shape of outputs and number type the loss takes.
 
     Returns:
@@ -393,9 +395,9 @@ def _loss_by_example(loss: LossEntry, given: Any, flat: FlatModel) -> tuple[Call
     except ValueError:
         function = None
         own = not name.startswith("keras.losses.")
-    if given is not None:
-        is_object = isinstance(given, keras.losses.Loss)
-        function = function_of_object(given, loss.from_logits) if is_object else given
+    if loss_object is not None:
+        is_object = isinstance(loss_object, keras.losses.Loss)
+        function = function_of_object(loss_object, loss.from_logits) if is_object else loss_object
     if function is None:
         return None, own
     one = Loss(KerasLoss(name, function))
@@ -456,7 +458,7 @@ def likelihood_blocks(
     n)`; the outputs `(draws, n, outputs)`; and the extra parameters of each draw where there are some.
     """
     inputs = network.prepared(data.inputs[examples])
-    given = data.targets[examples]
+    labels = data.targets[examples]
     targets = network.prepared_targets(data.targets)[examples]
     weights = 1.0 if data.weights is None else data.weights[examples]
     for first in range(0, len(draws), _BLOCK_DRAWS):
@@ -464,7 +466,7 @@ def likelihood_blocks(
         outputs = network.outputs(stored.values[block], stored.walker[block], inputs)
         extra = network.extra(stored.values[block])
         yield (
-            weights * network.predictive.log_likelihoods(outputs, targets, given, extra),
+            weights * network.predictive.log_likelihoods(outputs, targets, labels, extra),
             outputs,
             extra,
         )

@@ -159,16 +159,16 @@ def predict(
             refuse_if(
                 labels is not None, "labels without inputs.", expected="predict(inputs, labels)"
             )
-            kept = (
+            has_averages = (
                 len(runs) == 1
                 and parameters is None
                 and runs[0].manifest.options.stream_predictions
             )
-            kept = kept and (rung, burnin, thin, weights) == (0, None, None, None)
-            kept = kept and not runs[0].manifest.prefers_fits
-            kept = kept and chosen_calibration(runs[0].manifest, calibrate) == NONE
+            has_averages = has_averages and (rung, burnin, thin, weights) == (0, None, None, None)
+            has_averages = has_averages and not runs[0].manifest.prefers_fits
+            has_averages = has_averages and chosen_calibration(runs[0].manifest, calibrate) == NONE
             in_python = {"data", "test_data"} & {*runs[0].manifest.objects}
-            if kept and (in_python or not files.trajectory_in(runs[0].folder)):
+            if has_averages and (in_python or not files.trajectory_in(runs[0].folder)):
                 return streamed_prediction(runs[0], interval)
             inputs, labels = test_part(runs[0])
             inputs = with_names(runs[0], inputs) if len(runs) > 1 else inputs
@@ -756,23 +756,23 @@ class _Part:
         if labels is not None and not several:
             classes = class_labels(labels.reshape(p.shape[1], -1), p.shape[-1])
         # A few draws at a time: temporary arrays stay in the cache.
-        for here, (predictive, outputs, _) in self._blocks(source_outputs, p[0].size):
+        for some_draws, (predictive, outputs, _) in self._blocks(source_outputs, p[0].size):
             logs = predictive.log_probabilities(outputs)
             each = np.exp(logs)
             logs = np.maximum(logs, -_LARGE)
             logs *= each
-            entropy -= np.tensordot(self._share[here], logs @ np.ones(logs.shape[-1]), 1)
+            entropy -= np.tensordot(self._share[some_draws], logs @ np.ones(logs.shape[-1]), 1)
             each = each[..., 1] if several else each
-            p[here] = each
+            p[some_draws] = each
             if classes is not None:
-                right[here] = (each.argmax(axis=-1) == classes).sum(axis=1)
+                right[some_draws] = (each.argmax(axis=-1) == classes).sum(axis=1)
         self.expected_entropy = entropy.sum(axis=1) if several else entropy
         self.probabilities = np.tensordot(self._share, p, 1)
         variance = np.zeros_like(self.probabilities)
-        for here in _slices(len(p), p[0].size):
-            away = p[here] - self.probabilities
+        for some_draws in _slices(len(p), p[0].size):
+            away = p[some_draws] - self.probabilities
             away *= away
-            variance += np.tensordot(self._share[here], away, 1)
+            variance += np.tensordot(self._share[some_draws], away, 1)
         self.std = np.sqrt(variance)
         if labels is not None and several:
             self.right = ((p > 0.5) == labels).all(axis=-1).sum(axis=1)
@@ -786,14 +786,16 @@ class _Part:
     def _values(self, source_outputs: list[tuple]) -> None:
         columns = self._predictive[0].num_columns
         values = np.empty((len(self._share), source_outputs[0][0].shape[1], columns))
-        for here, (predictive, outputs, extra) in self._blocks(source_outputs, values[0].size):
-            values[here] = predictive.restored(outputs, extra)
+        for some_draws, (predictive, outputs, extra) in self._blocks(
+            source_outputs, values[0].size
+        ):
+            values[some_draws] = predictive.restored(outputs, extra)
         self.mean = np.tensordot(self._share, values, 1)
         variance = np.zeros_like(self.mean)
-        for here in _slices(len(values), values[0].size):
-            away = values[here] - self.mean
+        for some_draws in _slices(len(values), values[0].size):
+            away = values[some_draws] - self.mean
             away *= away
-            variance += np.tensordot(self._share[here], away, 1)
+            variance += np.tensordot(self._share[some_draws], away, 1)
         self.parameter_std = np.sqrt(variance)
         self.noise_std = None
         if not self._has_noise:
@@ -811,10 +813,12 @@ class _Part:
         """Root of the mean variance of the noise, shape (n or 1, outputs)."""
         size = self._noise_size(self.mean.shape)
         total = np.zeros(size)
-        for here, (predictive, outputs, extra) in self._blocks(source_outputs, self.mean.size):
+        for some_draws, (predictive, outputs, extra) in self._blocks(
+            source_outputs, self.mean.size
+        ):
             noise = predictive.noise(outputs, extra) ** 2
             each = np.broadcast_to(noise, (len(outputs), *size))
-            total += np.tensordot(self._share[here], each, 1)
+            total += np.tensordot(self._share[some_draws], each, 1)
         return np.sqrt(total)
 
     def _noise_size(self, shape: tuple[int, ...]) -> tuple[int, int]:
@@ -828,11 +832,11 @@ class _Part:
         """A few draws at a time: which of all they are; what they predict, outputs and extra."""
         start = 0
         for predictive, outputs, extra in self._triples(source_outputs):
-            for here in _slices(len(outputs), size):
-                some = outputs[here]
-                own = None if extra is None else extra[here]
+            for some_draws in _slices(len(outputs), size):
+                some = outputs[some_draws]
+                own = None if extra is None else extra[some_draws]
                 yield (
-                    slice(start + here.start, start + here.start + len(some)),
+                    slice(start + some_draws.start, start + some_draws.start + len(some)),
                     (predictive, some, own),
                 )
             start += len(outputs)
@@ -871,9 +875,9 @@ class _Part:
         p = np.empty(
             (sum(len(f) for f, _ in source_outputs), *self._shape_of(source_outputs[0][0]))
         )
-        for here, (predictive, outputs, _) in self._blocks(source_outputs, p[0].size):
+        for some_draws, (predictive, outputs, _) in self._blocks(source_outputs, p[0].size):
             logs = predictive.log_probabilities(outputs)
-            p[here] = np.exp(logs[..., 1] if several else logs)
+            p[some_draws] = np.exp(logs[..., 1] if several else logs)
         return weighted_quantiles(p, self._weight, self._ends)
 
     @cached_property
@@ -984,8 +988,8 @@ def outputs_of_draws(
         outputs[:] = network.outputs_of_all(draws, inputs)
         return outputs, None
     for first, vectors in draws.blocks(block_draws):
-        here = slice(first, first + len(vectors))
-        outputs[here] = network.outputs(vectors, draws.walker[here], inputs)
+        some_draws = slice(first, first + len(vectors))
+        outputs[some_draws] = network.outputs(vectors, draws.walker[some_draws], inputs)
         if network.predictive.num_extra:
             extra.append(network.extra(vectors))
     return outputs, np.concatenate(extra) if extra else None
@@ -1023,13 +1027,13 @@ def _streamed_averages(run: RunFiles) -> dict[str, np.ndarray]:
     if (noise := f"{PREFIX}noise_variance") in arrays:
         shapes["noise_variance"] = mean.shape[1:] if arrays[noise].ndim == 1 else mean.shape
 
-    kept = {name: arrays.of_shape(f"{PREFIX}{name}", shape) for name, shape in shapes.items()}
+    averages = {name: arrays.of_shape(f"{PREFIX}{name}", shape) for name, shape in shapes.items()}
     targets = arrays[f"{PREFIX}targets"]
-    scored = {"expected_entropy", "noise_variance"} & {*kept}
+    scored = {"expected_entropy", "noise_variance"} & {*averages}
     fits = targets.ndim > 0 and targets.size in (len(mean), mean.size)
     if scored and not fits:
         arrays.of_shape(f"{PREFIX}targets", mean.shape)
-    return {**kept, "mean": mean, "targets": targets}
+    return {**averages, "mean": mean, "targets": targets}
 
 
 def streamed_prediction(
@@ -1039,21 +1043,25 @@ def streamed_prediction(
     checkpoint. Of the draws only averages are left: classes have no intervals, values the normal
     ones, and no draw has a loss.
     """
-    kept = _streamed_averages(run)
-    weight = float(kept["weight"])
-    mean = kept["mean"]
-    targets = kept["targets"]
-    std = np.sqrt(np.maximum(kept["m2"] / weight, 0.0))
+    averages = _streamed_averages(run)
+    weight = float(averages["weight"])
+    mean = averages["mean"]
+    targets = averages["targets"]
+    std = np.sqrt(np.maximum(averages["m2"] / weight, 0.0))
     shared: dict[str, Any] = {
-        "num_draws": int(kept["count"]),
-        "effective_draws": float(weight**2 / kept["weight_squares"]),
+        "num_draws": int(averages["count"]),
+        "effective_draws": float(weight**2 / averages["weight_squares"]),
         "level": interval,
         **dict.fromkeys(("draw_losses", "walker", "weight")),
     }
-    density = kept["log_density"] - np.log(weight) if "log_density" in kept else None
-    if "expected_entropy" in kept:
+    density = averages["log_density"] - np.log(weight) if "log_density" in averages else None
+    if "expected_entropy" in averages:
         shared |= dict.fromkeys(("lower", "upper", "draw_accuracy"))
-        shared |= {"probabilities": mean, "std": std, "expected_entropy": kept["expected_entropy"]}
+        shared |= {
+            "probabilities": mean,
+            "std": std,
+            "expected_entropy": averages["expected_entropy"],
+        }
         if density is not None:
             return results.LabelPrediction(
                 **shared, labels=targets.astype(np.int64), log_density=density
@@ -1073,9 +1081,9 @@ def streamed_prediction(
     shared |= {"mean_lower": mean - reach * std, "mean_upper": mean + reach * std}
     shared |= dict.fromkeys(("lower", "upper", "log_density", "crps", "pit"))
     noise = None
-    if "noise_variance" in kept:
+    if "noise_variance" in averages:
         assert y is not None
-        noise = np.broadcast_to(np.sqrt(kept["noise_variance"]), mean.shape)
+        noise = np.broadcast_to(np.sqrt(averages["noise_variance"]), mean.shape)
         total = np.hypot(std, noise)
         shared |= {"lower": mean - reach * total, "upper": mean + reach * total}
         shared |= {"log_density": density, "crps": normal_crps(y, mean, total)}

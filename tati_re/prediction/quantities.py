@@ -117,13 +117,15 @@ def _columns(positions: Positions, predict: Predict | None) -> tuple:
                 random.standard_normal((_AT_ONCE, number)) for _ in range(PROJECTIONS // _AT_ONCE)
             )
             own = np.concatenate([block.values @ directions.T for directions in groups], axis=1)
-        told = (
+        predicted = (
             predict(block.values, block.walker) if predict is not None else np.zeros((len(own), 0))
         )
-        parts.append((block.step, block.walker, np.concatenate([told, own], axis=1), block.weight))
+        parts.append(
+            (block.step, block.walker, np.concatenate([predicted, own], axis=1), block.weight)
+        )
     step, walker, columns = (np.concatenate([part[k] for part in parts]) for k in range(3))
     weight = None if parts[0][3] is None else np.concatenate([part[3] for part in parts])
-    names = [(f"prediction {k}", False) for k in range(told.shape[1])]
+    names = [(f"prediction {k}", False) for k in range(predicted.shape[1])]
     own_names = positions.names
     if layout is not None:
         own_names = [names_of_entries[k] for k in chosen]

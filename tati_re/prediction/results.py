@@ -73,8 +73,8 @@ class Prediction:
 
     def __repr__(self) -> str:
         entries = self._entries()
-        shown = self.frame().head(_ROWS)
-        rows = shown.to_string(
+        first_rows = self.frame().head(_ROWS)
+        rows = first_rows.to_string(
             index=False, float_format=lambda value: f"{value:.4g}", max_cols=_COLUMNS
         )
         return printable(f"{table(entries)}\n\n{rows}")
@@ -255,9 +255,9 @@ class ClassPrediction(_Probabilities):
     def frame(self) -> pd.DataFrame:
         best = self.probabilities.argmax(axis=1)
         rows = np.arange(len(best))
-        places = self.places
-        columns: dict[str, Any] = {"input": rows // places} | (
-            {"place": rows % places} if places > 1 else {}
+        num_places = self.places
+        columns: dict[str, Any] = {"input": rows // num_places} | (
+            {"place": rows % num_places} if num_places > 1 else {}
         )
         if self.labels is not None:
             columns["label"] = self.class_values[self.labels]

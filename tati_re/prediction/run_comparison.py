@@ -165,16 +165,16 @@ def compare_runs(
     notes: list[str] = []
     both = [_quantities(run, burnin, notes) for run in runs]
     common = [name for name in both[0] if name in both[1]]
-    shown = [(group, name, both[0][group, name], both[1][group, name]) for group, name in common]
-    moving = [one for one in shown if any(np.ptp(each.draws) > 0 for each in one[2:])]
+    compared = [(group, name, both[0][group, name], both[1][group, name]) for group, name in common]
+    moving = [one for one in compared if any(np.ptp(each.draws) > 0 for each in one[2:])]
     level = LEVEL / max(1, len(moving))
     if not any(group == "U" for group, _ in common):
         notes.append(
             "U was not compared: one run recorded it on mini-batches, the other on all data."
         )
-    rows = [_compared(*one, level, resolution) for one in shown]
+    rows = [_compared(*one, level, resolution) for one in compared]
     table = pd.DataFrame(rows, columns=_COLUMNS)
-    if shown and all(np.array_equal(a.draws, b.draws, equal_nan=True) for *_, a, b in shown):
+    if compared and all(np.array_equal(a.draws, b.draws, equal_nan=True) for *_, a, b in compared):
         table["verdict"] = AGREE
         notes.append("Both runs contain the same draws, so neither confirms the other.")
     return RunComparison(table, resolution, [*dict.fromkeys(notes)])
@@ -249,8 +249,8 @@ def _predictions(run: RunFiles, notes: list[str]) -> Predict | None:
         if data.num_classes and outputs.shape[2] > 1:
             # A softmax does not see what is common to all of its inputs.
             outputs -= outputs.mean(axis=2, keepdims=True)
-        places = np.arange(len(chosen))
-        return outputs[:, places, places % outputs.shape[2]]
+        indices = np.arange(len(chosen))
+        return outputs[:, indices, indices % outputs.shape[2]]
 
     return predict
 

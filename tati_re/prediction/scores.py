@@ -143,10 +143,10 @@ def _mixture_quantile(
     size = max(1, _QUANTILE_VALUES // len(means))
     quantiles = np.empty(count)
     for first in range(0, count, size):
-        here = slice(first, first + size)
-        columns = np.ascontiguousarray(means[:, here])
-        quantiles[here] = _quantile_of_rows(
-            columns, np.ascontiguousarray(stds[:, here]), share, goal
+        some_rows = slice(first, first + size)
+        columns = np.ascontiguousarray(means[:, some_rows])
+        quantiles[some_rows] = _quantile_of_rows(
+            columns, np.ascontiguousarray(stds[:, some_rows]), share, goal
         )
     return quantiles
 
@@ -194,28 +194,28 @@ def _rough_quantile(
         goal: Probability below, in (0, 1).
     """
     part = share.astype(np.float32)
-    here = np.zeros(centers.shape[1], np.float32)
-    low = np.full_like(here, -np.inf)
-    high = np.full_like(here, np.inf)
+    guess = np.zeros(centers.shape[1], np.float32)
+    low = np.full_like(guess, -np.inf)
+    high = np.full_like(guess, np.inf)
     for number in range(_ROUGH_STEPS):
-        z = (here - centers) * sharpness
+        z = (guess - centers) * sharpness
         below, density = _rough_normal(z)
         density *= sharpness
         error = part @ below - np.float32(goal)
-        low = np.where(error < 0, here, low)
-        high = np.where(error < 0, high, here)
-        new = here - error / (part @ density)
-        new = _bracketed(here, new, error, low, high, 2.0**number)
-        moved = np.abs(new - here)
-        here = new
+        low = np.where(error < 0, guess, low)
+        high = np.where(error < 0, high, guess)
+        new = guess - error / (part @ density)
+        new = _bracketed(guess, new, error, low, high, 2.0**number)
+        moved = np.abs(new - guess)
+        guess = new
         # The rest, such as normals that differ by powers of ten, is found in double precision.
         if np.mean(moved < _ROUGH) > _MOST:
             break
-    return here
+    return guess
 
 
 def _bracketed(
-    here: np.ndarray,
+    guess: np.ndarray,
     new: np.ndarray,
     error: np.ndarray,
     low: np.ndarray,
@@ -225,7 +225,7 @@ def _bracketed(
     """Newton's next point if it lies between known ends and within reach; else a safe one.
 
     Args:
-        here: The points, shape (n,).
+        guess: The points, shape (n,).
         new: Newton's next points, shape (n,).
         error: Distribution function less the goal at the points, shape (n,).
         low: The largest points known to be too small, or minus infinity, shape (n,).
@@ -234,11 +234,11 @@ def _bracketed(
     """
     known = np.isfinite(low) & np.isfinite(high)
     between = (new > low) & (new < high)
-    trusted = between & (known | (np.abs(new - here) <= reach))
+    trusted = between & (known | (np.abs(new - guess) <= reach))
     with np.errstate(invalid="ignore", over="ignore"):
-        jump = here - np.sign(error) * reach
+        jump = guess - np.sign(error) * reach
         safe = np.where(known, low + 0.5 * (high - low), jump)
-    return np.where(trusted | (new == here), new, safe).astype(here.dtype)
+    return np.where(trusted | (new == guess), new, safe).astype(guess.dtype)
 
 
 def _rough_normal(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -293,27 +293,27 @@ def _exact_quantile(
             m, s = means[:, todo], stds[:, todo]
         else:
             m, s = means, stds
-        here = quantiles[todo]
-        error, slope, curvature = _errors_at(here, m, s, share, goal)
-        largest_below[todo] = np.where(error < 0, here, largest_below[todo])
-        smallest_above[todo] = np.where(error < 0, smallest_above[todo], here)
+        guess_of_rows = quantiles[todo]
+        error, slope, curvature = _errors_at(guess_of_rows, m, s, share, goal)
+        largest_below[todo] = np.where(error < 0, guess_of_rows, largest_below[todo])
+        smallest_above[todo] = np.where(error < 0, smallest_above[todo], guess_of_rows)
         with np.errstate(all="ignore"):
             step = -error / slope
             bend = 0.5 * step * curvature / slope
             smooth = np.abs(bend) <= _LAST_BEND
-            new = here + np.where(smooth, step * (1 - bend), step)
+            new = guess_of_rows + np.where(smooth, step * (1 - bend), step)
             reach = np.ldexp(scale[todo], number)
         ends = largest_below[todo], smallest_above[todo]
         newton = new
-        new = _bracketed(here, new, error, *ends, reach)
+        new = _bracketed(guess_of_rows, new, error, *ends, reach)
         new = np.clip(new, low[todo], high[todo])
-        moved = np.abs(new - here)
+        moved = np.abs(new - guess_of_rows)
         # The probability has to be right as well, where one normal is much narrower than others.
         near = (moved <= _CLOSE * scale[todo]) & (np.abs(error) <= _CLOSE * tail)
         last = (moved <= _LAST_STEP * scale[todo]) & (np.abs(error) <= _LAST_STEP * tail)
         last &= smooth & (new == newton)
         # No number is left between the ends, or Newton stays.
-        over = (new <= ends[0]) | (new >= ends[1]) | (new == here)
+        over = (new <= ends[0]) | (new >= ends[1]) | (new == guess_of_rows)
         quantiles[todo] = new
         todo = todo[~(near | last | over)]
         if not len(todo):

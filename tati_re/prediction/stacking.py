@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.front_door import front_door
 from tati_re.core.user_warnings import warn_user
-from tati_re.core.views import shown
+from tati_re.core.views import viewable
 from tati_re.prediction.draws import Draws
 from tati_re.prediction.leave_one_out import (
     LEAST_DRAWS,
@@ -50,7 +50,7 @@ _LEAST_WEIGHT = 1e-6
 _COLUMNS = ("walker", "weight", "elpd")
 
 
-@shown
+@viewable
 @dataclass(frozen=True, eq=False)
 class Stacking:
     """Weights of the chains of a run from their leave-one-out predictive density.
@@ -325,16 +325,16 @@ def stored_stacking(run: RunFiles) -> Stacking | None:
     )
 
 
-def weigh(run: RunFiles, draws: Draws, given: str | None, model: Any = None) -> None:
+def weigh(run: RunFiles, draws: Draws, weights: str | None, model: Any = None) -> None:
     """Weighs draws of a run by its chains, where stacking is asked for.
 
     Args:
         run: The run.
         draws: Its draws, whose weights change.
-        given: `equal`, `stacking`, or None for what the options of the run say.
+        weights: `equal`, `stacking`, or None for what the options of the run say.
         model: The Keras model if the folder holds none. Default: the model in the folder.
     """
-    if chosen_weights(run.manifest, given) == STACKING:
+    if chosen_weights(run.manifest, weights) == STACKING:
         draws.weigh_walkers(chain_weights(run, model=model).weight)
 
 
@@ -348,16 +348,16 @@ def weigh_at_end(run: RunFiles) -> None:
         warn_user(f"{error} Until then use weights='equal' for predictions.")
 
 
-def chosen_weights(manifest: Manifest, given: str | None) -> str:
+def chosen_weights(manifest: Manifest, weights: str | None) -> str:
     """How chains count: as given, else as the options of the run say.
 
     Args:
         manifest: The manifest of the run.
-        given: `equal`, `stacking`, or None.
+        weights: `equal`, `stacking`, or None.
 
     Raises:
         InputError: Another word.
     """
-    chosen = given or manifest.options.weights
+    chosen = weights or manifest.options.weights
     refuse_if(chosen not in WEIGHTS, "weights has an unknown value.", chosen, " or ".join(WEIGHTS))
     return chosen

@@ -11,7 +11,7 @@ import pandas as pd
 from tati_re.analysis.convergence import MINIMUM_DRAWS, is_short, monte_carlo_error, rows_that_count
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.front_door import front_door, front_doors
-from tati_re.core.views import drawn, shown
+from tati_re.core.views import drawn, viewable
 from tati_re.posterior.predictive import VALUES
 from tati_re.prediction.draws import Draws
 from tati_re.prediction.network import Network
@@ -29,7 +29,7 @@ RISE = 2.0
 
 
 @front_doors
-@shown
+@viewable
 @dataclass(frozen=True, eq=False)
 class TemperatureStudy:
     """Loss and accuracy of a posterior at several temperatures.
@@ -119,11 +119,11 @@ def temperature_study(
         raise InputError(
             "temperatures are invalid.", temperatures, "different numbers above 0, in a list"
         )
-    given = sorted({"temperature", "temperatures", "inverse_temperature"} & set(options))
+    conflicting = sorted({"temperature", "temperatures", "inverse_temperature"} & set(options))
     refuse_if(
-        given,
+        conflicting,
         "temperature_study sets the temperature itself.",
-        ", ".join(given),
+        ", ".join(conflicting),
         "temperatures alone",
     )
     problem = "temperature_study: no positions are stored."
@@ -253,9 +253,9 @@ def _row(
 ) -> dict[str, float]:
     rows = rows[rows["step"] > draws.burnin]
     weight = rows["weight"].to_numpy(np.float64) if "weight" in rows else np.ones(len(rows))
-    kept = weight > 0
-    loss, step, walker = (rows[name].to_numpy()[kept] for name in ("loss", "step", "walker"))
-    values = (loss.astype(np.float64), weight[kept], step, walker)
+    has_weight = weight > 0
+    loss, step, walker = (rows[name].to_numpy()[has_weight] for name in ("loss", "step", "walker"))
+    values = (loss.astype(np.float64), weight[has_weight], step, walker)
     row: dict[str, float] = {"temperature": temperature, "draws": len(draws)}
     row["train_loss"], row["train_loss_error"] = mean_and_error(*values)
     series = [values]

@@ -225,26 +225,26 @@ def _burnin_not_over(manifest: Manifest, burnin: int, step: int) -> CheckResult:
     )
 
 
-def _errors_of_rows(kept: pd.DataFrame, begin: int) -> np.ndarray:
+def _errors_of_rows(rows: pd.DataFrame, begin: int) -> np.ndarray:
     """The energy error that each row adds to the sum of its walker since the burn-in."""
-    sums = kept.assign(sum=kept["eevpd"] * (kept["step"] - begin)).groupby("walker")["sum"]
+    sums = rows.assign(sum=rows["eevpd"] * (rows["step"] - begin)).groupby("walker")["sum"]
     return sums.diff().dropna().to_numpy()
 
 
-def _num_errors(kept: pd.DataFrame, begin: int) -> int:
+def _num_errors(rows: pd.DataFrame, begin: int) -> int:
     """How many rows have energy errors of their own, over all walkers; 0 if none is metered."""
-    if "eevpd" not in kept:
+    if "eevpd" not in rows:
         return 0
-    return int(np.count_nonzero(_errors_of_rows(kept, begin) > 0))
+    return int(np.count_nonzero(_errors_of_rows(rows, begin) > 0))
 
 
-def _rare(manifest: Manifest, kept: pd.DataFrame, begin: int) -> float:
+def _rare(manifest: Manifest, rows: pd.DataFrame, begin: int) -> float:
     """The share of the energy error since the burn-in that a hundredth of the rows has; 0 if not
     each step, or that of each walker at one temperature, is metered; nan if rows are few.
     """
-    if manifest.options.sampler != "MCLMC" or "rung" in kept or "eevpd" not in kept:
+    if manifest.options.sampler != "MCLMC" or "rung" in rows or "eevpd" not in rows:
         return 0.0
-    errors = np.sort(_errors_of_rows(kept, begin))[::-1]
+    errors = np.sort(_errors_of_rows(rows, begin))[::-1]
     if len(errors) < _ROWS_OF_RARE or not errors.sum() > 0:
         return math.nan
     return float(errors[: len(errors) // 100].sum() / errors.sum())
@@ -252,24 +252,24 @@ def _rare(manifest: Manifest, kept: pd.DataFrame, begin: int) -> float:
 
 def _bias(facts: RunFacts) -> list[CheckResult]:
     """The bias of the step size, from the energy error."""
-    kept = facts.kept
+    rows = facts.kept
     limit = facts.target_bias
-    given = facts.bias_is_given
+    is_explicit = facts.bias_is_given
 
     def outcome(value: float, passed: bool | None, remark: str) -> list[CheckResult]:
         return [
             check_result(
-                _STEP_SIZE_BIAS, value, limit, passed, form=SHARE, remark=remark, given=given
+                _STEP_SIZE_BIAS, value, limit, passed, form=SHARE, remark=remark, given=is_explicit
             )
         ]
 
-    if _is_exact(facts.manifest, kept):
+    if _is_exact(facts.manifest, rows):
         return outcome(0.0, True, "exact: Metropolis test on all data")
 
-    error = energy_error(kept) if "eevpd" in kept and len(kept) else math.nan
+    error = energy_error(rows) if "eevpd" in rows and len(rows) else math.nan
     if not math.isfinite(error):
         unmetered = "energy errors were not recorded; set step_size auto"
-        return outcome(math.nan, None, unmetered if len(kept) else NOT_YET)
+        return outcome(math.nan, None, unmetered if len(rows) else NOT_YET)
 
     if facts.manifest.first_order:
         remark = "from energy errors; the scheme's O(h · friction) bias is not measured"
@@ -277,9 +277,9 @@ def _bias(facts: RunFacts) -> list[CheckResult]:
     return [_bound_of_bias(facts, error)]
 
 
-def _is_exact(manifest: Manifest, kept: pd.DataFrame) -> bool:
+def _is_exact(manifest: Manifest, rows: pd.DataFrame) -> bool:
     """Whether a Metropolis test on all data removes the bias."""
-    tested = "acceptance" in kept and "acceptance" not in manifest.observables
+    tested = "acceptance" in rows and "acceptance" not in manifest.observables
     return tested and not manifest.sees_batches and not manifest.method.swap_bias
 
 
@@ -355,7 +355,7 @@ def _predicted_heating(facts: RunFacts) -> list[CheckResult]:
     Without mini-batches there is none to check.
     """
     limit = facts.target_bias
-    given = facts.bias_is_given
+    is_explicit = facts.bias_is_given
     if not facts.manifest.sees_batches:
         return []
 
@@ -364,7 +364,9 @@ def _predicted_heating(facts: RunFacts) -> list[CheckResult]:
         why = "not predicted"
         if heating is not None and heating.not_predicted:
             why = heating.not_predicted
-        return [check_result(_HEATING, math.nan, limit, None, form=SHARE, remark=why, given=given)]
+        return [
+            check_result(_HEATING, math.nan, limit, None, form=SHARE, remark=why, given=is_explicit)
+        ]
 
     value = heating.mean
     single = heating.of_single_directions()
@@ -391,7 +393,7 @@ def _predicted_heating(facts: RunFacts) -> list[CheckResult]:
             remark=remark,
             details=details,
             advice="use larger batches, smaller steps or more friction",
-            given=given,
+            given=is_explicit,
         )
     ]
 
@@ -401,13 +403,13 @@ def _temperatures(facts: RunFacts) -> list[CheckResult]:
     groups of parameters if recorded.
     """
     manifest = facts.manifest
-    kept = facts.kept
+    rows = facts.kept
     limit = facts.target_bias
     centered = facts.centered
     results = []
-    for one in measured_temperatures(kept, manifest.parameters.num):
+    for one in measured_temperatures(rows, manifest.parameters.num):
         configurational = one.kind == "configurational"
-        energies = kept[COLUMNS[one.kind]]
+        energies = rows[COLUMNS[one.kind]]
         free = configurational and nothing_confines(manifest)
         walled = configurational and has_no_target(manifest) and not free
         fixed = energies.std() <= 1e-6 * abs(energies.mean())  # momenta of a fixed length
@@ -757,15 +759,15 @@ def _divergences(facts: RunFacts) -> list[CheckResult]:
     ]
 
 
-def _moved(kept: pd.DataFrame) -> float:
+def _moved(rows: pd.DataFrame) -> float:
     """By how many of its standard errors U of the first tenth of the rows is off that of the second
     half; nan if rows are few, or have weights. Source: J. Geweke, Bayesian Statistics 4 (1992),
     169.
     """
-    weighed = "weight" in kept and kept["weight"].nunique() > 1
-    if weighed or kept.empty or kept.groupby("walker").size().min() < 10 * MINIMUM_DRAWS:
+    weighed = "weight" in rows and rows["weight"].nunique() > 1
+    if weighed or rows.empty or rows.groupby("walker").size().min() < 10 * MINIMUM_DRAWS:
         return math.nan
-    chains = chains_of(kept, "potential", -1)
+    chains = chains_of(rows, "potential", -1)
     early = chains[:, : chains.shape[1] // 10]
     late = chains[:, chains.shape[1] // 2 :]
     error = late.std() * math.sqrt(

@@ -105,14 +105,14 @@ def step_size_text(manifest: Manifest, rows: pd.DataFrame, burnin: int | None = 
     learnt = options.num_burnin_steps or 0 if tuned else 0
     rows = rows.dropna(subset="step_size") if "step_size" in rows else rows[:0]
     target = at_target(rows)
-    kept = target[target["step"] > max(learnt, burnin or 0)]
+    sampled = target[target["step"] > max(learnt, burnin or 0)]
     last = target[target["step"] == target["step"].max()] if tuned else target
-    text = _range_over_steps(last if kept.empty else kept)
+    text = _range_over_steps(last if sampled.empty else sampled)
     if not tuned or not text:
         return text
     first = 1.0 if options.step_size is None else options.step_size
     origin = "" if isinstance(first, str) else f" from {first:g}"
-    return f"{text}, still being tuned" if kept.empty else f"{text}, tuned{origin}"
+    return f"{text}, still being tuned" if sampled.empty else f"{text}, tuned{origin}"
 
 
 def _range_over_steps(rows: pd.DataFrame) -> str:

@@ -68,8 +68,8 @@ class RunFacts:
     @property
     def target_bias(self) -> float:
         """The relative error of variances that is allowed."""
-        given = self.options.target_bias
-        return TARGET_BIAS if given is None else given
+        target = self.options.target_bias
+        return TARGET_BIAS if target is None else target
 
     @property
     def bias_is_given(self) -> bool:

@@ -70,13 +70,13 @@ def pairs(lines: Iterable[tuple[str, str]]) -> str:
 
 def html_table(table: pd.DataFrame, columns: Sequence[str] | None = None) -> str:
     """A table, scrolled sideways if wider than the page."""
-    shown = table[list(columns)] if columns else table
-    head = "".join(f"<th>{escape(str(name).replace('_', ' '))}</th>" for name in shown.columns)
-    rows = ["".join(map(_cell, row)) for row in shown.head(MOST_ROWS).itertuples(index=False)]
+    visible = table[list(columns)] if columns else table
+    head = "".join(f"<th>{escape(str(name).replace('_', ' '))}</th>" for name in visible.columns)
+    rows = ["".join(map(_cell, row)) for row in visible.head(MOST_ROWS).itertuples(index=False)]
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     more = (
-        f"<p class='small'>and {len(shown) - MOST_ROWS:,} more rows</p>"
-        if len(shown) > MOST_ROWS
+        f"<p class='small'>and {len(visible) - MOST_ROWS:,} more rows</p>"
+        if len(visible) > MOST_ROWS
         else ""
     )
     whole = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -103,8 +103,8 @@ def image(content: bytes, caption: str, wide: bool = False, kind: str = "found")
     data = base64.b64encode(content).decode()
     kind = f"{kind} broad" if wide else kind
     text = escape(caption)
-    shown = f'<img alt="{text}" src="data:image/png;base64,{data}">'
-    return f'<figure class="{kind}">{shown}<figcaption>{text}</figcaption></figure>'
+    picture = f'<img alt="{text}" src="data:image/png;base64,{data}">'
+    return f'<figure class="{kind}">{picture}<figcaption>{text}</figcaption></figure>'
 
 
 def figures(drawn: Sequence[str]) -> str:

@@ -111,8 +111,8 @@ def _averages(run: RunFiles, choices: Choices) -> Result:
     rows = select_rows(run, choices.burnin, choices.thin)
     drawn = [name for name in (names or _SHOWN) if name in rows.columns]
     chains = {} if leaves(run.run_info) else {name: chains_of(rows, name, -1) for name in drawn}
-    shown = [name for name in names or () if name in rows.columns] or None
-    traces = lambda path: plotting.plot_run(run, shown, choices.burnin, choices.thin, path)  # noqa: E731
+    observables = [name for name in names or () if name in rows.columns] or None
+    traces = lambda path: plotting.plot_run(run, observables, choices.burnin, choices.thin, path)  # noqa: E731
     result = Result(table, figures={"traces": traces})
     if any(
         v.shape[1] >= 4 and np.isfinite(v).all() and (np.ptp(v, axis=1) > 0).all()
@@ -299,14 +299,14 @@ def _learning_coefficient(run: RunFiles, choices: Choices) -> Result:
         curve = learning_curve(table, min(4, size))
         best = curve.iloc[0]
         others = curve["chi_squared"].to_numpy()
-        told = len(others) == 1 or others[1] - others[0] >= 6
+        is_resolved = len(others) == 1 or others[1] - others[0] >= 6
         sentences.append(
             f"The {best['rungs']:.0f} coldest rungs fit λ = {best['coefficient']:.4g} ± "
             f"{best['error']:.2g} with multiplicity {best['multiplicity']:.0f} (χ² "
             f"{best['chi_squared']:.3g})"
             + (
                 "."
-                if told
+                if is_resolved
                 else f"; multiplicity {curve['multiplicity'][1]:.0f} fits as well (χ² {others[1]:.3g})."
             )
         )
@@ -379,7 +379,7 @@ def modules_of(run: RunFiles, burnin: int | None = None) -> list[str]:
 
 
 def refuse_idle(
-    choices: Mapping[str, Any], asked: Sequence[str], spell: Callable[[str], str] = str
+    choices: Mapping[str, Any], requested: Sequence[str], spell: Callable[[str], str] = str
 ) -> None:
     """Refuses choices that are of none of the modules that are asked for; `spell` writes a name as
     it was given.
@@ -394,7 +394,9 @@ def refuse_idle(
             modules.append("free_energy")
         problem = f"{spell(name)} applies to another module."
         expected = f"{spell('what')} {' or '.join(modules)}"
-        refuse_if(modules and not {*modules} & {*asked}, problem, ", ".join(asked), expected)
+        refuse_if(
+            modules and not {*modules} & {*requested}, problem, ", ".join(requested), expected
+        )
 
 
 def result_of(run: RunFiles, name: str, choices: Choices | None = None) -> Result:
@@ -448,10 +450,10 @@ def analyse(
         )
     run = run if isinstance(run, RunFiles) else load(run)
     chosen = Choices(**choices)
-    refuse_idle(choices, asked := what or modules_of(run, chosen.burnin))
+    refuse_idle(choices, requested := what or modules_of(run, chosen.burnin))
     with writing(output):
         folder = None if output is None else made(output)
-        results = {name: result_of(run, name, chosen) for name in asked}
+        results = {name: result_of(run, name, chosen) for name in requested}
         if folder is not None:
             for name, result in results.items():
                 write_result(name, result, folder)

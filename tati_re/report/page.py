@@ -165,11 +165,15 @@ def page_of(
             f'<a href="#run-{number}">{html.escape(name)}</a>' for number, name in enumerate(names)
         )
         body += [f"<nav>{links}</nav>", _comparison(runs, names, parts)]
-    told = [_about(run, names[k], k, len(runs) > 1, parts[k]) for k, run in enumerate(runs)]
+    articles = [_about(run, names[k], k, len(runs) > 1, parts[k]) for k, run in enumerate(runs)]
     if len(runs) == 2:
         body.append(differences(runs, names, [part.rows for part in parts]))
-        told = ['<div class="beside">', *(f"<article>{each}</article>" for each in told), "</div>"]
-    body += told
+        articles = [
+            '<div class="beside">',
+            *(f"<article>{each}</article>" for each in articles),
+            "</div>",
+        ]
+    body += articles
     for number, folder in enumerate(map(Path, figures)):
         paths = sorted(folder.glob("*.png"))
         refuse_if(
@@ -187,7 +191,7 @@ def page_of(
 def _about(run: RunFiles, name: str, number: int, several: bool, part: "Part") -> str:
     notes, lines = summary_lines(run, part.burnin, part.thin)
     rows = run.run_info
-    kept = part.rows
+    run_rows = part.rows
     sections = [html.Section("What was sampled", "what")]
     sections[0].parts += [
         html.bullets(sampling_sentences(run.manifest, rows, part.burnin)),
@@ -195,8 +199,8 @@ def _about(run: RunFiles, name: str, number: int, several: bool, part: "Part") -
     ]
     if len(rows):
         sections.append(_traces(run, rows, part))
-    if kept is not None:
-        section, more = _averages(kept)
+    if run_rows is not None:
+        section, more = _averages(run_rows)
         notes += more
         sections.append(section)
         if any(column.startswith("kinetic_energy(") for column in rows.columns):
@@ -218,9 +222,11 @@ def _about(run: RunFiles, name: str, number: int, several: bool, part: "Part") -
     options = run.manifest.options.table
     unused = dict.fromkeys(run.manifest.unused, f" (not used by {name_of_method(run.manifest)})")
     named = options if run.manifest.given is None else run.manifest.given
-    given = [(key, f"{options[key]}{unused.get(key, '')}") for key in named if key in options]
+    option_rows = [(key, f"{options[key]}{unused.get(key, '')}") for key in named if key in options]
     sections.append(
-        html.Section("Options", "options", [html.fold("options that were set", html.pairs(given))])
+        html.Section(
+            "Options", "options", [html.fold("options that were set", html.pairs(option_rows))]
+        )
     )
     for section in sections:
         section.anchor = f"run-{number}-{section.anchor}"
@@ -230,18 +236,20 @@ def _about(run: RunFiles, name: str, number: int, several: bool, part: "Part") -
         else f'<div id="run-{number}"></div>'
     )
     links = "".join(f'<a href="#{one.anchor}">{html.escape(one.title)}</a>' for one in sections)
-    shown = {section.title: section.anchor for section in sections}
-    told = html.paragraph("No warnings.", "well")
+    anchors = {section.title: section.anchor for section in sections}
+    warnings = html.paragraph("No warnings.", "well")
     if notes:
-        told = html.bullets(
-            notes, "warnings", {note: seen for note in notes if (seen := _seen(note, shown))}
+        warnings = html.bullets(
+            notes, "warnings", {note: seen for note in notes if (seen := _seen(note, anchors))}
         )
-    return "\n".join([head, told, f"<nav>{links}</nav>", *(section.html() for section in sections)])
+    return "\n".join(
+        [head, warnings, f"<nav>{links}</nav>", *(section.html() for section in sections)]
+    )
 
 
-def _seen(note: str, shown: dict[str, str]) -> tuple[str, str] | None:
+def _seen(note: str, anchors: dict[str, str]) -> tuple[str, str] | None:
     """Title and anchor of the part of the page where one sees what a warning is about."""
-    places = (
+    titles_by_words = (
         (" is above its band in | is below its band in ", "Temperatures of the tensors"),
         ("rungs|round trip|ladder", "Ladder and round trips"),
         ("effective sample size|autocorrelation time|weights of the rows", "Averages"),
@@ -249,10 +257,10 @@ def _seen(note: str, shown: dict[str, str]) -> tuple[str, str] | None:
     )
     titles = (
         title
-        for words, title in places
-        if any(word in note for word in words.split("|")) and title in shown
+        for words, title in titles_by_words
+        if any(word in note for word in words.split("|")) and title in anchors
     )
-    return next(((title, shown[title]) for title in titles), None)
+    return next(((title, anchors[title]) for title in titles), None)
 
 
 class Part(NamedTuple):
@@ -275,15 +283,17 @@ class Part(NamedTuple):
         steps = burnin_of(run, burnin)
         if burnin is None and not (target["step"] > steps).any():
             return cls(steps, thin, None)
-        kept = rows_at_target(run, steps, thin)
+        rows_kept = rows_at_target(run, steps, thin)
         return cls(
-            steps, thin, kept if kept.groupby("walker").size().min() >= MINIMUM_DRAWS else None
+            steps,
+            thin,
+            rows_kept if rows_kept.groupby("walker").size().min() >= MINIMUM_DRAWS else None,
         )
 
 
 def _traces(run: RunFiles, rows: pd.DataFrame, part: Part) -> html.Section:
     rows = at_target(rows)
-    kept = part.rows
+    run_rows = part.rows
     rows = rows.drop(columns="virial", errors="ignore") if has_no_target(run.manifest) else rows
     if (
         part.thin > 1 and (late := rows["step"] > part.burnin).any()
@@ -299,19 +309,19 @@ def _traces(run: RunFiles, rows: pd.DataFrame, part: Part) -> html.Section:
         caption += "a correct mean leaves once in 10,000 times."
     parts = [
         html.figure(drawn, caption, _WIDTH, 2.6 + 1.7 * (len(drawn.axes) - 1)),
-        *_autocorrelation(kept),
+        *_autocorrelation(run_rows),
     ]
     return html.Section("Traces, temperatures, autocorrelation", "traces", [html.figures(parts)])
 
 
-def _autocorrelation(kept: pd.DataFrame | None) -> list[str]:
-    if kept is None or leaves(kept):
+def _autocorrelation(rows: pd.DataFrame | None) -> list[str]:
+    if rows is None or leaves(rows):
         return []
-    chains = {name: chains_of(kept, name, -1) for name in _observables(kept)}
+    chains = {name: chains_of(rows, name, -1) for name in _observables(rows)}
     moving = {name: values for name, values in chains.items() if (np.ptp(values, axis=1) > 0).all()}
     if not moving:
         return []
-    drawn = plot_autocorrelation(dict(list(moving.items())[:4]), spacing(kept))
+    drawn = plot_autocorrelation(dict(list(moving.items())[:4]), spacing(rows))
     return [
         html.figure(
             drawn,
@@ -322,16 +332,16 @@ def _autocorrelation(kept: pd.DataFrame | None) -> list[str]:
     ]
 
 
-def _observables(kept: pd.DataFrame) -> list[str]:
+def _observables(rows: pd.DataFrame) -> list[str]:
     return [
         name
         for name in _SHOWN
-        if name in kept.columns and kept[name].notna().all() and kept[name].nunique() > 1
+        if name in rows.columns and rows[name].notna().all() and rows[name].nunique() > 1
     ]
 
 
-def _averages(kept: pd.DataFrame) -> tuple[html.Section, list[str]]:
-    table = averages_of_rows(kept, _observables(kept))
+def _averages(rows: pd.DataFrame) -> tuple[html.Section, list[str]]:
+    table = averages_of_rows(rows, _observables(rows))
     notes = []
     short = table[table["note"].str.contains("too short")]
     if len(short):
@@ -344,7 +354,7 @@ def _averages(kept: pd.DataFrame) -> tuple[html.Section, list[str]]:
             "The chains are too short to estimate the autocorrelation time of "
             f"{', '.join(short['observable'])}. Run until each walker has "
             f"{needed.max():,} rows or more (now "
-            f"{len(kept) // kept['walker'].nunique():,})."
+            f"{len(rows) // rows['walker'].nunique():,})."
         )
     resting = table["note"].str.extract(r"rest on about (\d+) rows")[0].dropna()
     if len(resting):
@@ -440,7 +450,7 @@ def _comparison(runs: list[RunFiles], names: list[str], parts: list[Part]) -> st
     foot = list[str]()
     for run, name, part in zip(runs, names, parts, strict=True):
         rows = run.run_info
-        kept = part.rows
+        run_rows = part.rows
         sampled = len(rows) > 0 and not is_optimization(run.manifest, rows)
         line: dict[str, Any] = {
             "run": name,
@@ -448,8 +458,8 @@ def _comparison(runs: list[RunFiles], names: list[str], parts: list[Part]) -> st
         }
         line["last step"] = int(rows["step"].max()) if len(rows) else 0
         line["warnings"] = len(summary_lines(run, part.burnin, part.thin)[0])
-        if kept is not None:
-            table, more = marked(averages_of_rows(kept, ["potential"]))
+        if run_rows is not None:
+            table, more = marked(averages_of_rows(run_rows, ["potential"]))
             row = table.iloc[0]
             foot = more or foot
             line |= {f"U {key}": row[key] for key in ("mean", "error", "ess_bulk", "r_hat")}

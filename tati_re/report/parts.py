@@ -42,13 +42,13 @@ def parameters_section(run: RunFiles, burnin: int, thin: int) -> html.Section:
     """
     stored = Positions(run, burnin, thin)
     chosen = np.unique(np.linspace(0, len(stored.names) - 1, _PARAMETERS).astype(int))
-    kept = [
+    blocks = [
         (block.step, block.walker, block.counts, block.values[:, chosen])
         for block in stored.blocks()
     ]
     section = html.Section("Parameters", "parameters")
     parts: Any = (
-        [np.concatenate(part) for part in zip(*kept, strict=True)] if kept else np.zeros((4, 0))
+        [np.concatenate(part) for part in zip(*blocks, strict=True)] if blocks else np.zeros((4, 0))
     )
     steps, walkers, weights, values = parts
     parts = rows_that_count(steps, walkers, weights) if len(steps) else np.zeros((2, 1, 0), int)
@@ -176,10 +176,14 @@ def plot_replicas(rows: pd.DataFrame) -> Figure:
     chosen = replicas[np.unique(np.linspace(0, len(replicas) - 1, _MOST_REPLICAS).astype(int))]
     for number, replica in enumerate(chosen):
         mine = rows[rows["replica"] == replica]
-        shown = mine[:: max(1, len(mine) // _MOST_STEPS)]
-        places = shown["rung"] + 0.08 * (number - 0.5 * (len(chosen) - 1))
+        visible = mine[:: max(1, len(mine) // _MOST_STEPS)]
+        heights = visible["rung"] + 0.08 * (number - 0.5 * (len(chosen) - 1))
         axes.plot(
-            shown["step"], places, color=COLORS[number], linewidth=0.8, label=f"replica {replica}"
+            visible["step"],
+            heights,
+            color=COLORS[number],
+            linewidth=0.8,
+            label=f"replica {replica}",
         )
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
@@ -215,16 +219,18 @@ def differences(
     that differ.
     """
     parts = []
-    kept = [each for each in rows if each is not None]
-    if len(kept) == 2:
-        shown = [
+    tables_of_runs = [each for each in rows if each is not None]
+    if len(tables_of_runs) == 2:
+        columns = [
             name
             for name in _COMPARED
-            if all(name in each and each[name].notna().all() for each in kept)
+            if all(name in each and each[name].notna().all() for each in tables_of_runs)
         ]
-        tables: list[Any] = [averages_of_rows(each, shown).set_index("observable") for each in kept]
+        tables: list[Any] = [
+            averages_of_rows(each, columns).set_index("observable") for each in tables_of_runs
+        ]
         lines = []
-        for name in shown:
+        for name in columns:
             one, other = (table.loc[name] for table in tables)
             error = math.hypot(one["error"], other["error"])
             apart = abs(one["mean"] - other["mean"]) / error if error > 0 else math.nan

@@ -71,10 +71,10 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the table says how many draws there are
             average_alone = predict(runs, interval=level, **chosen)
-            shown = None
+            inputs_shown = None
         with contextlib.suppress(InputError):
-            shown = test_part(runs[0])[0]
-        return _written(folder, {AVERAGE: average_alone}, {}, shown)
+            inputs_shown = test_part(runs[0])[0]
+        return _written(folder, {AVERAGE: average_alone}, {}, inputs_shown)
     inputs, labels = (
         read_inputs(typed["data"], runs[0], typed.get("encoding"))
         if "data" in typed
@@ -104,10 +104,10 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
         other = with_names(runs[0], other)
         outside = {name: average(source, other, None, level) for name, source in sources.items()}
     text = _written(folder, predictions, outside, np.asarray(inputs))
-    told = ""
+    warning = ""
     if "data" in typed:
-        told = outside_ranges(runs[0].manifest.dataset, np.asarray(inputs))
-    return f"{text}\n{told}" if told else text
+        warning = outside_ranges(runs[0].manifest.dataset, np.asarray(inputs))
+    return f"{text}\n{warning}" if warning else text
 
 
 def reliability_table(predictions: Mapping[str, ClassPrediction | LabelPrediction]) -> pd.DataFrame:
@@ -137,12 +137,12 @@ def _written(folder: Path, predictions: dict, outside: dict, inputs: np.ndarray 
     files = ["predictions.csv"]
     scores = pd.DataFrame(rows)
     labeled = len(scores.columns) > 2
-    told = {
+    differences = {
         name: (predictions[name].uncertainty(), one.uncertainty()) for name, one in outside.items()
     }
     areas = [
         (name, key, auroc(own[key], other[key]))
-        for name, (own, other) in told.items()
+        for name, (own, other) in differences.items()
         for key in own
     ]
     apart = pd.DataFrame(areas, columns=["predictor", "score", "auroc"]) if outside else None
@@ -157,8 +157,8 @@ def _written(folder: Path, predictions: dict, outside: dict, inputs: np.ndarray 
         plot_classes(predictions, outside or None, folder / "predictions.png")
         files.append("predictions.png")
     elif posterior.kind == "regression":
-        shown = np.arange(len(posterior.mean)) if inputs is None else inputs
-        plot_values(predictions, shown, folder / "predictions.png")
+        abscissa = np.arange(len(posterior.mean)) if inputs is None else inputs
+        plot_values(predictions, abscissa, folder / "predictions.png")
         files.append("predictions.png")
     return _text(folder, files, predictions, scores if labeled else None, apart)
 
@@ -237,8 +237,8 @@ def report_temperatures(runs: Sequence[Run], folder: Path, typed: Mapping[str, A
     lines = []
     for row in frame.to_dict("records"):
         values = {name: with_error(row[name], row[f"{name}_error"], row["short"]) for name in known}
-        shown = [f"{name.replace('_', ' ')} {value}" for name, value in values.items()]
-        lines.append((f"T = {row['temperature']:g}", "  ".join(shown)))
+        scores = [f"{name.replace('_', ' ')} {value}" for name, value in values.items()]
+        lines.append((f"T = {row['temperature']:g}", "  ".join(scores)))
     if frame["short"].any():
         lines.append((SHORT, SHORT_NOTE))
     risen = "never rises" if rose is None else f"has risen at T = {rose:.3g}"

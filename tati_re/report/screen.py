@@ -115,8 +115,8 @@ def _cure_of_modes(run: Run) -> str:
     content = run.manifest
     if content.dataset.potential or content.temperature != 1.0:
         return f"{cause} Temperatures connect modes (num_replicas)."
-    asked = "--goal predict" if in_command() else 'goal="predict"'
-    return f"{cause} {asked} predicts with such chains and ends after 60 seconds."
+    option = "--goal predict" if in_command() else 'goal="predict"'
+    return f"{cause} {option} predicts with such chains and ends after 60 seconds."
 
 
 def _wanted_steps(run: Run) -> int:

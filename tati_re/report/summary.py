@@ -228,18 +228,18 @@ def temperature_text(temperature: Temperature) -> str:
             f"{'too noisy' if size > 1_000 else 'the run is too short'} ({size:.0f} effective rows)"
         )
         return f"{temperature.mean:.3g}  target {temperature.target:g}  {NOT_MEASURED}: {why}"
-    places = max(2, 2 - math.floor(math.log10(half))) if half > 0 else 3
+    decimals = max(2, 2 - math.floor(math.log10(half))) if half > 0 else 3
     verdict = temperature.verdict
     if verdict == NOT_MEASURED:
         verdict += f": {temperature.reason}"
     elif verdict == PASSED:
         verdict = "consistent"
     band = (
-        f"  band {temperature.lower:.{places}f} to {temperature.upper:.{places}f}"
+        f"  band {temperature.lower:.{decimals}f} to {temperature.upper:.{decimals}f}"
         if math.isfinite(half)
         else ""
     )
-    return f"{temperature.mean:.{places}f}  target {temperature.target:g}{band}  {verdict}"
+    return f"{temperature.mean:.{decimals}f}  target {temperature.target:g}{band}  {verdict}"
 
 
 def temperature_note(temperature: Temperature, manifest: Manifest) -> str | None:
@@ -300,19 +300,21 @@ def _sampling_lines(
     manifest = run.manifest
     notes = list[str]()
     lines = list[tuple[str, str]]()
-    kept = rows[rows["step"] > burnin]
-    kept = kept if kept.empty else keep(kept, burnin, thin)
+    sampled = rows[rows["step"] > burnin]
+    sampled = sampled if sampled.empty else keep(sampled, burnin, thin)
     counted = (
-        rows_at_target(run, burnin, thin) if "weight" in kept.columns and not kept.empty else kept
+        rows_at_target(run, burnin, thin)
+        if "weight" in sampled.columns and not sampled.empty
+        else sampled
     )
-    if len(kept) < MINIMUM_DRAWS or counted.groupby("walker").size().min() < MINIMUM_DRAWS:
+    if len(sampled) < MINIMUM_DRAWS or counted.groupby("walker").size().min() < MINIMUM_DRAWS:
         return [
             f"Fewer than {MINIMUM_DRAWS} rows of each walker after burn-in: too few for statistics."
         ], lines
-    weights = chains_of(counted, "weight") if "weight" in kept.columns else None
-    of_extra = [name for name in kept.columns if name.startswith(("noise_std", "degrees_of"))]
+    weights = chains_of(counted, "weight") if "weight" in sampled.columns else None
+    of_extra = [name for name in sampled.columns if name.startswith(("noise_std", "degrees_of"))]
     for name in ("loss", "potential", "accuracy", "acceptance", *of_extra):
-        if name in kept.columns and kept[name].notna().any():
+        if name in sampled.columns and sampled[name].notna().any():
             averages = average(chains_of(counted, name), weights, sizes=False)
             lines.append(
                 (
@@ -341,7 +343,7 @@ def _sampling_lines(
             "Nothing confines U (no prior, no box). A flat direction has no equilibrium, "
             "and the configurational temperature no target.",
         )
-    for temperature in measured_temperatures(kept, manifest.parameters.num):
+    for temperature in measured_temperatures(sampled, manifest.parameters.num):
         text = temperature_text(temperature)
         if temperature.kind == "configurational" and has_no_target(manifest):
             text = f"{temperature.mean:.4g}  no target: the potential has flat directions or walls"

@@ -153,8 +153,8 @@ class Certificate(pd.DataFrame):
     def detailed(self) -> pd.DataFrame:
         """A plain frame with two more columns: `note`, and `given`, whether the user set the limit."""
         notes = [one.note for one in self.results]
-        given = [one.given for one in self.results]
-        return pd.DataFrame(self).assign(note=notes, given=given)
+        explicit = [one.given for one in self.results]
+        return pd.DataFrame(self).assign(note=notes, given=explicit)
 
     def __repr__(self) -> str:
         return "\n".join(certificate_text(self.results, details=True))

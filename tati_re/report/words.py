@@ -1,4 +1,4 @@
-"""What a run reports about itself, by name: `core.views.told` looks here."""
+"""What a run reports about itself, by name: `core.views.words_about` looks here."""
 
 from tati_re.report.certificate import certificate as certificate
 from tati_re.report.certificate import failed_checks as failed_checks

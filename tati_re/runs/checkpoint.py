@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from tati_re.core.errors import AnyPath, InputError, refuse_if, shown
+from tati_re.core.errors import AnyPath, InputError, abbreviated, refuse_if
 from tati_re.core.files.regular import open_regular
 from tati_re.core.files.structured import json_of
 from tati_re.core.files.unpacking import DAMAGED, load_arrays
@@ -277,7 +277,7 @@ def _check_numbers(arrays: Mapping[str, np.ndarray]) -> None:
     """A `ValueError` if an array holds something else than booleans or real numbers."""
     for name, array in arrays.items():
         if array.dtype.kind not in NUMBERS:
-            raise ValueError(f"its array {shown(name, 60)} is of the type {array.dtype}")
+            raise ValueError(f"its array {abbreviated(name, 60)} is of the type {array.dtype}")
 
 
 def _checked_meta(content: np.ndarray) -> dict[str, Any]:
@@ -287,7 +287,7 @@ def _checked_meta(content: np.ndarray) -> dict[str, Any]:
         raise ValueError("its description of the run is not a table")
     for name, is_right in _OF_META.items():
         if name in meta and not is_right(meta[name]):
-            raise ValueError(f"it states {name} = {shown(meta[name], 60)}")
+            raise ValueError(f"it states {name} = {abbreviated(meta[name], 60)}")
     return meta
 
 

@@ -127,5 +127,5 @@ def lasting(content: Mapping[str, Any]) -> dict[str, str]:
     }
     if options.get(_BURNIN) and "num_burnin_steps" not in content.get("given", ()):
         del options[_BURNIN]
-    kept = {k: v for k, v in content.items() if k not in ("options", *_CHANGES)}
-    return {name: json.dumps(value, sort_keys=True) for name, value in (kept | options).items()}
+    entries = {k: v for k, v in content.items() if k not in ("options", *_CHANGES)}
+    return {name: json.dumps(value, sort_keys=True) for name, value in (entries | options).items()}

@@ -5,7 +5,7 @@ from typing import Any
 from tati_re.core.errors import CertificateWarning, InputError
 from tati_re.core.process.exit_status import CERTIFICATE_FAILED, CERTIFICATE_NOT_MEASURED, FINISHED
 from tati_re.core.user_warnings import warn_user
-from tati_re.core.views import told
+from tati_re.core.views import words_about
 from tati_re.runs import manifest
 from tati_re.runs.run import RunFiles
 
@@ -24,7 +24,7 @@ def note_failed_checks(run: RunFiles) -> None:
         run: A run that sampled; whoever calls this holds the lock of its folder.
     """
     try:
-        failed = told(FAILED, run)
+        failed = words_about(FAILED, run)
     except InputError:  # it ended before its first row: nothing was checked
         failed = []
     if tuple(failed) == manifest.read(run.folder).failed_checks:
@@ -44,7 +44,7 @@ def certificate_status(run: RunFiles) -> int:
         0 if all checks passed, 4 if one failed, else 5.
     """
     try:
-        verdicts = {*told("certificate", run)["verdict"]}
+        verdicts = {*words_about("certificate", run)["verdict"]}
     except InputError:  # it ended before its first row: nothing was checked
         return CERTIFICATE_NOT_MEASURED
     if "failed" in verdicts:

@@ -195,11 +195,11 @@ class H5Table(Rows):
         for index, parts in blocks:
             first = 0
             while first < len(index):
-                here = slice(first, first + height - place % height)
+                piece = slice(first, first + height - place % height)
                 rows = np.concatenate(
-                    [part[here] for part in parts], axis=1, dtype=self.dtype, casting="same_kind"
+                    [part[piece] for part in parts], axis=1, dtype=self.dtype, casting="same_kind"
                 )
-                yield index[here], rows
+                yield index[piece], rows
                 first = first + len(rows)
                 place = place + len(rows)
 

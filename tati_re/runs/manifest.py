@@ -349,13 +349,13 @@ def given_options(manifest: Manifest) -> dict[str, Any]:
     )  # none by default, but not once
     had -= set() if manifest.loss.loss == "gaussian" else {"noise_std"}
     named = options if manifest.given is None else manifest.given
-    given = {name: value for name, value in options.items() if name in had or name in named}
+    explicit = {name: value for name, value in options.items() if name in had or name in named}
     scale = manifest.options.noise_prior_scale
     if manifest.loss.noise_std == "sampled" and scale is None:
-        given["noise_prior_scale"] = "deviation"  # of runs from before it was 0.3 of it
+        explicit["noise_prior_scale"] = "deviation"  # of runs from before it was 0.3 of it
     if manifest.loss.noise_std == "sampled" and "quantile_level" not in options:
-        given["noise_std"] = "sampled"  # of runs from before several targets had a noise each
-    return given
+        explicit["noise_std"] = "sampled"  # of runs from before several targets had a noise each
+    return explicit
 
 
 def counted_classes(manifest: Manifest) -> dict[str, int]:
@@ -370,8 +370,8 @@ def counted_classes(manifest: Manifest) -> dict[str, int]:
     data = manifest.dataset
     options = manifest.options
     named = data.class_names is not None or data.places is not None
-    given = options.loss is not None or "loss" in manifest.objects
-    counted = data.task == "classification" and not named and given
+    has_loss = options.loss is not None or "loss" in manifest.objects
+    counted = data.task == "classification" and not named and has_loss
     if not counted or options.num_classes is not None or data.num_classes is None:
         return {}
     return {"num_classes": data.num_classes}
@@ -389,9 +389,9 @@ def going_on(folder: Path, num_steps: int | None = None) -> str:
         call from Python.
     """
     stored = read(folder)
-    kept = {"directions"} | ({"model"} if (folder / MODEL).exists() else set())
-    trusts = bool(asked_of(make_options(given_options(stored)), folder).keys() - kept)
-    again = [f"{name}=..." for name in sorted({*stored.objects} - kept)]
+    stored_names = {"directions"} | ({"model"} if (folder / MODEL).exists() else set())
+    trusts = bool(asked_of(make_options(given_options(stored)), folder).keys() - stored_names)
+    again = [f"{name}=..." for name in sorted({*stored.objects} - stored_names)]
     steps = [] if num_steps is None else [str(num_steps)]
     trust = ["trust=True"] if trusts else []
     call = ", ".join([repr(os.fspath(folder)), *steps, *again, *trust])

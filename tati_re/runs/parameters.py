@@ -92,16 +92,18 @@ def read_trajectory(
     steps_of_rows = np.arange(len(table)) if step is None else table.iloc[:, step].to_numpy()
     if missing := sorted(set(steps) - set(steps_of_rows.tolist())):
         raise InputError(f"parameters_step: {path} has no such step.", missing[0])
-    kept = np.isin(steps_of_rows, steps) if steps else slice(None)
-    return steps_of_rows[kept], wanted.checked(Path(path), table.iloc[:, chosen].to_numpy())[kept]
+    selected = np.isin(steps_of_rows, steps) if steps else slice(None)
+    return steps_of_rows[selected], wanted.checked(Path(path), table.iloc[:, chosen].to_numpy())[
+        selected
+    ]
 
 
 def _folder(folder: Path, step: int | None, wanted: ExpectedParameters) -> FileParameters:
     stored = manifest.read(folder)
     parameters = stored.parameters
-    places = list(range(len(wanted.names)))
+    columns = list(range(len(wanted.names)))
     if parameters.names:
-        places = wanted.places(folder, parameters.all_names())
+        columns = wanted.places(folder, parameters.all_names())
     walkers = stored.options.num_walkers
     if step is None:
         arrays, meta, _ = checkpoint.load(folder)
@@ -113,7 +115,7 @@ def _folder(folder: Path, step: int | None, wanted: ExpectedParameters) -> FileP
                 for k in range(sum(key.startswith("auxiliary/") for key in arrays))
             ]
             where = f"the end of {folder}, step {meta.get('step', 'unknown')}"
-            return FileParameters(wanted.checked(folder, positions[:, places]), where, auxiliary)
+            return FileParameters(wanted.checked(folder, positions[:, columns]), where, auxiliary)
     return _rows(files.trajectory_of(folder), step, wanted)
 
 
@@ -139,9 +141,9 @@ def _arrays(path: Path, _: int | None, wanted: ExpectedParameters) -> FileParame
                 expected,
             )
         values = [archive[tensor] for tensor in tensors]
-    places = wanted.places(path, parameter_names(tensors, [value.shape for value in values]))
+    columns = wanted.places(path, parameter_names(tensors, [value.shape for value in values]))
     vector = np.concatenate([value.reshape(-1) for value in values])
-    return FileParameters(wanted.checked(path, vector[None, places]), str(path))
+    return FileParameters(wanted.checked(path, vector[None, columns]), str(path))
 
 
 def _keras(path: Path, _: int | None, wanted: ExpectedParameters) -> FileParameters:

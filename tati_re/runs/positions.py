@@ -143,9 +143,11 @@ class Positions:
         self._columns = columns
         self._most_rows = max(1, block_bytes // (8 * len(columns)))
         labels = {*files.INDEX, *files.BEFORE_PARAMETERS, *files.LABELS}
-        places = [number for number, name in enumerate(columns) if name not in labels]
-        self.names = [columns[number] for number in places]
-        self._values = slice(places[0], places[-1] + 1) if places else slice(0, 0)
+        column_numbers = [number for number, name in enumerate(columns) if name not in labels]
+        self.names = [columns[number] for number in column_numbers]
+        self._values = (
+            slice(column_numbers[0], column_numbers[-1] + 1) if column_numbers else slice(0, 0)
+        )
 
     @property
     def num_parameters(self) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 import numpy as np
 import pandas
 
-from tati_re.core.errors import AnyPath, InputError, check_utf8, nearest, refuse_if, shown
+from tati_re.core.errors import AnyPath, InputError, abbreviated, check_utf8, nearest, refuse_if
 from tati_re.core.front_door import front_doors
 from tati_re.core.given import error_text
 from tati_re.core.printable import printable
@@ -164,7 +164,7 @@ class RunFiles:
         except (TypeError, ValueError, OSError) as error:
             raise InputError(
                 f"This path cannot be a run folder ({error_text(error)}).",
-                shown(folder, 77, repr),
+                abbreviated(folder, 77, repr),
                 "a run folder",
             ) from None
         self._read: dict[str, tuple[tuple[int, int], Any]] = {}

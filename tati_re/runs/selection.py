@@ -41,10 +41,10 @@ def keep(
 ) -> pd.DataFrame:
     """As `select_rows`, for a table with the columns `step` and `walker`."""
     check_thin(thin)
-    kept = drawn(rows[rows["step"] > burnin])
-    if rung is not None and "rung" in kept.columns:
-        kept = kept[kept["rung"] == rung]
-        if kept.empty and len(rows) and not (rows["rung"] == rung).any():
+    selected = drawn(rows[rows["step"] > burnin])
+    if rung is not None and "rung" in selected.columns:
+        selected = selected[selected["rung"] == rung]
+        if selected.empty and len(rows) and not (rows["rung"] == rung).any():
             raise InputError(
                 "There are no rows of this rung.", rung, f"0 to {int(rows['rung'].max())}"
             )
@@ -52,13 +52,14 @@ def keep(
         rows.empty, "No row was recorded.", expected="a longer run, or a smaller record_every"
     )
     last = f"last step {int(rows['step'].max()):,}"
-    refuse_if(kept.empty, f"No rows are left after the burn-in of {burnin:,} steps.", last)
+    refuse_if(selected.empty, f"No rows are left after the burn-in of {burnin:,} steps.", last)
     if thin > 1:
-        kept = kept[
-            kept.groupby(["walker", "rung"] if _on_ladder(kept) else ["walker"]).cumcount() % thin
+        selected = selected[
+            selected.groupby(["walker", "rung"] if _on_ladder(selected) else ["walker"]).cumcount()
+            % thin
             == 0
         ]
-    return kept.reset_index(drop=True)
+    return selected.reset_index(drop=True)
 
 
 def drawn(rows: pd.DataFrame) -> pd.DataFrame:

@@ -149,28 +149,30 @@ def h5_rows(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[n
             "step and walker first",
         )
         index = file["index"][: reading.h5_length(file)]
-        kept = np.arange(len(index))
+        selected = np.arange(len(index))
         if "rung" in index_columns:
-            kept = kept[index[:, index_columns.index("rung")] == 0]
-        rows, actual_step = _rows_at(path, index[kept][:, :2], step)
-        places = np.array(chosen) - len(index_columns)
-        return np.array([file["rows"][int(kept[row])][places] for row in rows]), actual_step
+            selected = selected[index[:, index_columns.index("rung")] == 0]
+        rows, actual_step = _rows_at(path, index[selected][:, :2], step)
+        value_columns = np.array(chosen) - len(index_columns)
+        return np.array(
+            [file["rows"][int(selected[row])][value_columns] for row in rows]
+        ), actual_step
 
 
 def columns_of(
     path: Path, columns: list[str], wanted: ExpectedParameters
 ) -> tuple[list[int], int | None, int | None]:
     """Places of the parameters in their order, of the step and of the walker."""
-    places = {name: k for k, name in enumerate(columns)}
-    step = places.get("step")
-    walker = next((places[name] for name in _WALKER if name in places), None)
+    numbers = {name: k for k, name in enumerate(columns)}
+    step = numbers.get("step")
+    walker = next((numbers[name] for name in _WALKER if name in numbers), None)
     names = wanted.names
-    if all(name in places for name in names):
+    if all(name in numbers for name in names):
         known = set(names)
         wanted.places(path, [name for name in columns if name in known or "/" in name])
-        return [places[name] for name in names], step, walker
-    weights = _numbered(_WEIGHTS, places)
-    biases = _numbered(_BIASES, places)
+        return [numbers[name] for name in names], step, walker
+    weights = _numbered(_WEIGHTS, numbers)
+    biases = _numbered(_BIASES, numbers)
     if weights or biases:
         return _of_tati(path, weights, biases, names), step, walker
     if any(re.fullmatch(r"c\d+", name) for name in columns):
@@ -186,9 +188,9 @@ def columns_of(
     )
 
 
-def _numbered(kind: re.Pattern, places: dict[str, int]) -> list[int]:
+def _numbered(kind: re.Pattern, numbers: dict[str, int]) -> list[int]:
     numbered = [
-        (int(match[1]), place) for name, place in places.items() if (match := kind.fullmatch(name))
+        (int(match[1]), place) for name, place in numbers.items() if (match := kind.fullmatch(name))
     ]
     return [place for _, place in sorted(numbered)]
 

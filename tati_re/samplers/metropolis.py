@@ -4,16 +4,18 @@ from tati_re.core.ops import exp, log, minimum, where
 from tati_re.core.protocol import Info
 
 
-def accept_or_keep(proposal, kept, change, noise):
-    """The proposal with probability min(1, exp(-β ΔH)), else `kept`, whose rung counts, for each
+def accept_or_keep(proposal, current, change, noise):
+    """The proposal with probability min(1, exp(-β ΔH)), else `current`, whose rung counts, for each
     walker; and `Info`. `change` is ΔH, `(walkers,)`, float64; not a number means rejected. One
     uniform number a walker is drawn.
     """
     # A comparison with nan is false, so that a trajectory that blew up is rejected.
-    accepted = log(noise.uniform(kept.potential.shape)) < -kept.rung.inverse_temperature * change
-    pairs = zip(proposal[:-1], kept[:-1], strict=True)
+    accepted = (
+        log(noise.uniform(current.potential.shape)) < -current.rung.inverse_temperature * change
+    )
+    pairs = zip(proposal[:-1], current[:-1], strict=True)
     column = accepted[:, None]
     chosen = [where(column if len(new.shape) == 2 else accepted, new, old) for new, old in pairs]
-    rate = exp(minimum(-kept.rung.inverse_temperature * change, 0.0 * change))
-    rate = where(rate == rate, rate, 0.0 * kept.potential)
-    return type(kept)(*chosen, rung=kept.rung), Info(acceptance=rate, energy_change=change)
+    rate = exp(minimum(-current.rung.inverse_temperature * change, 0.0 * change))
+    rate = where(rate == rate, rate, 0.0 * current.potential)
+    return type(current)(*chosen, rung=current.rung), Info(acceptance=rate, energy_change=change)

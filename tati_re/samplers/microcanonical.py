@@ -81,10 +81,10 @@ def rotate(state, t):
     c = minimum(maximum(c, 1e-12 - 1.0), 1.0)
     delta = t * sqrt(d / temperature) * steep / (d - 1)
     zeta = exp(-delta)
-    kept = 2.0 * zeta / maximum(speed, 1e-300)
+    factor = 2.0 * zeta / maximum(speed, 1e-300)
     turned = (1.0 - zeta) * (1.0 + zeta + c * (1.0 - zeta)) / maximum(steep, 1e-300)
     momentum = (
-        column(kept, state.momentum) * state.momentum
+        column(factor, state.momentum) * state.momentum
         - column(turned, state.momentum) * state.gradient
     )
     change = temperature * (d - 1) * (delta + log(0.5 * (1.0 + c + (1.0 - c) * zeta * zeta)))

@@ -123,16 +123,16 @@ def keras_schedule(schedule, unit: float, name: str = "step_schedule") -> Factor
     return factor
 
 
-def step_factor(options, given=None) -> Factor | None:
+def step_factor(options, schedule=None) -> Factor | None:
     """The factor of the step size, or `None` if it is constant."""
-    if given is None and options.step_schedule == "polynomial":
+    if schedule is None and options.step_schedule == "polynomial":
         return polynomial(options.schedule_delay, options.schedule_power)
-    if given is None and options.step_schedule == "cyclical":
+    if schedule is None and options.step_schedule == "cyclical":
         return cyclical(options.cycle_steps)
-    return _given("step_schedule", options.step_schedule, given, options.first_step_size)
+    return _given("step_schedule", options.step_schedule, schedule, options.first_step_size)
 
 
-def temperature_factor(options, given=None) -> Factor | None:
+def temperature_factor(options, schedule=None) -> Factor | None:
     """The factor of the temperature, or `None` if it is constant."""
     explores = options.exploration_fraction > 0
     if explores and options.step_schedule != "cyclical":
@@ -140,7 +140,7 @@ def temperature_factor(options, given=None) -> Factor | None:
         raise InputError(
             problem, f"step_schedule = {options.step_schedule}", "step_schedule cyclical"
         )
-    if explores and (given is not None or options.temperature_schedule != "constant"):
+    if explores and (schedule is not None or options.temperature_schedule != "constant"):
         problem = "exploration_fraction and temperature_schedule exclude each other."
         raise InputError(
             problem, f"temperature_schedule = {options.temperature_schedule}", "one of the two"
@@ -151,18 +151,18 @@ def temperature_factor(options, given=None) -> Factor | None:
         return lambda steps: np.where(
             ((steps - 1) % length) < part, 0.0, 1.0
         )  # the first part of each cycle descends
-    if given is None and options.temperature_schedule == "annealing":
+    if schedule is None and options.temperature_schedule == "annealing":
         if not options.num_burnin_steps or options.temperature_start is None:
             received = f"num_burnin_steps = {options.num_burnin_steps}, temperature_start = {options.temperature_start}"
             raise InputError(
                 "temperature_schedule: annealing cools during the burn-in.", received, "both given"
             )
         return annealing(options.temperature_start / options.kT, options.num_burnin_steps)
-    return _given("temperature_schedule", options.temperature_schedule, given, options.kT)
+    return _given("temperature_schedule", options.temperature_schedule, schedule, options.kT)
 
 
-def _given(name: str, schedule: str, given, unit: float) -> Factor | None:
-    if given is None:
+def _given(name: str, schedule: str, factors, unit: float) -> Factor | None:
+    if factors is None:
         if schedule == "constant":
             return None
         if not os.path.exists(schedule):
@@ -171,5 +171,5 @@ def _given(name: str, schedule: str, given, unit: float) -> Factor | None:
             raise InputError(
                 problem, repr(schedule), f"{known}, or a CSV file with the columns step and value"
             )
-        given = read_table(schedule, name)
-    return keras_schedule(given, unit, name) if callable(given) else table(given, unit, name)
+        factors = read_table(schedule, name)
+    return keras_schedule(factors, unit, name) if callable(factors) else table(factors, unit, name)

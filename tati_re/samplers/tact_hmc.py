@@ -156,10 +156,10 @@ class TactHMC(Method):
             due, lambda: self._learnt(state), lambda: (state.bias_count, state.bias_mean)
         )
         scale, _ = self.scale(state.tempering)
-        here = ops.as_float64(ops.absolute(state.tempering) <= self.tempering_plateau)
+        on_plateau = ops.as_float64(ops.absolute(state.tempering) <= self.tempering_plateau)
         temperature = state.rung.temperature / scale
         return state._replace(
-            bias_count=count, bias_mean=mean, temperature=temperature, weight=here
+            bias_count=count, bias_mean=mean, temperature=temperature, weight=on_plateau
         ), Info()
 
     def scale(self, tempering):

@@ -59,7 +59,7 @@ def carried_manifest(manifest: Manifest) -> Manifest:
         manifest: That of a run.
     """
     table = manifest.table
-    kept = {name: table[name] for name in ENTRIES if name in table}
+    entries = {name: table[name] for name in ENTRIES if name in table}
     options = manifest.options.table
-    kept["options"] = {name: options[name] for name in OPTIONS if name in options}
-    return Manifest.of({"schema_version": SCHEMA_VERSION, **kept})
+    entries["options"] = {name: options[name] for name in OPTIONS if name in options}
+    return Manifest.of({"schema_version": SCHEMA_VERSION, **entries})

@@ -142,9 +142,9 @@ def held_out_loss(
     rows, targets = (part[:MOST_ROWS] for part in test)
     densities = []
     for network, members in (whole, few):
-        given = network.prepared_targets(targets)
+        prepared = network.prepared_targets(targets)
         outputs, extra = outputs_of_draws(network, members, network.prepared(rows))
-        logs = network.predictive.log_likelihoods(outputs, given, targets, extra)
+        logs = network.predictive.log_likelihoods(outputs, prepared, targets, extra)
         share = members.weight[:, None] / members.weight.sum()
         densities.append(logsumexp(logs, b=share, axis=0))
     return float(np.mean(densities[0] - densities[1]))
@@ -217,9 +217,9 @@ def _gains(ratios: np.ndarray, share: np.ndarray, mixture: np.ndarray, part: flo
     """Mean log density of a mixture with each draw added at a share, shape (draws,)."""
     gains = np.empty(len(ratios))
     for first in range(0, len(gains), 64):
-        here = slice(first, first + 64)
-        both = (1 - part) * mixture + part * ratios[here]
-        gains[here] = log_of(both) @ share
+        some_draws = slice(first, first + 64)
+        both = (1 - part) * mixture + part * ratios[some_draws]
+        gains[some_draws] = log_of(both) @ share
     return gains
 
 
@@ -243,8 +243,8 @@ def vectors_of(draws: Draws | Members, numbers: np.ndarray) -> np.ndarray:
     """
     vectors = []
     for first, values in draws.blocks(len(draws)):
-        here = numbers[(numbers >= first) & (numbers < first + len(values))]
-        vectors.append(values[here - first])
+        some_draws = numbers[(numbers >= first) & (numbers < first + len(values))]
+        vectors.append(values[some_draws - first])
     return np.concatenate(vectors)
 
 

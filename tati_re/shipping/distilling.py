@@ -273,9 +273,9 @@ def _warn_of_spread(
     spreads = []
     for network, members in (whole, one):
         spreads.append(_averages(network, members, network.prepared(rows))[1])
-    kept = float(np.median(spreads[1] / spreads[0]))
-    if kept < _SPREAD_KEPT:
+    ratio = float(np.median(spreads[1] / spreads[0]))
+    if ratio < _SPREAD_KEPT:
         warn_user(
             "The distilled network loses spread outside the data: its standard deviation is "
-            f"{kept:.2f} times the one of all draws (median of {len(rows):,} inputs)."
+            f"{ratio:.2f} times the one of all draws (median of {len(rows):,} inputs)."
         )

@@ -75,8 +75,8 @@ def _refuse_other_networks(network: Network) -> None:
     problem = "to_keras: a network with several inputs is not exported."
     refuse_if(layout, problem, f"{len(layout)} inputs", "a network with one input")
     problem = "to_keras: outputs at several places are not exported."
-    places = network.predictive.rows * network.places
-    refuse_if(places > 1, problem, f"{places} places", "a network with one row of outputs")
+    num_places = network.predictive.rows * network.places
+    refuse_if(num_places > 1, problem, f"{num_places} places", "a network with one row of outputs")
     with own_code(model) as own:
         problem = "to_keras: the model has layers or functions of your own."
         names = ", ".join(sorted(own))

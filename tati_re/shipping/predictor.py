@@ -379,12 +379,12 @@ class Predictor:
         rows = checked_rows(self._run, inputs)
         return outputs_of_draws(self.network, self.members, self.network.prepared(rows))
 
-    def _law(self, inputs: Any, asked: str) -> tuple[Any, np.ndarray]:
+    def _law(self, inputs: Any, method: str) -> tuple[Any, np.ndarray]:
         """The laws of the members, and their weights."""
         outputs, extra = self._outputs(inputs)
         law = self.network.predictive.law(outputs, extra)
         if law is None:
-            raise self._without_noise(asked)
+            raise self._without_noise(method)
         return law, self.weights
 
     def _stretched(self, values: np.ndarray, means: np.ndarray) -> np.ndarray:
@@ -401,11 +401,11 @@ class Predictor:
         numbers = (random.random((num, len(below), 1)) > below).sum(axis=-1)
         return prediction.class_values[numbers]
 
-    def _refuse_other(self, kind: str, asked: str) -> None:
+    def _refuse_other(self, kind: str, method: str) -> None:
         expected = "predict" if kind == VALUES else "predict, quantiles"
-        refuse_if(self.kind != kind, f"{asked} belongs to {kind}.", self.kind, expected)
+        refuse_if(self.kind != kind, f"{method} belongs to {kind}.", self.kind, expected)
 
-    def _without_noise(self, asked: str) -> InputError:
+    def _without_noise(self, method: str) -> InputError:
         name = self.network.predictive.name
-        problem = f"{asked}: the loss says nothing of the noise of an observation."
+        problem = f"{method}: the loss says nothing of the noise of an observation."
         return InputError(problem, name, "a run with gaussian or another loss with noise")

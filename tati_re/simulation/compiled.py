@@ -65,9 +65,9 @@ def sample(
         type(model).__name__,
         "a keras.Model",
     )
-    given = {**_DEFAULTS, "dtype": model.dtype_policy.variable_dtype, **options}
-    if "parameters" in given:
-        given = {**given, "walker_start": options.get("walker_start", "same")}
+    settings = {**_DEFAULTS, "dtype": model.dtype_policy.variable_dtype, **options}
+    if "parameters" in settings:
+        settings = {**settings, "walker_start": options.get("walker_start", "same")}
     if loss is None:
         loss = model.loss if model.compiled else None
         if loss is None or isinstance(loss, (list, tuple, dict)):
@@ -81,11 +81,11 @@ def sample(
         )
         if loss_name(loss) == "mean_squared_error":
             loss = "gaussian"
-            make_progress(given.get("verbose", 1)).message(
+            make_progress(settings.get("verbose", 1)).message(
                 "The compiled mean squared error does not set a noise level. Using "
                 "Gaussian noise with a sampled standard deviation (loss, noise_std)."
             )
-    of_call = {name: given.pop(name) for name in _OF_THE_CALL if name in given}
+    of_call = {name: settings.pop(name) for name in _OF_THE_CALL if name in settings}
     refuse_if(
         y is None and sample_weight is not None,
         "sample_weight needs y.",
@@ -96,7 +96,7 @@ def sample(
         data = x
     else:
         data = (x, y) if sample_weight is None else (x, y, sample_weight)
-    return Simulation(model, data, loss=loss, **given).sample(**of_call)
+    return Simulation(model, data, loss=loss, **settings).sample(**of_call)
 
 
 class SamplePosterior(keras.callbacks.Callback):

@@ -88,8 +88,8 @@ class Evaluations:
         batch = self._batch_for("hessians")
         identity = np.eye(self.system.flat.num_parameters, dtype=self.walkers.position.dtype)
         product = self._engine().hessian_product
-        here = self.walkers
-        rows = [product(here.position, row, batch, here.auxiliary) for row in identity]
+        walkers = self.walkers
+        rows = [product(walkers.position, row, batch, walkers.auxiliary) for row in identity]
         return self._of_walker(np.stack(rows, axis=1), walker_index)
 
     def step_size_advice(self, walker_index: int = 0) -> StepSizeAdvice:

@@ -124,8 +124,8 @@ class Game:
                         f"{name}=(a Player, its Simulation)",
                     )
             is_so = player.positions
-            here = sim.walkers.position
-            expected = f"{here.shape} of {here.dtype}"
+            position = sim.walkers.position
+            expected = f"{position.shape} of {position.dtype}"
             received = f"{tuple(is_so.shape)} of {is_so.dtype.name}"
             refuse_if(
                 received != expected,
@@ -234,11 +234,14 @@ class Game:
             for name, (_, sim) in self.players.items():
                 if rounds[name] > min(rounds.values()):  # a kill came between two checkpoints
                     checkpoint.step_back(where[name])
-                given = sim.objects | sim.options.values_of(("verbose", "max_time"))
+                overrides = sim.objects | sim.options.values_of(("verbose", "max_time"))
                 limits = replace(sim.limits, most_steps=turns[name])
                 last = num_rounds * turns[name]
                 launched.append(
-                    (*reopened(stack, where[name], last, True, given, limits, turns[name]), None)
+                    (
+                        *reopened(stack, where[name], last, True, overrides, limits, turns[name]),
+                        None,
+                    )
                 )
             runs = self._played(launched, num_rounds)
         for (_, sim), (launch, *_) in zip(self.players.values(), launched, strict=True):

@@ -35,8 +35,8 @@ def widened(sim: Any, hidden: Sequence[int], seed: int | None) -> Any:
 def _checked(sim: Any, hidden: Sequence[int]) -> list[int]:
     """The units of the wider network; an `InputError` for a network that cannot be this one."""
     options = sim.options
-    given = bool({"model", "potential"} & {*sim.objects})
-    own = given or options.model is not None or options.is_target
+    is_built = bool({"model", "potential"} & {*sim.objects})
+    own = is_built or options.model is not None or options.is_target
     expected = "a network that tati_re builds from the option hidden"
     refuse_if(own, "widened: only networks of dense layers can be widened.", None, expected)
     refuse_if(

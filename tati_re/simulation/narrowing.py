@@ -138,8 +138,8 @@ def _model_there(sim: Any) -> Any:
 
 def _columns(sim: Any, flat: Any) -> np.ndarray:
     """Where the parameters of the last layer stand among those of all layers."""
-    places = {name: place for place, name in enumerate(sim.parameter_names())}
-    return np.array([places[name] for name in flat.parameter_names()])
+    numbers = {name: place for place, name in enumerate(sim.parameter_names())}
+    return np.array([numbers[name] for name in flat.parameter_names()])
 
 
 def _move_last_layer(sim: Any, part: Any) -> None:

@@ -14,13 +14,13 @@ def simulation_html(system: System, options: Options, objects: Mapping[str, Any]
     dataset = system.dataset
     shapes = zip(flat.tensor_names, flat.shapes, strict=True)
     tensors = [f"{name} {'×'.join(map(str, shape)) or '1'}" for name, shape in shapes]
-    shown = tensors if len(tensors) <= 8 else [*tensors[:4], "...", *tensors[-3:]]
+    listed = tensors if len(tensors) <= 8 else [*tensors[:4], "...", *tensors[-3:]]
     batch = (
         "all examples" if options.batch_size is None else f"mini-batches of {options.batch_size}"
     )
     sampler = "an object" if "sampler" in objects else options.sampler
     lines = [
-        ("parameters", f"{flat.num_parameters:,}: {', '.join(shown)}"),
+        ("parameters", f"{flat.num_parameters:,}: {', '.join(listed)}"),
         ("walkers", str(options.num_walkers)),
         ("data", f"{dataset.name}, {dataset.num_examples:,} examples ({dataset.task}), {batch}")
         if system.has_data

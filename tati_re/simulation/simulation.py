@@ -105,7 +105,7 @@ class Simulation(Evaluations):
         inits: Any = None,
         **options: Any,
     ) -> None:
-        given = {
+        values = {
             "model": model,
             "data": data,
             "loss": loss,
@@ -117,13 +117,13 @@ class Simulation(Evaluations):
             "inits": inits,
             **options,
         }
-        given = _own_names({name: value for name, value in given.items() if value is not None})
-        given, start = with_named_density(given)
-        objects = _pop_objects(given)
-        if not is_named(given.get("parameters")):
-            start = given.pop("parameters")
+        values = _own_names({name: value for name, value in values.items() if value is not None})
+        values, start = with_named_density(values)
+        objects = _pop_objects(values)
+        if not is_named(values.get("parameters")):
+            start = values.pop("parameters")
         self._start(
-            make_options(({"dtype": "float64"} if "potential" in objects else {}) | given),
+            make_options(({"dtype": "float64"} if "potential" in objects else {}) | values),
             objects,
             start,
         )
@@ -294,13 +294,13 @@ class Simulation(Evaluations):
                 "was the inverse temperature)."
             )
             raise InputError(problem, unnamed[0], "temperature=T or inverse_temperature=1/T")
-        given = {
+        overrides = {
             "temperature": temperature,
             "inverse_temperature": inverse_temperature,
             "seed": seed,
         }
-        given = {name: value for name, value in given.items() if value is not None}
-        chosen = self.calls.next("init_momenta", make_options(self.options, **given), given)
+        overrides = {name: value for name, value in overrides.items() if value is not None}
+        chosen = self.calls.next("init_momenta", make_options(self.options, **overrides), overrides)
         draw = Draw("normal", self.walkers.position.shape, tf.as_dtype(self.walkers.position.dtype))
         normal = draw_numbers([draw], chosen.run_seed, "init_momenta", 0, 1)[0][0].numpy()
         self.walkers.momentum = normal * np.sqrt(chosen.kT).astype(normal.dtype)
@@ -331,7 +331,7 @@ class Simulation(Evaluations):
     def dataset(self, value) -> None:
         data = {"data": value}
         of_data = ("data", "test_data", "sample_weights")
-        objects = {name: given for name, given in self.objects.items() if name not in of_data}
+        objects = {name: value for name, value in self.objects.items() if name not in of_data}
         new_objects = _pop_objects(data)
         options = make_options(self.options, data=data.get("data"), test_data=None)
         self._take(self.system.with_data(options, new_objects.get("data")))
@@ -373,14 +373,17 @@ class Simulation(Evaluations):
                 [self.predict(inputs, walker_index=walker) for walker in range(self.num_walkers())]
             )
         walker_index = self._checked_walker(walker_index or 0)
-        here = self.walkers.position[walker_index]
+        position = self.walkers.position[walker_index]
         parameters = (
-            here if parameters is None else as_array(parameters, "parameters", numbers=True)
+            position if parameters is None else as_array(parameters, "parameters", numbers=True)
         )
         refuse_if(
-            parameters.shape != here.shape, "parameters: wrong shape.", parameters.shape, here.shape
+            parameters.shape != position.shape,
+            "parameters: wrong shape.",
+            parameters.shape,
+            position.shape,
         )
-        parameters = parameters.astype(here.dtype)
+        parameters = parameters.astype(position.dtype)
         data = self._dataset
         scales = data.layout_scales or (data.input_scale,)
         inputs = data.prepare(as_packed(inputs, data.layout, data.feature_names, scales))
@@ -533,10 +536,10 @@ class Simulation(Evaluations):
         }
         objects = _pop_objects(overrides)
         refuse_fixed((*overrides, *objects))
-        kept = {name: value for name, value in self.objects.items() if name not in overrides}
+        remaining = {name: value for name, value in self.objects.items() if name not in overrides}
         return self.calls.numbered(
             kind, make_options(self.options, **overrides), overrides
-        ), kept | objects | extra
+        ), remaining | objects | extra
 
     # Options
 
@@ -604,38 +607,38 @@ class Simulation(Evaluations):
 
 
 def changed(
-    options: Options, objects: dict[str, Any], given: dict[str, Any]
+    options: Options, objects: dict[str, Any], overrides: dict[str, Any]
 ) -> tuple[Options, dict[str, Any]]:
     """Returns options and objects with the given ones in place of the earlier ones, under all user
     names.
     """
-    given = _own_names(given)
-    kept = {name: value for name, value in objects.items() if name not in given}
-    new_objects = _pop_objects(given)
-    return make_options(options, **given), kept | new_objects
+    overrides = _own_names(overrides)
+    remaining = {name: value for name, value in objects.items() if name not in overrides}
+    new_objects = _pop_objects(overrides)
+    return make_options(options, **overrides), remaining | new_objects
 
 
-def _own_names(given: dict[str, Any]) -> dict[str, Any]:
+def _own_names(values: dict[str, Any]) -> dict[str, Any]:
     """`data` for TATi's `dataset`, whose list of two arrays is a pair; names that a call has in
     TATi alone refused.
     """
-    if "walker_index" in given:
+    if "walker_index" in values:
         problem = "walker_index: a run moves all walkers."
         raise InputError(
-            problem, given["walker_index"], "run.run_info, whose column walker tells them apart"
+            problem, values["walker_index"], "run.run_info, whose column walker tells them apart"
         )
-    return {"data" if name == "dataset" else name: value for name, value in given.items()}
+    return {"data" if name == "dataset" else name: value for name, value in values.items()}
 
 
-def _pop_objects(given: dict[str, Any]) -> dict[str, Any]:
+def _pop_objects(values: dict[str, Any]) -> dict[str, Any]:
     """Takes out what is an object rather than a name, a path or a list of paths: a Keras model,
     arrays, a sampler.
     """
-    flat = flattened(given)
-    given.clear()
-    given.update(flat)
-    names = {name for name in OBJECTS if name in given and not is_named(given[name])}
+    flat = flattened(values)
+    values.clear()
+    values.update(flat)
+    names = {name for name in OBJECTS if name in values and not is_named(values[name])}
     for name in names & {"data", "test_data"}:
-        if isinstance(given[name], list) and len(given[name]) == 2:
-            given[name] = tuple(given[name])
-    return {name: given.pop(name) for name in OBJECTS if name in names}
+        if isinstance(values[name], list) and len(values[name]) == 2:
+            values[name] = tuple(values[name])
+    return {name: values.pop(name) for name in OBJECTS if name in names}

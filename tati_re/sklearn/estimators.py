@@ -94,14 +94,14 @@ def packed_model(model: Any) -> Any:
         return PackedModel(path.read_bytes())
 
 
-def unpacked_model(given: Any) -> Any:
+def unpacked_model(model: Any) -> Any:
     """The model that `packed_model` packed; code in it does not run."""
-    if not isinstance(given, PackedModel):
-        return given
+    if not isinstance(model, PackedModel):
+        return model
     from tati_re.models.build import load_model
 
     with tempfile.TemporaryDirectory() as folder:
-        (path := Path(folder) / files.MODEL).write_bytes(given.content)
+        (path := Path(folder) / files.MODEL).write_bytes(model.content)
         return load_model(path)
 
 
@@ -192,36 +192,36 @@ class Posterior(BaseEstimator):
         from tati_re.models.inspect import output_shape_of
         from tati_re.simulation.simulation import Simulation
 
-        given = {
+        settings = {
             name: value for name, value in self.get_params(deep=False).items() if value is not None
         }
-        given.pop("keep_run")
+        settings.pop("keep_run")
         model, hidden, folder, members = (
-            given.pop(name, None) for name in ("model", "hidden", "folder", "members")
+            settings.pop(name, None) for name in ("model", "hidden", "folder", "members")
         )
         predicts = self._predicts
         if predicts:
-            given["goal"] = PREDICT
+            settings["goal"] = PREDICT
         if not predicts:
-            given = {"walker_start": "fit", "num_walkers": members or MEMBERS} | given
+            settings = {"walker_start": "fit", "num_walkers": members or MEMBERS} | settings
         elif members is not None:
-            given = {"num_walkers": members} | given
-        if (state := given.pop("random_state", None)) is not None:
-            given["seed"] = int(check_random_state(state).randint(2**31))
+            settings = {"num_walkers": members} | settings
+        if (state := settings.pop("random_state", None)) is not None:
+            settings["seed"] = int(check_random_state(state).randint(2**31))
         if model is None and not predicts:
             hidden = (32,) if hidden is None else hidden
-            units = "noise_prior_scale" in given or not isinstance(
-                given.get("noise_std", "sampled"), str
+            units = "noise_prior_scale" in settings or not isinstance(
+                settings.get("noise_std", "sampled"), str
             )
-            loss = named_loss(given.get("loss", "gaussian"))
+            loss = named_loss(settings.get("loss", "gaussian"))
             units |= loss is None or not loss.scale_free
-            given = {"standardize": "inputs" if units else "all", "dtype": "float64"} | given
+            settings = {"standardize": "inputs" if units else "all", "dtype": "float64"} | settings
         if hidden is not None:
-            given["hidden"] = list(hidden)
+            settings["hidden"] = list(hidden)
         if isinstance(model, keras.Model):
-            given = {"dtype": model.dtype_policy.variable_dtype} | given
+            settings = {"dtype": model.dtype_policy.variable_dtype} | settings
             if len(classes) == 2 and output_shape_of(model)[-1] == 1:
-                given = {"loss": "binary_crossentropy"} | given
+                settings = {"loss": "binary_crossentropy"} | settings
         x = np.array(x)
         y = np.array(y)  # in memory, also where they were mapped from a file
         if (weights := sample_weight) is not None:
@@ -229,18 +229,18 @@ class Posterior(BaseEstimator):
             x = x[weights > 0]
             y = y[weights > 0]
             weights = weights[weights > 0]
-        given["test_fraction"] = 0.0
-        given["num_classes"] = len(classes)
+        settings["test_fraction"] = 0.0
+        settings["num_classes"] = len(classes)
         names = tuple(map(called, classes))
         data = Dataset.from_arrays(x, y, num_classes=len(classes), weights=weights)
         if list(names) != _numbered(len(names)):
             data = replace(data, class_names=names)
         if folder is not None:
-            given["output"] = str(free_folder("fit", folder))
-        sim = Simulation(model, data, **given)
-        if members is None and "goal" not in given and _is_for_predictions(given, model, sim):
-            given = {name: value for name, value in given.items() if name not in _OF_WALKERS}
-            sim = Simulation(model, data, **given)
+            settings["output"] = str(free_folder("fit", folder))
+        sim = Simulation(model, data, **settings)
+        if members is None and "goal" not in settings and _is_for_predictions(settings, model, sim):
+            settings = {name: value for name, value in settings.items() if name not in _OF_WALKERS}
+            sim = Simulation(model, data, **settings)
         last = output_shape_of(sim.system.model)[-1]
         count = len(classes)
         refuse_if(
@@ -268,10 +268,10 @@ class Posterior(BaseEstimator):
         """Whether `fit` is a run for prediction, which chooses its model."""
         from tati_re.launch.goal import names_posterior
 
-        given = self.get_params(deep=False)
-        if given["goal"] is not None:
-            return given["goal"] == PREDICT
-        return not names_posterior(name for name, value in given.items() if value is not None)
+        params = self.get_params(deep=False)
+        if params["goal"] is not None:
+            return params["goal"] == PREDICT
+        return not names_posterior(name for name, value in params.items() if value is not None)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -361,8 +361,8 @@ class Posterior(BaseEstimator):
         raise AttributeError(f"{type(self).__name__} has no attribute {name}")
 
     def _seed_of_run(self) -> int:
-        kept = self.predictor_ if "predictor_" in vars(self) else self.run_
-        return kept.manifest.seed or 0
+        source = self.predictor_ if "predictor_" in vars(self) else self.run_
+        return source.manifest.seed or 0
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__() | {"model": packed_model(self.model)}
@@ -387,11 +387,11 @@ class Posterior(BaseEstimator):
             self.source_ = (self.predictor_.network, self.predictor_.members)
 
 
-def _is_for_predictions(given: Mapping[str, Any], model: Any, sim: Any) -> bool:
+def _is_for_predictions(settings: Mapping[str, Any], model: Any, sim: Any) -> bool:
     """Whether the data are so many that a named model is fitted and sampled for predictions."""
     from tati_re.launch.goal import is_for_predictions
 
-    named = {*given} - {*_OF_WALKERS} | ({"model"} if model is not None else set())
+    named = {*settings} - {*_OF_WALKERS} | ({"model"} if model is not None else set())
     return is_for_predictions(named, sim.system)
 
 
@@ -691,16 +691,16 @@ class BayesianClassifier(ClassifierMixin, Posterior):
 
     def _as_targets(self, values: np.ndarray) -> np.ndarray:
         names = self._names
-        classes, places = np.unique(values, return_inverse=True)
+        classes, indices = np.unique(values, return_inverse=True)
         numbers = np.array([names.index(called(one)) for one in classes])
-        return self.classes_[numbers[places.reshape(values.shape)]]
+        return self.classes_[numbers[indices.reshape(values.shape)]]
 
     def _as_known(self, y: Any) -> np.ndarray:
-        given = np.asarray(y)
-        known = np.isin(given, self.classes_)
+        labels = np.asarray(y)
+        known = np.isin(labels, self.classes_)
         if not known.all():
-            raise InputError("y has a class that fit did not see.", given[~known][0])
-        numbers = np.searchsorted(self.classes_, given)
+            raise InputError("y has a class that fit did not see.", labels[~known][0])
+        numbers = np.searchsorted(self.classes_, labels)
         names = self._names
         # Numbers could be taken for names, where classes are called by other numbers.
         return numbers if names == _numbered(len(names)) else np.array(names)[numbers]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core import ops
-from tati_re.core.errors import InputError, refuse_if, shown
+from tati_re.core.errors import InputError, abbreviated, refuse_if
 from tati_re.supports.contract import Support, shape_of
 from tati_re.supports.sums import sum_event
 
@@ -175,9 +175,11 @@ def finite_bound(kind: str, bound: Any, shape: tuple[int, ...]) -> np.ndarray:
     try:
         values = np.asarray(bound, np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"{kind}: a bound is not a number.", shown(bound, 60), expected) from None
+        raise InputError(
+            f"{kind}: a bound is not a number.", abbreviated(bound, 60), expected
+        ) from None
     infinite = not np.isfinite(values).all()
-    refuse_if(infinite, f"{kind}: a bound is not finite.", shown(bound, 60), expected)
+    refuse_if(infinite, f"{kind}: a bound is not finite.", abbreviated(bound, 60), expected)
     return np.broadcast_to(values, shape).copy()
 
 

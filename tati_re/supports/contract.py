@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tati_re.core.errors import InputError, refuse_if, shown
+from tati_re.core.errors import InputError, abbreviated, refuse_if
 
 MOST_ENTRIES = 10_000_000
 """Entries of one parameter; more is taken for a mistake."""
@@ -95,13 +95,13 @@ class Support(ABC):
             array = np.asarray(value, np.float64)
         except (TypeError, ValueError):
             raise InputError(
-                f"{name}: this is not an array of numbers.", shown(value, 60), str(self)
+                f"{name}: this is not an array of numbers.", abbreviated(value, 60), str(self)
             ) from None
         trailing = array.shape[array.ndim - len(self.shape) :]
         wrong = array.ndim - len(self.shape) not in (0, 1) or trailing != self.shape
         refuse_if(wrong, f"{name}: wrong shape.", array.shape, f"{self.shape} for {self}")
         outside = not np.isfinite(array).all() or not self.contains(array)
-        refuse_if(outside, f"{name}: outside of its support.", shown(value, 60), str(self))
+        refuse_if(outside, f"{name}: outside of its support.", abbreviated(value, 60), str(self))
         return array
 
     def __str__(self) -> str:
@@ -129,24 +129,24 @@ def shape_of(kind: str, sizes: Any) -> tuple[int, ...]:
     Raises:
         InputError: Not whole numbers of 1 or more, or too many entries.
     """
-    given = sizes if isinstance(sizes, Sequence) and not isinstance(sizes, str) else (sizes,)
-    if len(given) == 1 and isinstance(given[0], Sequence) and not isinstance(given[0], str):
-        given = given[0]
-    whole = [isinstance(size, int | np.integer) and not isinstance(size, bool) for size in given]
+    lengths = sizes if isinstance(sizes, Sequence) and not isinstance(sizes, str) else (sizes,)
+    if len(lengths) == 1 and isinstance(lengths[0], Sequence) and not isinstance(lengths[0], str):
+        lengths = lengths[0]
+    whole = [isinstance(size, int | np.integer) and not isinstance(size, bool) for size in lengths]
     expected = "whole numbers of 1 or more, such as real(4) or real(3, 2)"
     refuse_if(
-        not all(whole) or any(size < 1 for size in given),
+        not all(whole) or any(size < 1 for size in lengths),
         f"{kind}: this is not a shape.",
-        shown(sizes, 60),
+        abbreviated(sizes, 60),
         expected,
     )
     refuse_if(
-        math.prod(given) > MOST_ENTRIES,
+        math.prod(lengths) > MOST_ENTRIES,
         f"{kind}: too many entries for one parameter.",
-        f"{math.prod(given):,}",
+        f"{math.prod(lengths):,}",
         f"at most {MOST_ENTRIES:,}",
     )
-    return tuple(int(size) for size in given)
+    return tuple(int(size) for size in lengths)
 
 
 def order_of(kind: str, size: Any, least: int) -> int:
@@ -165,7 +165,7 @@ def order_of(kind: str, size: Any, least: int) -> int:
     refuse_if(
         wrong,
         f"{kind}: wrong size.",
-        shown(size, 60),
+        abbreviated(size, 60),
         f"one whole number of {least} or more; shape=(n,) makes n of them",
     )
     return shape[0]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core import ops
-from tati_re.core.errors import InputError, nearest, refuse_if, shown
+from tati_re.core.errors import InputError, abbreviated, nearest, refuse_if
 from tati_re.supports.contract import Support
 from tati_re.supports.make import from_config
 
@@ -33,11 +33,13 @@ class ParameterLayout:
         refuse_if(not supports, "parameters: there are none.", expected=expected)
         for name, support in supports.items():
             wrong = not isinstance(name, str) or not name.isidentifier()
-            refuse_if(wrong, "parameters: this is not a name.", shown(name, 40, repr), expected)
+            refuse_if(
+                wrong, "parameters: this is not a name.", abbreviated(name, 40, repr), expected
+            )
             refuse_if(
                 not isinstance(support, Support),
                 f"parameters: {name} has no support.",
-                shown(support, 60),
+                abbreviated(support, 60),
                 expected,
             )
             refuse_if(
@@ -88,7 +90,7 @@ class ParameterLayout:
         refuse_if(
             not isinstance(values, Mapping),
             "inits: this is not a table of parameters.",
-            shown(values, 60),
+            abbreviated(values, 60),
             'inits={"sigma": 1.0}',
         )
         free = np.zeros((walkers, self.dimension))
@@ -100,15 +102,15 @@ class ParameterLayout:
                 expected=known,
             )
             support = self.supports[name]
-            given = support.checked(name, value)
-            several = given.ndim > len(support.shape)
+            constrained = support.checked(name, value)
+            several = constrained.ndim > len(support.shape)
             refuse_if(
-                several and given.shape[0] != walkers,
+                several and constrained.shape[0] != walkers,
                 f"inits: {name} has another number of walkers.",
-                f"shape {given.shape}",
+                f"shape {constrained.shape}",
                 f"{support.shape} for all walkers, or {(walkers, *support.shape)}",
             )
-            unconstrained = support.unconstrain(given).reshape(-1, support.size)
+            unconstrained = support.unconstrain(constrained).reshape(-1, support.size)
             free[:, self._ends[name] - support.size : self._ends[name]] = unconstrained
         return free
 
@@ -157,7 +159,7 @@ class ParameterLayout:
             if not {"name", "kind", "shape"} <= {*entry}:
                 raise InputError(
                     "The manifest describes a parameter without name, kind or shape.",
-                    shown(dict(entry), 60),
+                    abbreviated(dict(entry), 60),
                     "the manifest as the run wrote it",
                 )
         return cls({str(entry["name"]): from_config(entry) for entry in config})
@@ -178,5 +180,5 @@ def entries_of(name: str, shape: tuple[int, ...]) -> list[str]:
     """
     if not math.prod(shape) or not shape:
         return [name] if not shape else []
-    places = itertools.product(*(range(size) for size in shape))
-    return [f"{name}[{','.join(map(str, place))}]" for place in places]
+    indices = itertools.product(*(range(size) for size in shape))
+    return [f"{name}[{','.join(map(str, place))}]" for place in indices]

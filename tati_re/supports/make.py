@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tati_re.core.errors import InputError, nearest, shown
+from tati_re.core.errors import InputError, abbreviated, nearest
 from tati_re.supports.bounded import AboveBound, BelowBound, BetweenBounds, RealValues
 from tati_re.supports.contract import Support
 from tati_re.supports.matrices import (
@@ -238,7 +238,7 @@ def from_config(config: Mapping[str, Any]) -> Support:
         return _from_config(config)
     except KeyError as error:
         raise InputError(
-            f"A support of the kind {shown(config.get('kind'), 60)} lacks {error}.",
+            f"A support of the kind {abbreviated(config.get('kind'), 60)} lacks {error}.",
             expected="the manifest as the run wrote it",
         ) from None
 
@@ -261,6 +261,6 @@ def _from_config(config: Mapping[str, Any]) -> Support:
         return _MATRICES[kind](shape[-1], shape[:-2])
     known = ["real", "above", "below", "interval", *_VECTORS, *_MATRICES]
     raise InputError(
-        f"The support {shown(kind, 60)} is not known.{nearest(str(kind), known)}",
+        f"The support {abbreviated(kind, 60)} is not known.{nearest(str(kind), known)}",
         expected=", ".join(known),
     )

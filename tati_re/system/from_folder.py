@@ -27,22 +27,22 @@ BUILT = {"hidden": [], "model": None} | {name: OPTIONS[name].default for name in
 _OF_DATA = {"data", "test_data", "test_fraction", "input_columns", "standardize"}
 
 
-def from_folder(kind: Any, folder: AnyPath, trust: bool, given: dict[str, Any]) -> Any:
+def from_folder(kind: Any, folder: AnyPath, trust: bool, overrides: dict[str, Any]) -> Any:
     """The simulation that a run was made with, of class `kind`; see `Simulation.from_folder`."""
     run = RunFiles.open(folder)
     who = os.fspath(folder)
-    given = with_density_again(given, run)
+    overrides = with_density_again(overrides, run)
     objects = {
-        name: value for name, value in given.items() if name in OBJECTS and not is_named(value)
+        name: value for name, value in overrides.items() if name in OBJECTS and not is_named(value)
     }
-    changed = {name: value for name, value in given.items() if name not in objects}
-    kept = {
+    changed = {name: value for name, value in overrides.items() if name not in objects}
+    stored_options = {
         name: value
         for name, value in manifest.given_options(run.manifest).items()
         if name not in _OF_START
     }
     classes = manifest.counted_classes(run.manifest)
-    values = {**kept, **classes, "output": None, "max_time": None, **changed}
+    values = {**stored_options, **classes, "output": None, "max_time": None, **changed}
     # Loading the model makes TensorFlow settle its threads.
     set_threads(make_options(values).threads)
     objects = objects_of(
@@ -66,31 +66,34 @@ def from_folder(kind: Any, folder: AnyPath, trust: bool, given: dict[str, Any]) 
 
 
 def objects_of(
-    run: RunFiles, given: dict[str, Any], who: str, trust: bool, needed: Iterable[str] = OBJECTS
+    run: RunFiles, objects: dict[str, Any], who: str, trust: bool, needed: Iterable[str] = OBJECTS
 ) -> dict[str, Any]:
     """The objects of a run: those given again, and the model of its folder. Where that cannot be
     loaded, and the folder is one to `trust`, it is left to the code that the folder names.
     """
-    kept = {*run.manifest.objects} & {*needed} - {"model"}
-    given = {**{name: value for name, value in run.objects.items() if name in kept}, **given}
-    missing = (set(run.manifest.objects) & set(needed)) - {*given, "directions"}
+    names_needed = {*run.manifest.objects} & {*needed} - {"model"}
+    objects = {
+        **{name: value for name, value in run.objects.items() if name in names_needed},
+        **objects,
+    }
+    missing = (set(run.manifest.objects) & set(needed)) - {*objects, "directions"}
     for name in sorted(missing):
         if name != "model" or not (run.has(files.MODEL) or "model" in run.objects):
             problem = f"{who}: the run was started with {name} given in Python."
             raise InputError(problem, expected=f"{name}=... with the same value")
     if (
-        "model" in given
+        "model" in objects
         or "model" not in needed
         or not (run.has(files.MODEL) or "model" in run.objects)
     ):
-        return given
+        return objects
     try:
-        return {**given, "model": model_of(run)}
+        return {**objects, "model": model_of(run)}
     except InputError as error:
         if (code := run.manifest.options.model) is not None and is_code(code):
             if not trust:
                 refuse_untrusted({"model": code}, run.folder, who)
-            return given
+            return objects
         raise InputError(
             f"{who}: {error}", expected="model=..., the object used to start the run"
         ) from None

@@ -18,11 +18,11 @@ INITS_JITTER = 0.1
 """Standard deviation, in free coordinates, by which chains are set apart around given starts."""
 
 
-def with_named_density(given: Mapping[str, Any]) -> tuple[dict[str, Any], np.ndarray | None]:
+def with_named_density(options: Mapping[str, Any]) -> tuple[dict[str, Any], np.ndarray | None]:
     """What a Simulation was given, with the named density as its potential.
 
     Args:
-        given: Options and objects by name, among them `log_density`, `parameters` and `data`.
+        options: Options and objects by name, among them `log_density`, `parameters` and `data`.
 
     Returns:
         Options and objects with `potential`, and the starts `(walkers, dimension)`, None if there
@@ -31,7 +31,7 @@ def with_named_density(given: Mapping[str, Any]) -> tuple[dict[str, Any], np.nda
     Raises:
         InputError: What only a named density has, without one; or both it and a potential.
     """
-    rest = dict(given)
+    rest = dict(options)
     inits = rest.pop("inits", None)
     if "log_density" in rest:
         rest = _with_potential(rest)
@@ -56,9 +56,9 @@ def with_named_density(given: Mapping[str, Any]) -> tuple[dict[str, Any], np.nda
     return rest, starts
 
 
-def _with_potential(given: Mapping[str, Any]) -> dict[str, Any]:
+def _with_potential(options: Mapping[str, Any]) -> dict[str, Any]:
     """The named density in the place of log density, supports and data."""
-    rest = dict(given)
+    rest = dict(options)
     for name in ("model", "loss", "potential"):
         refuse_if(
             name in rest, f"log_density and {name} exclude each other.", expected="one of the two"
@@ -74,18 +74,18 @@ def _with_potential(given: Mapping[str, Any]) -> dict[str, Any]:
     return rest
 
 
-def with_density_again(given: Mapping[str, Any], run: RunFiles) -> dict[str, Any]:
+def with_density_again(overrides: Mapping[str, Any], run: RunFiles) -> dict[str, Any]:
     """What is given again for the folder of a run, with a log density as its potential.
 
     Args:
-        given: Options and objects by name.
+        overrides: Options and objects by name.
         run: The run, whose manifest describes the supports.
 
     Raises:
         InputError: A log density for a run that has no named parameters.
     """
-    if "log_density" not in given:
-        return dict(given)
+    if "log_density" not in overrides:
+        return dict(overrides)
     described = run.manifest.parameters
     refuse_if(
         not described.supports,
@@ -94,5 +94,7 @@ def with_density_again(given: Mapping[str, Any], run: RunFiles) -> dict[str, Any
     )
     own = ParameterLayout.from_config(described.supports).supports
     dtype = run.manifest.options.dtype
-    options = _with_potential({"parameters": own, "dtype": dtype, **given})
-    return {name: value for name, value in options.items() if name != "dtype" or "dtype" in given}
+    options = _with_potential({"parameters": own, "dtype": dtype, **overrides})
+    return {
+        name: value for name, value in options.items() if name != "dtype" or "dtype" in overrides
+    }

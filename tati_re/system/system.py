@@ -359,18 +359,18 @@ class System:
         dataset = self.examples
         signs = is_signs(self.examples)
         one_hot = dataset.task == "one_hot" and dataset.targets.shape[1] > 1
-        given = objects.get("loss", options.loss)
+        loss_option = objects.get("loss", options.loss)
         outputs = output_shape_of(self.model)[1:]
         of_signs = not options.tati and self._activation == "sigmoid"
         one_of_two = dataset.num_classes == 2 and dataset.targets.ndim == 1 and outputs == (1,)
         one_of_two = one_of_two and (not signs or of_signs)
         name = (
             "binary_crossentropy"
-            if given is None and (dataset.multi_label or one_of_two)
-            else given
+            if loss_option is None and (dataset.multi_label or one_of_two)
+            else loss_option
         )
         targets = tuple(dataset.targets.shape[1:])
-        law = likelihood_given(given, options)
+        law = likelihood_given(loss_option, options)
         if law is None:
             activation = self._activation
             if activation is None and (dataset.num_classes is not None or dataset.multi_label):

@@ -175,8 +175,8 @@ class TargetSystem(System):
                 "potential cannot change after the Simulation is created.",
                 expected="potential=f in Simulation(...)",
             )
-        given = options.values_of(name for name in _ABSENT if name in options.explicit)
-        values = {name: value for name, value in given.items() if value != OPTIONS[name].default}
+        explicit = options.values_of(name for name in _ABSENT if name in options.explicit)
+        values = {name: value for name, value in explicit.items() if value != OPTIONS[name].default}
         values |= {name: type(objects[name]).__name__ for name in _ABSENT if name in objects}
         values |= {
             name: at for name, at in options.values_of(_OTHERWISE).items() if at in _OTHERWISE[name]
@@ -256,10 +256,10 @@ def system_of(options: Options, objects: Mapping[str, Any]) -> System:
 
 def target_system(options: Options, objects: Mapping[str, Any]) -> TargetSystem:
     """The system of a potential among the objects, or of the one that `options.potential` names."""
-    given = objects.get("potential", options.potential)
+    potential = objects.get("potential", options.potential)
     function = potential_of(options, objects)
     if isinstance(function, NamedDensity):
-        return _named_system(options, objects, given, function)
+        return _named_system(options, objects, potential, function)
     problem = "layers: a potential given as a function has no layers."
     refuse_if(options.layers != "all", problem, options.layers, "a model with data")
     names = options.coordinates
@@ -283,13 +283,13 @@ def target_system(options: Options, objects: Mapping[str, Any]) -> TargetSystem:
     check_memory(options, dimension, options.num_walkers)
     target = Target(function, dimension, options.dtype)
     flat = CoordinateVector(dimension, names, target)
-    system = TargetSystem(NoData(target), None, flat, target=target, given=given)
+    system = TargetSystem(NoData(target), None, flat, target=target, given=potential)
     system.check(options, objects)
     return system
 
 
 def _named_system(
-    options: Options, objects: Mapping[str, Any], given: Any, density: NamedDensity
+    options: Options, objects: Mapping[str, Any], potential: Any, density: NamedDensity
 ) -> TargetSystem:
     """The system of a density of named parameters."""
     for name, value in options.values_of(("dimension", "coordinates")).items():
@@ -304,6 +304,6 @@ def _named_system(
     check_memory(options, density.dimension, options.num_walkers)
     target = Target(density, density.dimension, options.dtype)
     flat = FreeCoordinates(density, target)
-    system = TargetSystem(NoData(target), None, flat, target=target, given=given)
+    system = TargetSystem(NoData(target), None, flat, target=target, given=potential)
     system.check(options, objects)
     return system

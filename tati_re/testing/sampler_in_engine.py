@@ -100,12 +100,12 @@ def check_numpy_is_tensorflow(sampler: Any) -> None:
         tensors, _ = stepped(
             sampler, tensors, bound, StepNoise(recording.draws, [values[i] for values in numbers])
         )
-        given = ConvertedNoise(
+        replayed = ConvertedNoise(
             StepNoise(recording.draws, [values[i] for values in numbers]), np.asarray
         )
-        state, _ = stepped(sampler, state, evaluate, given)
-    for name, here, there in zip(state._fields, state, tensors, strict=True):
-        close = name == "rung" or np.allclose(here, there, rtol=0, atol=1e-12)
+        state, _ = stepped(sampler, state, evaluate, replayed)
+    for name, numpy_value, there in zip(state._fields, state, tensors, strict=True):
+        close = name == "rung" or np.allclose(numpy_value, there, rtol=0, atol=1e-12)
         require(
             close,
             f"{name} in numpy and in TensorFlow differ after 10 steps. Expected: less than 1e-12 apart.",
@@ -170,8 +170,8 @@ def check_checkpoint(sampler: Any) -> None:
         state, _ = stepped(sampler, state, evaluate, random)
     fields = [name for name in state._fields if name != "rung"]
     with tempfile.TemporaryDirectory() as folder:
-        kept = {name: np.asarray(value) for name, value in fields_of(state, fields).items()}
-        checkpoint.save(folder, kept, {"step": 3})
+        stored = {name: np.asarray(value) for name, value in fields_of(state, fields).items()}
+        checkpoint.save(folder, stored, {"step": 3})
         arrays, _, _ = checkpoint.load(folder)
     restored = template._replace(**{name: tf.constant(arrays[name]) for name in fields})
     whole, _ = stepped(sampler, state, evaluate, _tensor_noise(6))

@@ -56,13 +56,13 @@ def check_sampler(
                 f"{sampler.__name__} cannot be made without arguments ({type(error).__name__}: {error}); "
                 "check an object."
             ) from error
-    given: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "stiffness": stiffness,
         "step_size": step_size,
         "order": order,
         "num_steps": num_steps,
     }
-    law = partial(check_law, expected_variance=expected_variance, **given)
+    law = partial(check_law, expected_variance=expected_variance, **settings)
     for check_name, check in {**CHECKS, "the law": law}.items():
         name = getattr(sampler, "name", type(sampler).__name__)
         try:
@@ -150,11 +150,11 @@ def check_law(
     with np.errstate(all="ignore"):
         squares = mean_squares(sampler, names, stiffness, steps, num_steps)
     for name in names:
-        given = expected_variance if name == "position" else None
+        expected = expected_variance if name == "position" else None
         for i, temperature in enumerate(TEMPERATURES):
             exact = temperature / stiffness if name == "position" else temperature
             values = squares[name][i] / exact
-            if given is None and not sampler.metropolis:
+            if expected is None and not sampler.metropolis:
                 weight = 2**order
                 quantity = f"variance of {name}, extrapolated from h = {steps[0]:.3g} and {steps[1]:.3g} to 0,"
                 estimate = _combined(values, (-1 / (weight - 1), weight / (weight - 1)))
@@ -162,7 +162,9 @@ def check_law(
                 continue
             for j, h in enumerate(steps):
                 wanted = (
-                    1.0 if given is None else (given(h) if callable(given) else given) * stiffness
+                    1.0
+                    if expected is None
+                    else (expected(h) if callable(expected) else expected) * stiffness
                 )
                 estimate = _combined(values[j : j + 1], (1.0,))
                 _compare(f"variance of {name} at h = {h:.3g}", estimate, wanted, 0.0, temperature)

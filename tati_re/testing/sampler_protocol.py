@@ -164,10 +164,10 @@ def check_shapes_and_types(sampler: Any, dtype=np.float64) -> None:
             "number per walker.",
         )
     meters = as_method(sampler).dynamics.meters
-    told = ", ".join(name for name, value in info._asdict().items() if value is not None)
+    returned = ", ".join(name for name, value in info._asdict().items() if value is not None)
     require(
         [value is not None for value in info] == [sampler.metropolis, sampler.metropolis or meters],
-        f"metropolis is {sampler.metropolis}, but step returns {told or 'an empty Info'}. "
+        f"metropolis is {sampler.metropolis}, but step returns {returned or 'an empty Info'}. "
         "Expected: both fields of Info, or "
         f"{'energy_change alone, as meters is True' if meters else 'neither'}.",
     )
@@ -250,7 +250,7 @@ def check_noise_asked_alike(sampler: Any) -> None:
     require(
         requests[0], "a step asks for no random numbers. Expected: noise.normal or noise.uniform."
     )
-    odd = next((asked for asked in requests if asked != requests[0]), None)
+    odd = next((request for request in requests if request != requests[0]), None)
     require(
         odd is None,
         f"one step draws {requests[0]}, another {odd}. Expected: the same draws each time.",

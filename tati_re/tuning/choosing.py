@@ -33,13 +33,13 @@ def with_steps(sampler, options, given_schedule: bool = False):
     """
     if not isinstance(options.step_size, str) or options.step_sizes:
         return sampler
-    for name, asked in (
+    for name, is_set in (
         ("covariance_blending", options.covariance_blending > 0),
         ("step_schedule", given_schedule or options.step_schedule != "constant"),
         ("gradient_noise", sampler.dynamics.removed_noise > 0),
     ):
         refuse_if(
-            asked,
+            is_set,
             f"{name}: needs a given step size.",
             "step_size = auto",
             "a number as step_size",
@@ -64,8 +64,8 @@ def with_tuner(sampler, options, automatic: bool):
     tunes its lengths.
     """
     finds_end = automatic and sampler.adapts and options.temperature_schedule == "constant"
-    asked = finds_end or sampler.dynamics.finds_length
-    if not asked or sampler.label_names:
+    is_needed = finds_end or sampler.dynamics.finds_length
+    if not is_needed or sampler.label_names:
         return sampler
     return Tuner(sampler, finds_end=finds_end, within_chains=options.goal == "predict")
 
@@ -86,8 +86,8 @@ def wrapped(sampler, options, names: Sequence[str], shapes: Sequence[tuple[int, 
             )
         named = fan_in_plus_one(names, shapes) if options.mass == "fan_in" else options.mass
         sampler = Massive(sampler, named if mass is None else _checked(mass, shapes))
-        given = "num_burnin_steps" in options.explicit
-        if sampler.measured and options.burnin < (FEWEST_BURNIN_STEPS if given else 1):
+        is_explicit = "num_burnin_steps" in options.explicit
+        if sampler.measured and options.burnin < (FEWEST_BURNIN_STEPS if is_explicit else 1):
             problem = f"mass: {sampler.mass} is measured during the burn-in."
             raise InputError(
                 problem,
@@ -160,8 +160,8 @@ def unused_options(options, sampler) -> list[str]:
     other = "target_bias" if sampler.metropolis else "step_size_tuning"
     idle = {name for name, used in _BELONG.items() if name == other or not used(options)}
     beside = [name for name in _BELONG if name in options.explicit & idle]
-    given = [name for name in options_of(["sampler"]) if name in taken & options.explicit]
-    return [*dict.fromkeys([*(name for name in given if name not in used), *beside])]
+    explicit = [name for name in options_of(["sampler"]) if name in taken & options.explicit]
+    return [*dict.fromkeys([*(name for name in explicit if name not in used), *beside])]
 
 
 def _checked(mass, shapes) -> np.ndarray:

@@ -133,14 +133,14 @@ class Tuner(Wrapper):
             & (place <= _ROWS * window[1])
         )
 
-        def kept(own, sums):
+        def tuned(own, sums):
             index = ops.as_int32(place / window[1]) - 1
             row = _own(new, info)[None]
             return ops.with_rows(own, index, row), ops.with_rows(
                 sums, index, _sums(new.position)[None]
             )
 
-        own, sums = ops.replaced_if(due, kept, (own, sums))
+        own, sums = ops.replaced_if(due, tuned, (own, sums))
         last = ops.constant(np.array([0.0, 0.0, 1.0]), window)
         window = window * (1.0 - last) + step * last
         return type(state)(

@@ -27,9 +27,9 @@ PATHS = {
     "tabel": "The run folder tabel does not exist. Did you mean 'table'?",
     "table": "The folder table is not a run folder: it has no manifest.toml.",
     "plane": "Received: a folder of tati-landscape. Expected: a run folder of tati-sample",
-    "inputs": "Received: a folder of tati-inputspace. Expected: the folder of a run",
-    "logz": "Received: a folder of tati-evidence. Expected: the folder of a run",
-    "minima": "Received: a folder of tati-explore. Expected: the folder of a run",
+    "inputs": "Received: a folder of tati-inputspace. Expected: a run folder",
+    "logz": "Received: a folder of tati-evidence. Expected: a run folder",
+    "minima": "Received: a folder of tati-explore. Expected: a run folder",
 }
 
 

@@ -21,7 +21,7 @@ from tati_re.cli import analyse, compare, dataset, report
 from tati_re.cli.arguments import command
 from tati_re.core.errors import InputError, SamplingError, pasted
 from tati_re.core.printable import PrintableStream, inner_stream, printable, printable_output
-from tati_re.core.views import shown
+from tati_re.core.views import viewable
 from tati_re.engine.progress import PlainProgress, RichProgress
 from tati_re.prediction.results import ClassPrediction
 from tati_re.report.html import bullets, html_table, pairs, paragraph
@@ -219,7 +219,7 @@ def test_tables_of_results_do_not_steer(text):
     """The names of classes head the columns of predictions."""
     table = pandas.DataFrame({f"p[{text}]": [0.5], "class": [text]})
 
-    @shown
+    @viewable
     class Found(NamedTuple):
         table: pandas.DataFrame
 

@@ -25,7 +25,7 @@ from typing import (
     get_type_hints,
 )
 
-from tati_re.core.errors import InputError, shown
+from tati_re.core.errors import InputError, abbreviated
 
 LARGEST = 2**63 - 1
 """The largest whole number that TOML promises to hold."""
@@ -163,7 +163,7 @@ def reader_of(annotation: Any) -> Reader:
         if named is not None and isinstance(value, Mapping):
             return {name: named(part, f"{path}.{name}") for name, part in value.items()}
         if not fits(value):
-            raise WrongValue(path, shown(value, _LONGEST, repr), words_of(annotation))
+            raise WrongValue(path, abbreviated(value, _LONGEST, repr), words_of(annotation))
         return _plain(value)
 
     return read

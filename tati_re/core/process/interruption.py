@@ -104,17 +104,17 @@ def interruptible(
     """Gives a function that returns the first signal that came, 0 before: a request to end in good
     order. A second Ctrl-C interrupts at once, with the sentence of `truth`.
     """
-    asked: list[int] = []
+    signals: list[int] = []
 
     def ask(number: int) -> None:
-        if number == signal.SIGINT and asked and not _watched:
+        if number == signal.SIGINT and signals and not _watched:
             stop(number, truth())
-        asked.append(number)
+        signals.append(number)
 
     _truths.append(truth)
     try:
         with _handled(ask, requeue_signal):
-            yield lambda: asked[0] if asked else 0
+            yield lambda: signals[0] if signals else 0
     finally:
         _truths.pop()
 

@@ -109,11 +109,11 @@ def lenient_streams() -> Iterator[tuple[LenientStream, LenientStream]]:
                 there = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
             streams.append(LenientStream(there, redirect=True))
         # One that is lenient already stays as it is, with what is around it.
-        shown = [
+        restored = [
             old if inner_stream(old) is new else new
             for old, new in zip(before, streams, strict=True)
         ]
-        sys.stdout, sys.stderr = shown  # type: ignore[assignment]
+        sys.stdout, sys.stderr = restored  # type: ignore[assignment]
         try:
             yield streams[0], streams[1]
         finally:

@@ -70,9 +70,9 @@ def make_prior(options, names: Sequence[str], shapes: Sequence[tuple[int, ...]])
         InputError: A pattern matches no tensor, there is nothing to scale, or walls are invalid.
     """
     sizes = [math.prod(shape) for shape in shapes]
-    given = options.values_of((*_TABLES, *_WALLS))
+    tables = options.values_of((*_TABLES, *_WALLS))
     columns = {
-        name: by_tensor(name, value, OPTIONS[name].default, names) for name, value in given.items()
+        name: by_tensor(name, value, OPTIONS[name].default, names) for name, value in tables.items()
     }
     chosen = [{name: column[i] for name, column in columns.items()} for i in range(len(names))]
     fans = None
@@ -232,9 +232,9 @@ def _check_density(prior: Prior, num_parameters: int, dtype: str) -> None:
     in steps of 1e-3.
     """
     random = np.random.default_rng(0)
-    here = random.standard_normal(num_parameters)
+    point = random.standard_normal(num_parameters)
     along = 1e-3 * random.choice((-1.0, 1.0), num_parameters)
-    x = tf.constant(np.stack([here - along, here, here + along]), dtype)
+    x = tf.constant(np.stack([point - along, point, point + along]), dtype)
     expected = (
         "log_prob (walkers,), float64, gradient (walkers, parameters), in keras.ops or "
         "TensorFlow; and proper"

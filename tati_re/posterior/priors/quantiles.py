@@ -77,13 +77,13 @@ def tabulated(
     with np.errstate(divide="ignore"):
         scores = np.where(below < 0.5, ndtri(below), -ndtri(above))
     log_total = top + float(np.log(total))
-    kept = np.concatenate([[True], np.diff(np.maximum.accumulate(scores)) > 1e-9]) & np.isfinite(
-        scores
-    )
-    scores = scores[kept]
-    places = corners[kept]
-    slopes = np.exp(-(scores**2) / 2 - 0.5 * np.log(2 * np.pi) - log_density(places) + log_total)
-    return log_total, CubicHermiteSpline(scores, places, slopes)(
+    increasing = np.concatenate(
+        [[True], np.diff(np.maximum.accumulate(scores)) > 1e-9]
+    ) & np.isfinite(scores)
+    scores = scores[increasing]
+    nodes = corners[increasing]
+    slopes = np.exp(-(scores**2) / 2 - 0.5 * np.log(2 * np.pi) - log_density(nodes) + log_total)
+    return log_total, CubicHermiteSpline(scores, nodes, slopes)(
         np.clip(NormalMap.nodes, scores[0], scores[-1])
     )
 

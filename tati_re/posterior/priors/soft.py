@@ -57,8 +57,8 @@ class SoftWalls(Prior):
         if not (inside.name == "none" or isinstance(inside, ScaleFamily)):
             problem = "prior_lower_boundary, prior_upper_boundary: hard and soft walls exclude each other."
             raise InputError(problem, str(inside), "lower_wall and upper_wall, or these")
-        given = [np.asarray(value, np.float64) for value in (factor, power, lower, upper)]
-        self.factor, self.power, self.lower, self.upper = given
+        arrays = [np.asarray(value, np.float64) for value in (factor, power, lower, upper)]
+        self.factor, self.power, self.lower, self.upper = arrays
         for name, value in (("prior_factor", self.factor), ("prior_power", self.power)):
             if not ((value >= 0) & np.isfinite(value)).all():
                 raise InputError(f"{name} is below 0.", received=value.min(), expected="at least 0")
@@ -71,7 +71,7 @@ class SoftWalls(Prior):
         self.inner = inside
         self.walled = inside.walled
         scale = np.asarray(inside.scale if isinstance(inside, ScaleFamily) else 1.0)
-        self._rows = np.broadcast_arrays(scale, *given)
+        self._rows = np.broadcast_arrays(scale, *arrays)
         lower, upper = self._rows[3:]
         self._tether = np.equal(lower, upper)
         self._layer = layers(lower, upper)

@@ -101,13 +101,13 @@ class ControlVariateEvaluate(Delegating):
         self.centre = centre
 
     def __call__(self, position) -> Energy:
-        here = self.evaluate(position)
+        current = self.evaluate(position)
         there = self.evaluate(self.centre["centre"])
         return Energy(
-            here.potential - there.potential + self.centre["centre_potential"],
-            here.gradient - there.gradient + self.centre["centre_gradient"],
-            here.loss - there.loss + self.centre["centre_loss"],
-            here.log_prior,
+            current.potential - there.potential + self.centre["centre_potential"],
+            current.gradient - there.gradient + self.centre["centre_gradient"],
+            current.loss - there.loss + self.centre["centre_loss"],
+            current.log_prior,
         )
 
     def gradient_variance(self, position):

@@ -418,15 +418,15 @@ class EnsembleQuasiNewton(Wrapper):
         if not self.capped:
             return wanted, stiffest
         ask = evaluate.full if self.full_batch else evaluate
-        here = ask(ensemble).gradient
+        gradient = ask(ensemble).gradient
         for _ in range(_POWER_STEPS):
-            image, length = curved(ask, ensemble, here, stiffest)
+            image, length = curved(ask, ensemble, gradient, stiffest)
             curvature = ops.sqrt(ops.sum_of_products(image, image)) / ops.maximum(
                 length, 1e-30 + 0.0 * length
             )
             size = ops.maximum(ops.sqrt(ops.sum_of_products(image, image)), 1e-30 + 0.0 * length)
             stiffest = image / ops.column(size, image)
-        image, _ = curved(ask, ensemble, here, ops.reshape(deviations, ensemble.shape))
+        image, _ = curved(ask, ensemble, gradient, ops.reshape(deviations, ensemble.shape))
         pairs = ops.as_type(deviations, wanted) @ ops.transpose(
             ops.as_type(self._grouped(image), wanted)
         )

@@ -129,15 +129,15 @@ class LowRankWindows:
         walkers, parameters = state.position.shape
         rank = min(self.rank, parameters)
         numbers = 0.0 * state.potential
-        kept = ops.constant(
+        stored = ops.constant(
             np.zeros((-(-(4 * rank + 8) // walkers), walkers, parameters)), state.position
         )
-        ones = [ops.constant(np.ones(count), kept) for count in (parameters, rank)]
-        window = ops.constant(self._window(0, kept.shape[0]), numbers)
-        directions = ops.constant(np.zeros((rank, parameters)), kept)
+        ones = [ops.constant(np.ones(count), stored) for count in (parameters, rank)]
+        window = ops.constant(self._window(0, stored.shape[0]), numbers)
+        directions = ops.constant(np.zeros((rank, parameters)), stored)
         values = (
-            kept,
-            kept,
+            stored,
+            stored,
             window,
             ones[0],
             directions,
@@ -161,16 +161,16 @@ class LowRankWindows:
             lambda *before: self._in_use(before, state, ask, matrices),
             (unit, spread),
         )
-        kept = ops.replaced_if(
+        stored = ops.replaced_if(
             clock.adapting & (place % every == 0.0),
-            lambda *kept: tuple(
+            lambda *stored: tuple(
                 ops.with_rows(values, ops.as_int32(place / every), new[None])
-                for values, new in zip(kept, (state.position, state.gradient), strict=True)
+                for values, new in zip(stored, (state.position, state.gradient), strict=True)
             ),
             (positions, gradients),
         )
         passed = ops.as_float64(clock.adapting) * ops.constant(np.array([1.0, 0.0, 0.0]), window)
-        return (*kept, window + passed, *matrices, unit, spread, skipped)
+        return (*stored, window + passed, *matrices, unit, spread, skipped)
 
     @staticmethod
     def _in_use(before: tuple, state, ask, matrices) -> tuple:

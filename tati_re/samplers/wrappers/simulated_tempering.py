@@ -149,9 +149,9 @@ class SimulatedTempering(Wrapper):
 
     def rung_of(self, base: Rung, index) -> Rung:
         """The walkers' own rungs, from those of the run and from where they are on the ladder."""
-        here = self._at(index, base.inverse_temperature)
+        is_at = self._at(index, base.inverse_temperature)
         beta, weight = (
-            ops.sum_of_products(here, here * ops.constant(np.array([values]), here))
+            ops.sum_of_products(is_at, is_at * ops.constant(np.array([values]), is_at))
             for values in (self.inverse_temperatures, self.likelihood_weights)
         )
         return Rung(
@@ -248,13 +248,15 @@ class SimulatedTempering(Wrapper):
         up = uniform < 0.5
         proposal = ops.as_float64(old) + ops.where(up, 0.0 * uniform + 1.0, 0.0 * uniform - 1.0)
         possible = (proposal >= 0.0) & (proposal < float(self.num_rungs))
-        here = self._at(old, reduced)
+        is_at_old = self._at(old, reduced)
         there = self._at(proposal, reduced)
         # What is left of the number that chose the direction.
         left = ops.maximum(
             ops.where(up, 2.0 * uniform, 2.0 * uniform - 1.0), 1e-300 + 0.0 * uniform
         )
-        accepted = possible & (ops.log(left) < ops.sum_of_products(here - there, reduced - weights))
+        accepted = possible & (
+            ops.log(left) < ops.sum_of_products(is_at_old - there, reduced - weights)
+        )
         index = ops.as_int32(ops.where(accepted, proposal, ops.as_float64(old)))
         moved = self._at(index, reduced)
         rung = self.rung_of(evaluate.rung, index)
@@ -267,7 +269,7 @@ class SimulatedTempering(Wrapper):
             ),
         }
         for name, value in fields_of(inner, self.copied).items():
-            at = _wide(here, value)
+            at = _wide(is_at_old, value)
             copies = own[f"{name}s"] = at * value[:, None] + (1.0 - at) * own[f"{name}s"]
             changed[name] = ops.reshape(ops.sum_over(_wide(moved, value) * copies, 1), value.shape)
         own |= {
