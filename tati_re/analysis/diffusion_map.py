@@ -82,6 +82,9 @@ def diffusion_map(
         num_neighbors: Number of nearest neighbors of each point, including itself. Default: None,
             all for up to 3,000 points, otherwise 256.
 
+    Returns:
+        Eigenvalues, eigenfunctions and bandwidth.
+
     Raises:
         InputError: The rule is unknown, or points are fewer than eigenvectors, not finite, all
             equal, or disconnected at this ε.

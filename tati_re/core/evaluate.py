@@ -286,7 +286,14 @@ class Delegating(Evaluate):
         return self.evaluate.auxiliary
 
     def around(self, evaluate: Evaluate) -> Self:
-        """Returns the same modification of another evaluation."""
+        """Returns the same modification of another evaluation.
+
+        Args:
+            evaluate: The evaluation to modify.
+
+        Returns:
+            The modified evaluation.
+        """
         other = copy.copy(self)
         Delegating.__init__(other, evaluate)
         return other

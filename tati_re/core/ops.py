@@ -168,6 +168,9 @@ def log_logistic(x: Any) -> Any:
 
     Args:
         x: Numbers, an array of any shape.
+
+    Returns:
+        Numbers of at most 0, in the shape of `x`.
     """
     return -np.logaddexp(0.0, -x) if _is_numpy(x) else _tf().math.log_sigmoid(x)
 
@@ -177,6 +180,9 @@ def join_last(parts: list) -> Any:
 
     Args:
         parts: Arrays of one shape but for the last axis.
+
+    Returns:
+        One array with the entries of all along the last axis.
     """
     return np.concatenate(parts, axis=-1) if _is_numpy(*parts) else _tf().concat(parts, axis=-1)
 

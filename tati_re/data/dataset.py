@@ -179,6 +179,9 @@ class Dataset:
             layout: Names and shapes of several inputs, as of `Dataset`. Default: one input.
             layout_scales: Factors of several inputs, as of `Dataset`. Default: none.
 
+        Returns:
+            The data set.
+
         Raises:
             InputError: As the class, and labels that are not the classes they should be.
         """
@@ -278,6 +281,9 @@ class Dataset:
 
         Args:
             targets: Targets of this data set, shape `(n, ...)`.
+
+        Returns:
+            Labels in the same shape.
         """
         return np.array(self.class_names)[targets] if are_integers(self.class_names) else targets
 
@@ -346,6 +352,9 @@ class Dataset:
             outputs: Outputs, `(n, ...)`.
             predicts_noise: Whether the second half of the outputs are logarithms of standard
                 deviations. Default: False.
+
+        Returns:
+            Outputs in the units of the targets, in the same shape.
         """
         return (
             outputs

@@ -121,6 +121,9 @@ def log_spectrum(frequency: np.ndarray) -> np.ndarray:
 
     Args:
         frequency: ω, at least 0, of any shape.
+
+    Returns:
+        Numbers of at most 0, in the shape of `frequency`.
     """
     x = np.pi * np.asarray(frequency, float)
     with np.errstate(divide="ignore", invalid="ignore"):

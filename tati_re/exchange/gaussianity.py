@@ -96,6 +96,9 @@ def gaussianity_report(
     Args:
         p_values: The p-values, `(tests,)`.
         subject: The subject of the sentence. Default: "The noise of mini-batches".
+
+    Returns:
+        The fraction, its band, and what to do if it is outside.
     """
     p_values = np.asarray(p_values, float)
     tests = len(p_values)

@@ -163,7 +163,15 @@ class ReplicaExchange(Wrapper):
     # The rungs of the walkers
 
     def rung_of(self, rungs: Rungs, base: Rung) -> Rung:
-        """The rung of each walker, with the factors that schedules put on the target's."""
+        """Returns temperature and step size of each walker, with the factors of the schedules.
+
+        Args:
+            rungs: The rungs, with the index of each walker.
+            base: Temperature and step size of the target, after the schedules.
+
+        Returns:
+            The rungs of the walkers.
+        """
         beta = tf.gather(rungs.table.inverse_temperature, rungs.index)
         step_size = tf.gather(tf.constant(self.rungs.step_size, tf.float64), rungs.index)
         return Rung(
@@ -223,8 +231,14 @@ class ReplicaExchange(Wrapper):
         )
 
     def with_bias(self, rungs: Rungs, energy) -> Rungs:
-        """The rungs at the start with the bias, where there is one, about the energies of all
-        walkers.
+        """Places the bias, if there is one, around the energies of all walkers at the start.
+
+        Args:
+            rungs: The rungs before the first step.
+            energy: Energy of each walker, shape (walkers,).
+
+        Returns:
+            The rungs with the bias.
         """
         if self.bias is not None:
             by_rung = tf.reshape(energy, (self.num_rungs, self.num_ladders))
@@ -254,7 +268,17 @@ class ReplicaExchange(Wrapper):
         return self.whole(state, inner, rungs, evaluate), info
 
     def moved(self, state, rungs, evaluate, noise) -> tuple:
-        """The state of the sampler inside after a step at these rungs, and its `Info`."""
+        """Moves all walkers with the sampler inside.
+
+        Args:
+            state: The state before the step.
+            rungs: The rungs of the walkers.
+            evaluate: Computes U and its gradient.
+            noise: Random numbers of this step.
+
+        Returns:
+            The state of the sampler inside after the step, and its `Info`.
+        """
         rung = self.rung_of(rungs, evaluate.rung)
         bound = self._seen(evaluate.at(rung), rungs)
         inner, info = self.inner.step(inner_of(state)._replace(rung=rung), bound, noise)
@@ -263,7 +287,17 @@ class ReplicaExchange(Wrapper):
         ), info
 
     def whole(self, state, inner, rungs, evaluate):
-        """The state with that of the sampler inside and these rungs."""
+        """Combines the state of the sampler inside with rungs.
+
+        Args:
+            state: The state before the step.
+            inner: The state of the sampler inside.
+            rungs: The rungs of the walkers.
+            evaluate: Computes U and its gradient.
+
+        Returns:
+            The whole state.
+        """
         rung = self.rung_of(rungs, evaluate.rung)
         inner = inner._replace(rung=state.rung)
         own = {
@@ -274,11 +308,25 @@ class ReplicaExchange(Wrapper):
         return type(state)(**inner._asdict(), **own)
 
     def swaps_after(self, step):
-        """Whether a round follows the step of this number, an integer or a tensor."""
+        """Returns whether a round of swaps follows a step.
+
+        Args:
+            step: Number of the step, an integer or a tensor.
+
+        Returns:
+            True or False, or a tensor of them.
+        """
         return self.has_rounds and step % self.exchange_every == 0
 
     def energetic(self, evaluate):
-        """The evaluation that a step sees."""
+        """Returns the evaluation that a step sees.
+
+        Args:
+            evaluate: Computes U and its gradient on the mini-batch.
+
+        Returns:
+            The same, or with exact energies if the ladder needs them.
+        """
         return ExactEnergies(evaluate) if self.exact_energies and not evaluate.exact else evaluate
 
     def _seen(self, bound, rungs: Rungs):
@@ -325,9 +373,19 @@ class ReplicaExchange(Wrapper):
     def decided(
         self, rungs: Rungs, inner, loss, penalty, evaluate, random: dict
     ) -> tuple[Rungs, Rungs]:
-        """The rungs of all walkers before the swaps of a round, with the bias grown, and after
-        them; of the state `inner` only those fields are used from which a rule estimates
-        energies.
+        """Decides the swaps of a round.
+
+        Args:
+            rungs: The rungs before the round.
+            inner: The state of the sampler inside; only the fields from which a rule estimates energies
+                are used.
+            loss: L of each walker.
+            penalty: V of each walker.
+            evaluate: Computes U and its gradient.
+            random: The random numbers of the round, by name.
+
+        Returns:
+            The rungs before the swaps, with the bias updated, and those after them.
         """
         factor = evaluate.rung.inverse_temperature[0] / self.target.inverse_temperature[0]
         table = rungs.table._replace(inverse_temperature=rungs.table.inverse_temperature * factor)
@@ -355,8 +413,15 @@ class ReplicaExchange(Wrapper):
         return rungs, new
 
     def energies(self, inner, evaluate):
-        """L and V of all walkers, float64: exact where the rule asks for it, else of this step's
-        mini-batch.
+        """Computes L and V of all walkers.
+
+        Args:
+            inner: The state of the sampler inside.
+            evaluate: Computes U and its gradient.
+
+        Returns:
+            L and V, shape (walkers,) each, float64: exact if the rule needs it, otherwise of this step's
+            mini-batch.
         """
         wanted = self.bias is not None or self.swap_rule is None or self.swap_rule.exact
         exact = wanted or evaluate.exact or self.full_batch
@@ -379,8 +444,17 @@ class ReplicaExchange(Wrapper):
         return evaluate.scale * loss, -evaluate.log_prior(position)
 
     def exchanged(self, inner, changed: dict, rungs, new, evaluate) -> dict:
-        """The fields that walkers have on their new rungs; `changed` are those that belong to the
-        rung.
+        """Moves the fields that belong to rungs to the walkers that now hold them.
+
+        Args:
+            inner: The state of the sampler inside.
+            changed: The fields that belong to the rung, by name.
+            rungs: The rungs before the swaps.
+            new: The rungs after the swaps.
+            evaluate: Computes U and its gradient.
+
+        Returns:
+            The fields of the walkers on their new rungs, by name.
         """
         before = self.rung_of(rungs, evaluate.rung)
         after = self.rung_of(new, evaluate.rung)

@@ -89,7 +89,15 @@ class RandomNeighbours(_Schedule):
     num_uniforms = 1
 
     def pairs(self, round, uniforms) -> Pairs:
-        """The pairs of a round. It uses `uniforms` in (0, 1) alone, `(1,)` or `(ladders, 1)`."""
+        """Returns the pairs of a round, with even or odd lower rungs at random.
+
+        Args:
+            round: Not used.
+            uniforms: Random numbers in (0, 1), shape (1,) or (ladders, 1).
+
+        Returns:
+            The pairs, `R // 2` of them.
+        """
         return _neighbors(self.num_rungs, as_int32(uniforms >= 0.5))
 
 
@@ -182,6 +190,9 @@ def gibbs(reduced_potential, uniform) -> Assignment:
         reduced_potential: u[r, i] = β_r (λ_r L_i + V_i) of replica i on rung r, float64 `(...,
             rungs, replicas)`; +∞ for a replica that is not allowed there.
         uniform: Uniform numbers in (0, 1), `(...)`.
+
+    Returns:
+        The replica on each rung, and the probability of each replica there.
 
     Raises:
         InputError: There are more than 6 rungs, with more than 720 assignments.

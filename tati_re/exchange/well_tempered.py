@@ -176,6 +176,7 @@ class WellTempered:
         self.memory = memory
 
     def get_config(self) -> dict[str, Any]:
+        """Returns plain values that define the bias; they are written to the manifest."""
         return {
             "bias_factor": self.bias_factor,
             "bias_rate": self.height,

@@ -85,6 +85,9 @@ class ExploredSystem:
             job: The job. It ends early when its time is over, after at least one descent.
             seed: Seed of the exploration.
             advanced: Function called after the leg and after each descent. Default: None.
+
+        Returns:
+            The leg, and the stationary points of its descents.
         """
         advanced = advanced or (lambda: None)
         positions = job.path

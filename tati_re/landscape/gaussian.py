@@ -96,6 +96,9 @@ class GaussianApproximation:
         Args:
             count: Number of draws.
             seed: Seed of the random numbers. Default: 0.
+
+        Returns:
+            Positions, shape (count, parameters), float64.
         """
         random = np.random.default_rng([seed, 0x4741])
         walkers = np.arange(count) % len(self.mean)

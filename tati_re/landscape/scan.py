@@ -51,6 +51,9 @@ class Landscape(NamedTuple):
         Args:
             **choices: `kind`, `quantity`, `scales` and `path`, as for
                 `tati_re.plotting.plot_landscape`.
+
+        Returns:
+            The figure.
         """
         return drawn("landscape", self, **choices)
 

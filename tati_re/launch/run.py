@@ -341,6 +341,9 @@ class Run(RunFiles):
             observables: Names of observables, or one name. Default: as in
                 `tati_re.plotting.plot_run`.
             **choices: `burnin`, `thin` and `path`, as for `tati_re.plotting.plot_run`.
+
+        Returns:
+            The figure.
         """
         return drawn("run", self, observables=observables, **choices)
 

@@ -44,11 +44,26 @@ class Censored(Likelihood):
 
     @abstractmethod
     def standard_log_prob(self, z: Any) -> tuple[Any, Any, Any]:
-        """Log density, log P(Z > z) and log P(Z < z) of the standard law, in TensorFlow."""
+        """Computes the logarithms of the standard law, in TensorFlow.
+
+        Args:
+            z: Standardized values, (u - center) / width.
+
+        Returns:
+            Log density, log P(Z > z) and log P(Z < z), in the shape of `z`.
+        """
 
     @abstractmethod
     def standard_law(self, center: np.ndarray, width: np.ndarray) -> Law:
-        """The law of u = center + width z, or of its exponential, in NumPy."""
+        """Returns the law of u = center + width z, or of its exponential, in NumPy.
+
+        Args:
+            center: Centers, shape (draws, n, targets).
+            width: Widths, same shape.
+
+        Returns:
+            The distributions.
+        """
 
     def check(self, targets: np.ndarray) -> None:
         self.num_targets(targets.shape[-1])

@@ -103,7 +103,14 @@ class Annealing(Optimizer):
         self._friction_time = -math.log(momentum) if momentum > 0 else math.inf
 
     def temperature(self, stage: int) -> float:
-        """T of a stage, counted from 1."""
+        """Returns the temperature of a stage.
+
+        Args:
+            stage: Number of the stage, from 1.
+
+        Returns:
+            T.
+        """
         return self.start_temperature * self.cooling ** (stage - 1)
 
     def init(self, position, evaluate, noise):

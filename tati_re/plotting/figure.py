@@ -34,6 +34,9 @@ def new_figure(width: float, height: float) -> Figure:
     Args:
         width: Width in inches.
         height: Height in inches.
+
+    Returns:
+        The figure.
     """
     figure = _Drawn(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)

@@ -217,6 +217,7 @@ class ClassPrediction(_Probabilities):
         return shares / shares.sum(axis=1, keepdims=True)
 
     def pairs(self) -> "ClassPrediction":
+        """Returns the prediction itself, which has one label per input."""
         return self
 
     @property

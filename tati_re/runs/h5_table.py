@@ -87,6 +87,9 @@ class H5Table(Rows):
             dtype: Number type of the columns that are not integers. Default: "float64".
             digest: Digest of the file up to `position`, if a checkpoint holds it. Default: None,
                 not compared.
+
+        Returns:
+            The table, open for writing at `position`.
         """
         table = cls(path, columns, dtype, _position=position)
         with reading.open_h5(table.path, alone=True) as source:

@@ -104,8 +104,13 @@ class HamiltonianMonteCarlo(Method):
         )
 
     def lengths_of(self, state) -> tuple[Any, Any]:
-        """Returns the smallest and largest number of leapfrog steps, fixed or from the duration in
-        the state.
+        """Returns the range of the number of leapfrog steps, fixed or from the duration in the state.
+
+        Args:
+            state: The state after a step.
+
+        Returns:
+            The smallest and the largest number.
         """
         if not self.finds_length:
             return self.lengths

@@ -163,7 +163,14 @@ class TactHMC(Method):
         ), Info()
 
     def scale(self, tempering):
-        """λ(ξ) and λ'(ξ), `(walkers,)`."""
+        """Computes the scale of the potential and its derivative.
+
+        Args:
+            tempering: The variable ξ, shape (walkers,).
+
+        Returns:
+            λ(ξ) and λ'(ξ), shape (walkers,) each.
+        """
         width = 1.0 - self.tempering_plateau
         rise = self.max_temperature - 1.0
         above = (
@@ -174,7 +181,14 @@ class TactHMC(Method):
         return scale, ops.where(tempering < 0.0, slope, -slope)
 
     def mean_potential(self, state):
-        """Ū(|ξ|) of each walker, `(walkers,)`."""
+        """Computes Ū(|ξ|), the running mean of the potential.
+
+        Args:
+            state: The state after a step.
+
+        Returns:
+            One number per walker, shape (walkers,).
+        """
         return ops.sum_of_products(self._shares(state), state.bias_mean)
 
     def _shares(self, state):

@@ -45,6 +45,9 @@ def sample(
         **options: Options of a run (`tati_re.help()`), and what `Simulation.sample` takes. Default:
             the run chooses.
 
+    Returns:
+        The run.
+
     Raises:
         InputError: A model without a compiled loss or with several, or what `Simulation` refuses.
         SamplingError: The run diverged.

@@ -135,6 +135,9 @@ class Simulation(Evaluations):
         Args:
             options: Checked options.
             objects: Options that are Python objects, such as a model, by name. Default: none.
+
+        Returns:
+            The simulation.
         """
         self = cls.__new__(cls)
         self._start(options, objects or {})

@@ -11,12 +11,20 @@ from tati_re.core.potential import Prior
 
 
 class ScaleFamily(Prior):
-    """Independent distributions of one shape, θ_i = s_i x with x of a standard distribution.
-    `scale` is s, a float, or `(parameters,)`, float64. Families name `option`, `what`, `constant`,
-    and give, entry by entry, `standard_potential` of x, -log of the standard density without its
-    constant, float64; `standard_gradient`, its slope, in the type of x; `standard_from_normal`, x
-    with the same part of the standard distribution below it as the normal number has; and on numpy
-    arrays `quantile`, the same, and `score`, which undoes it.
+    """Independent distributions of one shape: θ_i = s_i x, with x from a standard distribution.
+
+    Attributes:
+        scale: s, a float, or shape (parameters,), float64.
+        name: The family's name in the option `prior`.
+        option: The option that sets s.
+        quantity: What s is, in sentences, such as "a standard deviation".
+        constant: Logarithm of the standard density's constant, with the opposite sign.
+        standard_potential: Function of x, entry by entry: -log of the standard density without its
+            constant, float64.
+        standard_gradient: Its slope, in the type of x.
+        standard_from_normal: Maps standard normal numbers to x of equal probability below.
+        quantile: The same map on NumPy arrays.
+        score: The inverse of `quantile`.
     """
 
     proper = True

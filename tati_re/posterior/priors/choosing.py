@@ -66,6 +66,9 @@ def make_prior(options, names: Sequence[str], shapes: Sequence[tuple[int, ...]])
         names: Names of the model's tensors, such as `dense/kernel`.
         shapes: Shapes of the tensors, in the order of the flat vector.
 
+    Returns:
+        The prior.
+
     Raises:
         InputError: A pattern matches no tensor, there is nothing to scale, or walls are invalid.
     """

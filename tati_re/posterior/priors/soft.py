@@ -83,7 +83,14 @@ class SoftWalls(Prior):
         self._solved: tuple | None = None
 
     def energy(self, position) -> tf.Tensor:
-        """W of each parameter, `(walkers, parameters)`, float64."""
+        """Computes the energy W of the walls.
+
+        Args:
+            position: Positions, shape (walkers, parameters).
+
+        Returns:
+            W of each parameter, in this shape, float64.
+        """
         position = tf.cast(position, tf.float64)
         _, f, a, lower, _ = self._rows
         total = tf.zeros_like(position)
@@ -93,7 +100,14 @@ class SoftWalls(Prior):
         return tf.where(self._tether, f / (a + 1) * tf.pow(away, a + 1), total)
 
     def energy_gradient(self, position) -> tf.Tensor:
-        """∇W, in the type of the position."""
+        """Computes ∇W.
+
+        Args:
+            position: Positions, shape (walkers, parameters).
+
+        Returns:
+            The gradient, in the shape and type of `position`.
+        """
         _, f, a, lower, _ = (tf.constant(row, position.dtype) for row in self._rows)
         total = tf.zeros_like(position)
         for depth, sign in self._depths(position):

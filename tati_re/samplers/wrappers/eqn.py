@@ -232,8 +232,13 @@ class EnsembleQuasiNewton(Wrapper):
         self.shown = ("blending", *self.inner.shown)
 
     def check_walkers(self, num_walkers: int) -> None:
-        """An `InputError` for fewer than 4 walkers, or not the same number in every half of every
-        ensemble.
+        """Checks the number of walkers: at least 4, and equally many in every half of every ensemble.
+
+        Args:
+            num_walkers: Number of walkers.
+
+        Raises:
+            InputError: The number does not fit.
         """
         share = self.num_ensembles * (2 if self.scheme == "halves" else 1)
         if num_walkers < 4 or num_walkers % share or num_walkers // self.num_ensembles < 3:
@@ -283,8 +288,14 @@ class EnsembleQuasiNewton(Wrapper):
         return self.end_turn(state, moved, evaluate), info
 
     def begin_turn(self, state, evaluate):
-        """The state of the walkers that move, with B, which is new where a turn begins, and
-        B'∇U.
+        """Selects the walkers that move, with B and B'∇U; B is new at the start of a turn.
+
+        Args:
+            state: The state of all walkers.
+            evaluate: Computes U and its gradient.
+
+        Returns:
+            The state of the turn, the argument of `move`.
         """
         count = state.potential.shape[0] // self.groups
 
@@ -321,7 +332,16 @@ class EnsembleQuasiNewton(Wrapper):
         return state._replace(**part, **known, rung=self._moving(evaluate, count).rung)
 
     def move(self, turn, evaluate, noise):
-        """One step of what `begin_turn` gave, and its `Info`."""
+        """Makes one step of a turn.
+
+        Args:
+            turn: The result of `begin_turn` or of the last `move`.
+            evaluate: Computes U and its gradient.
+            noise: Random numbers of this step.
+
+        Returns:
+            The state of the turn after the step, and its `Info`.
+        """
         preconditioner = tuple(fields_of(turn, _PRECONDITIONER).values())
         moving = self._moving(evaluate, turn.potential.shape[0])
         inner = inner_of(turn)._replace(rung=moving.rung)
@@ -335,7 +355,16 @@ class EnsembleQuasiNewton(Wrapper):
         return turn._replace(**new._asdict(), slope=slope, slope_of=new.potential), info
 
     def end_turn(self, state, turn, evaluate):
-        """The state of all walkers after a turn that began at `state`."""
+        """Ends a turn.
+
+        Args:
+            state: The state of all walkers at the start of the turn.
+            turn: The result of the last `move`.
+            evaluate: Computes U and its gradient.
+
+        Returns:
+            The state of all walkers.
+        """
         if self.groups == 1:
             return turn._replace(rung=state.rung)
         first = evaluate.clock.group * turn.potential.shape[0]

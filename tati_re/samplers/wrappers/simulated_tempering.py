@@ -148,7 +148,15 @@ class SimulatedTempering(Wrapper):
         self.burnin = LearntWeights(tuning_of(self.inner))
 
     def rung_of(self, base: Rung, index) -> Rung:
-        """The walkers' own rungs, from those of the run and from where they are on the ladder."""
+        """Returns temperature and step size of each walker at its place on the ladder.
+
+        Args:
+            base: Temperature and step size of the run.
+            index: Rung of each walker, shape (walkers,).
+
+        Returns:
+            The rungs of the walkers.
+        """
         is_at = self._at(index, base.inverse_temperature)
         beta, weight = (
             ops.sum_of_products(is_at, is_at * ops.constant(np.array([values]), is_at))
