@@ -18,7 +18,7 @@ class ScaleFamily(Prior):
         name: The family's name in the option `prior`.
         option: The option that sets s.
         quantity: What s is, in sentences, such as "a standard deviation".
-        constant: Logarithm of the standard density's constant, with the opposite sign.
+        constant: Integral of exp(-`standard_potential`), which normalizes the density.
         standard_potential: Function of x, entry by entry: -log of the standard density without its
             constant, float64.
         standard_gradient: Its slope, in the type of x.
