@@ -285,8 +285,8 @@ def work_of(model: Any, inputs: Any, dtype: str) -> float:
     x = tf.cast(np.asarray(inputs), dtype)
     work = list[float]()
 
-    def seen(kind: Any, given: Any, _: Any, outputs: Any, *others: Any, **names: Any) -> None:
-        sizes = [each.shape.num_elements() or 0 for each in (*outputs[:1], *given[:2])]
+    def seen(kind: Any, inputs: Any, _: Any, outputs: Any, *others: Any, **names: Any) -> None:
+        sizes = [each.shape.num_elements() or 0 for each in (*outputs[:1], *inputs[:2])]
         if not any(
             each in str(kind)
             for each in ("ReadVariableOp", "Reshape", "Identity", "ExpandDims", "Squeeze")
