@@ -6,6 +6,7 @@ import numpy as np
 
 from tati_re.analysis.covariance import signed
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.renamed import renamed_arguments
 from tati_re.core.views import viewable
 
 DENSE_LIMIT = 3000
@@ -163,6 +164,7 @@ def diffusion_map(
     )
 
 
+@renamed_arguments(found="diffusion")
 def landmarks(diffusion: DiffusionMap, num_landmarks: int, first: int | None = None) -> np.ndarray:
     """Selects points far from each other in the diffusion distance.
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tati_re.core.printable import is_printable, printable
+from tati_re.core.renamed import renamed_arguments
 
 AnyPath = str | os.PathLike[str]
 """A file or folder."""
@@ -26,6 +27,7 @@ class InputError(ValueError):
         expected: A valid value, printed as *Expected: ...*. Default: None, not printed.
     """
 
+    @renamed_arguments(what="problem")
     def __init__(self, problem: str, received: object = None, expected: object = None) -> None:
         text = (
             problem

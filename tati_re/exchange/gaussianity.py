@@ -9,6 +9,7 @@ import numpy as np
 import scipy
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.renamed import renamed_arguments
 
 LEVEL = 0.05
 
@@ -88,6 +89,7 @@ def gradient_p_values(gradients: np.ndarray, num_vectors: int = 1000, seed: int 
     return np.array([scipy.stats.shapiro(column).pvalue for column in projections.T])
 
 
+@renamed_arguments(what="subject")
 def gaussianity_report(
     p_values: np.ndarray, subject: str = "The noise of mini-batches"
 ) -> GaussianityReport:

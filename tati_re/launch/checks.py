@@ -111,9 +111,7 @@ def check_exploration(request: Request) -> None:
 
 
 def check_batch_sampling(request: Request) -> None:
-    """Noise that is not new in every step, or not there, for a method that takes its heat out as if
-    it were.
-    """
+    """Refuses mini-batches whose noise a method cannot subtract: absent, or not new in every step."""
     method = request.method
     options = request.options
     removed = method.dynamics.removed_noise

@@ -128,7 +128,17 @@ class FitMaker:
 
     @staticmethod
     def drawn(system: System, options: Options, members: int, before: int = 0) -> np.ndarray:
-        """Members newly drawn, shape (members, parameters), after so many others `before` them."""
+        """Draws new members.
+
+        Args:
+            system: The model and its data.
+            options: The options of the run.
+            members: Number of members.
+            before: Number of members drawn before them. Default: 0.
+
+        Returns:
+            Their parameters, shape (members, parameters).
+        """
         flat = system.flat
         drawn = fresh_starts(flat.tensor_names, flat.shapes, before + members, options.seed)
         return with_extra_starts(flat, drawn[before:].astype(flat.dtype))

@@ -121,10 +121,21 @@ def prepared(
     limits: Limits,
     places: bool = True,
 ) -> tuple[Options, Limits]:
-    """The options and limits of a run of `Simulation.sample` with what was left open; says what was chosen,
-    fits the walkers where they are to start at a fit and have not moved, and descends from far
-    above a density. `limits` say when the call began; `places`: whether walkers
-    whose start is open may be placed where a sampler is named.
+    """Chooses the options that a call of `Simulation.sample` leaves open.
+
+    It reports each choice. If walkers start at a fit and have not moved, it fits them first. For a
+    density it descends first if the start is far from the typical set.
+
+    Args:
+        sim: The simulation.
+        options: The options as they were set.
+        objects: Options that are Python objects, by name.
+        limits: The time limit, counted from the call.
+        places: Whether walkers may be placed if a sampler is named and their start is open. Default:
+            True.
+
+    Returns:
+        The options and limits of the run.
     """
     choice = _Choice(sim, options, objects, limits, places)
     chosen = choice.made()

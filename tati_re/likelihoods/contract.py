@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.renamed import renamed_attribute
 from tati_re.data.preparation import Standard
 from tati_re.likelihoods.laws import Law
 
@@ -62,6 +63,8 @@ class ExtraParameter:
         """Describes exp(s) in words."""
         above = f" above {self.least:g}" if self.least else ""
         return f"{self.column.replace('_', ' ')}{above}"
+
+    said = renamed_attribute("said", "text")
 
     def value(self, parameter: Any, exp: Any = np.exp) -> Any:
         """Returns the number for values of s.
@@ -683,6 +686,8 @@ class LocationScale(Likelihood):
             of = " of each target" if self.noise_std == BY_TARGET else ""
             return f"its width{of} is sampled"
         return f"its width is {self.noise_std:g}"
+
+    width_said = renamed_attribute("width_said", "width_text")
 
 
 def tensorflow() -> Any:

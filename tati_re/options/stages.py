@@ -134,7 +134,7 @@ def sentence(
 
 
 def toml(stages: Sequence[Stage]) -> str:
-    """The value of `stages` as TOML, inline, so that other options may follow it."""
+    """The value of `stages` as inline TOML, so that other options may follow it."""
     tables = [tomli_w.dumps(stage.model_dump(exclude_none=True)).splitlines() for stage in stages]
     lines = [f"    {{ {', '.join(values)} }},\n" for values in tables]
     return f"[\n{''.join(lines)}]" if lines else "[]"

@@ -13,6 +13,7 @@ from tati_re.analysis.diffusion_map import DiffusionMap
 from tati_re.analysis.learning_coefficient import curve_value
 from tati_re.core.errors import AnyPath, refuse_if
 from tati_re.core.outcomes import FAILED
+from tati_re.core.renamed import renamed_arguments
 from tati_re.plotting.figure import (
     COLORS,
     DARK,
@@ -111,6 +112,7 @@ def plot_free_energy(
     return save(figure, path)
 
 
+@renamed_arguments(found="diffusion")
 def plot_diffusion_map(
     diffusion: DiffusionMap,
     potential: np.ndarray,

@@ -337,8 +337,18 @@ def checked_rows(run: RunFiles, inputs: Any) -> Any:
 
 
 def labels_by_name(runs: Sequence[RunFiles], inputs: Any, labels: Any) -> Any:
-    """Labels in the order of all runs; where none are given those among the inputs, if none of them
-    is missing.
+    """Returns labels in the order of all runs.
+
+    Args:
+        runs: The runs, which must predict the same quantities.
+        inputs: A data frame or array of inputs, which may contain the label columns too.
+        labels: Labels, or None: the label columns of `inputs`, if no value is missing.
+
+    Returns:
+        The labels, or None if there are none.
+
+    Raises:
+        InputError: The runs predict different quantities.
     """
     names, *others = (list(run.manifest.dataset.label_names) for run in runs)
     for other in others:

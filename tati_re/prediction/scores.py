@@ -64,9 +64,18 @@ def auroc(inside: np.ndarray, outside: np.ndarray) -> float:
 
 
 def weighted_quantiles(values: np.ndarray, weights: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """Quantiles `(k, ...)` of values `(draws, ...)` with weights `(draws,)` above 0, at levels
-    `(k,)` in 0..1: NumPy's (linear between order statistics) for equal weights, else the inverse of
-    the weighted distribution function, linear between the middles of its steps.
+    """Computes quantiles over weighted draws.
+
+    For equal weights they are NumPy's, linear between order statistics. Otherwise they invert the
+    weighted distribution function, linear between the middles of its steps.
+
+    Args:
+        values: Values, shape (draws, ...).
+        weights: Weights above 0, shape (draws,).
+        levels: Levels in [0, 1], shape (k,).
+
+    Returns:
+        Quantiles, shape (k, ...).
     """
     if np.ptp(weights) == 0:
         return np.quantile(values, levels, axis=0)

@@ -308,7 +308,7 @@ class ExpectedHeating:
     table: Mapping[str, Any] = whole_table()
 
     def of_single_directions(self) -> dict[str, float]:
-        """The rises in single directions, or few, by their names; those that are known."""
+        """The known rises in single directions, or in a few, by name."""
         rises = {"slowest": self.slowest, "stiffest": self.stiffest, "hottest": self.hottest}
         return {name: rise for name, rise in rises.items() if name in self.table}
 

@@ -168,9 +168,19 @@ def energy_change(start: LangevinState, end: LangevinState):
 def leapfrog(
     state: LangevinState, evaluate, length, before=0.5, reflect: bool = False
 ) -> LangevinState:
-    """`length` (a tensor perhaps) steps on the full potential: a kick of u h, a drift of h, a kick
-    of (1 - u) h; volume preserving, reversed with 1 - u. u, `before`: a number or `(walkers, 1)`;
-    `reflect` turns drifts at walls.
+    """Makes leapfrog steps on all data: a kick of u h, a drift of h, a kick of (1 - u) h.
+
+    The map preserves volume, and with 1 - u it is its own reverse.
+
+    Args:
+        state: The state before.
+        evaluate: Computes U and its gradient.
+        length: Number of steps; it may be a tensor.
+        before: u, a number or shape (walkers, 1). Default: 0.5.
+        reflect: Whether drifts turn around at walls. Default: False.
+
+    Returns:
+        The state after the steps.
     """
     t = column(state.rung.step_size, state.position)
 
