@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from tati_re.core.user_warnings import warn_user
@@ -51,6 +52,6 @@ def renamed_attribute(old: str, new: str) -> property:
 
     def value(self: Any) -> Any:
         warn_user(f"{old} is now called {new}; the old name will be removed.", DeprecationWarning)
-        return getattr(self, new)
+        return attrgetter(new)(self)
 
     return property(value, doc=f"The old name of `{new}`.")
