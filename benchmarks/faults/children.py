@@ -31,6 +31,12 @@ COMMANDS = (
     "analyse",
     "report",
 )
+OWN_MODULES = (
+    *(f"tati_re.cli.{command}" for command in COMMANDS),
+    "tati_re.launch.launch",
+    "tati_re.launch.resume",
+)
+"""What the children import before they wait for a case."""
 CHUNK_STEPS = 12
 """Steps between two checkpoints of the campaign's runs."""
 LONGEST = 180.0
@@ -65,12 +71,8 @@ def load_all() -> None:
     from tati_re.simulation.simulation import Simulation
 
     Simulation.limits = Limits(most_steps=CHUNK_STEPS, first_steps=CHUNK_STEPS)
-    for name in (
-        *(f"cli.{command}" for command in COMMANDS),
-        "simulation.launch",
-        "simulation.resume",
-    ):
-        importlib.import_module(f"tati_re.{name}")
+    for name in OWN_MODULES:
+        importlib.import_module(name)
     for name in (
         "pandas",
         "h5py",

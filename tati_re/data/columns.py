@@ -16,10 +16,14 @@ _POWER = re.compile(r"(.+?)\s*\^\s*([0-9]+)")
 _CALL = re.compile(r"(sin|cos)\(\s*(.+?)\s*\)")
 
 
+IS = "is"
+"""Function of a column of categories: 1 where the number of the category is `power`, else 0."""
+
+
 @dataclass(frozen=True)
 class Column:
     """One derived input as the user wrote it: a power, the sine or the cosine of column number
-    `source`, from 0.
+    `source`, from 0; or `IS`, whether that column holds category number `power`.
     """
 
     text: str
@@ -47,12 +51,7 @@ class Columns:
                 expected,
             )
         values = inputs.astype(np.float32 if inputs.dtype == np.float32 else np.float64)
-        functions = {"sin": np.sin, "cos": np.cos}
-        pairs = [(c, values[:, c.source]) for c in self.columns]
-        return np.stack(
-            [x**c.power if c.function == "power" else functions[c.function](x) for c, x in pairs],
-            axis=1,
-        )
+        return np.stack([_derived(c, values[:, c.source]) for c in self.columns], axis=1)
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -81,6 +80,17 @@ def parse_columns(texts: Sequence[str], names: Sequence[str]) -> Columns:
     """
     refuse_if(not texts, "input_columns are empty.", expected=f"at least one of {FORMS}")
     return Columns(tuple(_column(text, names) for text in texts), tuple(names))
+
+
+def _derived(column: Column, values: np.ndarray) -> np.ndarray:
+    """One derived input, `(N,)`, in the type of the values."""
+    if column.function == "sin":
+        return np.sin(values)
+    if column.function == "cos":
+        return np.cos(values)
+    if column.function == IS:
+        return (values == column.power).astype(values.dtype)
+    return values**column.power
 
 
 def numbered(count: int) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.data.categories import Categories
 from tati_re.data.on_disk import concatenated
 from tati_re.data.packing import Layout
 
@@ -30,6 +31,7 @@ class Contents:
         test_weights: Sample weights of the test set. Default: None, 1 each.
         layout: Positions of several inputs that are concatenated in `inputs`. Default: one input.
         layout_scales: Factors already multiplied into several inputs. Default: none.
+        categories: Categories of the columns of text, whose numbers are in `inputs`. Default: none.
     """
 
     inputs: np.ndarray
@@ -44,6 +46,7 @@ class Contents:
     test_weights: np.ndarray | None = None
     layout: Layout = ()
     layout_scales: tuple[float, ...] = ()
+    categories: tuple[Categories, ...] = ()
 
 
 def joined(parts: Sequence[Contents]) -> Contents:

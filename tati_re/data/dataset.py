@@ -11,6 +11,7 @@ import numpy as np
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.front_door import front_doors
 from tati_re.core.given import as_array
+from tati_re.data.categories import Categories
 from tati_re.data.frames import labels_of
 from tati_re.data.labels import (
     LabelRule,
@@ -63,6 +64,8 @@ class Dataset:
         layout_scales: Factors already multiplied into several inputs, which also multiply inputs to
             predict. Default: none.
         label_names: Names of the table columns of the targets. Default: none.
+        input_categories: Categories of input columns of text, whose numbers are in `inputs`.
+            Default: none.
 
     Raises:
         InputError: There are no examples, lengths differ, test examples have another shape, or
@@ -89,6 +92,7 @@ class Dataset:
     class_names: Names = ()
     layout_scales: tuple[float, ...] = ()
     label_names: tuple[str, ...] = ()
+    input_categories: tuple[Categories, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.test_inputs is None) != (self.test_targets is None):
@@ -376,7 +380,14 @@ class Dataset:
         }
         columns = self.preparation.columns
         names = self.feature_names if columns is None else columns.texts
-        return replace(self, **parts, input_scale=1.0, feature_names=names, preparation=None)
+        return replace(
+            self,
+            **parts,
+            input_scale=1.0,
+            feature_names=names,
+            preparation=None,
+            input_categories=(),
+        )
 
     def get_config(self) -> dict:
         """Returns the manifest entry of the data, which suffices to predict other inputs without
@@ -398,8 +409,18 @@ class Dataset:
             **({"places": list(places)} if places else {}),
             **({"label_names": list(self.label_names)} if self.label_names else {}),
             **({"layout_scales": list(self.layout_scales)} if self.layout_scales else {}),
+            **self._input_categories(),
             **self._input_ranges(),
         }
+
+    def _input_categories(self) -> dict[str, Any]:
+        """The categories of the columns of text, in the order of their numbers."""
+        if not self.input_categories:
+            return {}
+        entries = [
+            {"column": each.column, "texts": list(each.texts)} for each in self.input_categories
+        ]
+        return {"input_categories": entries}
 
     def _input_ranges(self) -> dict[str, Any]:
         """The least and the largest value of each column of a table in the training set."""

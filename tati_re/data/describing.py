@@ -31,7 +31,8 @@ def describe_dataset(dataset: Dataset) -> str:
     shape = " x ".join(map(str, dataset.inputs.shape[1:]))
     scale = "" if dataset.input_scale == 1.0 else f", multiplied by 1/{1 / dataset.input_scale:g}"
     lines.append(f"inputs: {shape}, {dataset.inputs.dtype}{scale}")
-    lines += _ranges(dataset.inputs, dataset.feature_names)
+    lines += _ranges(*_columns_of_numbers(dataset))
+    lines += [f"  {each.column}: {', '.join(each.texts)}" for each in dataset.input_categories]
     column = (
         f" {', '.join(dataset.label_names)}" if dataset.label_names not in ((), ("label",)) else ""
     )
@@ -47,6 +48,15 @@ def describe_dataset(dataset: Dataset) -> str:
     else:
         lines += _counts(dataset)
     return "\n".join([*lines, *cautions(dataset)])
+
+
+def _columns_of_numbers(dataset: Dataset) -> tuple[np.ndarray, tuple[str, ...]]:
+    """The inputs without the columns of text, and their names."""
+    of_text = {each.column for each in dataset.input_categories}
+    if not of_text:
+        return dataset.inputs, dataset.feature_names
+    places = [k for k, name in enumerate(dataset.feature_names) if name not in of_text]
+    return dataset.inputs[:, places], tuple(dataset.feature_names[k] for k in places)
 
 
 def cautions(dataset: Dataset) -> Iterator[str]:

@@ -17,7 +17,7 @@ from tati_re.data.numerals import DATES, MISSING, is_missing, numeral_of
 
 TEXT = (
     "numbers: convert text to columns of 0 and 1 with pandas.get_dummies or OneHotEncoder of "
-    "scikit-learn"
+    "scikit-learn; a named column of 2 to 100 categories, most of which repeat, needs no conversion"
 )
 SENTENCES = (
     f"{TEXT}; convert sentences to numbers with TextVectorization of Keras before the "

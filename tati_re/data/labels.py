@@ -4,7 +4,7 @@ of a regression.
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -145,20 +145,41 @@ def _no_name(
     return None
 
 
-def _check_case(names: Sequence[str], otherwise: str) -> None:
-    """Refuses names that look alike: they differ only in upper and lower case, spaces, letters that
-    are not shown, forms of one letter, or a full stop at their end.
+def are_category_names(names: Sequence[str], count: int) -> bool:
+    """Whether texts name categories by the rules for names of classes: 2 to 100 different ones,
+    mostly repeated, none missing or like a number.
+
+    Args:
+        names: The different texts of a column.
+        count: Number of rows.
     """
-    alike: dict[str, list[str]] = {}
+    if not 2 <= len(names) <= MAX_CLASSES or 2 * len(names) > count:
+        return False
+    if any(is_missing(name) or is_number(name, fortran=False) for name in names):
+        return False
+    kinds = {name: numeral_of(name) for name in names}
+    return _no_name(kinds, len(names), count) is None
+
+
+def alike(names: Iterable[str]) -> list[str]:
+    """The first names that look alike: they differ only in upper and lower case, spaces, letters
+    that are not shown, forms of one letter, or a full stop at their end.
+    """
+    by_key: dict[str, list[str]] = {}
     for name in names:
-        alike.setdefault(_without_spelling(name), []).append(name)
-    for spellings in alike.values():
-        if len(spellings) > 1:
-            raise InputError(
-                "Some labels differ only in upper and lower case, in spaces or in a full stop.",
-                ", ".join(map(repr, sorted(spellings))),
-                f"one spelling per class, for example with y.str.strip().str.lower(){otherwise}",
-            )
+        by_key.setdefault(_without_spelling(name), []).append(name)
+    return next((sorted(spellings) for spellings in by_key.values() if len(spellings) > 1), [])
+
+
+def _check_case(names: Sequence[str], otherwise: str) -> None:
+    """Refuses names that `alike` finds."""
+    spellings = alike(names)
+    if spellings:
+        raise InputError(
+            "Some labels differ only in upper and lower case, in spaces or in a full stop.",
+            ", ".join(map(repr, spellings)),
+            f"one spelling per class, for example with y.str.strip().str.lower(){otherwise}",
+        )
 
 
 def _without_spelling(name: str) -> str:

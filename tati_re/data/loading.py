@@ -221,7 +221,8 @@ def _read(
         places=places,
         rule=rule,
     )
-    return replace(data, label_names=contents.label_names), columns
+    data = replace(data, label_names=contents.label_names, input_categories=contents.categories)
+    return data, columns
 
 
 def dataset_from_options(
@@ -301,6 +302,7 @@ def _with_test(data: Dataset, test_data: object) -> Dataset:
         input_scale=data.input_scale,
         layout=data.layout,
         layout_scales=data.layout_scales,
+        categories=data.input_categories,
     )
     inputs, targets, weights = read_test_part(test_data, None, ReadOptions(), contents)
     if are_names(targets, data.class_names):

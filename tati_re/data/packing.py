@@ -8,6 +8,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.given import as_array
+from tati_re.data.categories import Categories, check_codes, with_codes
 from tati_re.data.frames import in_order, numbers_of, rows_by_name
 
 Layout = tuple[tuple[str, tuple[int, ...]], ...]
@@ -83,19 +84,24 @@ def packed(
 
 
 def as_packed(
-    inputs: Any, layout: Layout, names: Sequence[str] = (), scales: Sequence[float] = ()
+    inputs: Any,
+    layout: Layout,
+    names: Sequence[str] = (),
+    scales: Sequence[float] = (),
+    categories: Sequence[Categories] = (),
 ) -> np.ndarray:
     """Inputs in the form of a data set's: several in the order of its layout, columns of a data
-    frame by name. `scales` are those of its inputs: what has been multiplied by them already is
-    refused.
+    frame by name, columns of text as the numbers of `categories`. `scales` are those of its inputs:
+    what has been multiplied by them already is refused.
     """
     if not layout:
         inputs = rows_by_name(inputs, names, "inputs")
     scales = scales if len(scales) == max(1, len(layout)) else [1.0] * max(1, len(layout))
     if not layout or not is_several(inputs) or len(inputs) != len(layout):
-        values = as_array(
-            numbers_of(in_order(inputs, names, "inputs"), "inputs"), "inputs", numbers=True
-        )
+        ordered = in_order(inputs, names, "inputs")
+        coded, _ = with_codes(_as_rows(ordered, categories), categories, names, "inputs")
+        values = as_array(numbers_of(coded, "inputs"), "inputs", numbers=True)
+        check_codes(values, categories, names)
         if not layout:
             refuse_scaled(values, scales[0])
         return values
@@ -124,6 +130,13 @@ def as_packed(
             "inputs do not match the data.", shapes, ", ".join(str(shape) for _, shape in layout)
         )
     return values
+
+
+def _as_rows(inputs: Any, categories: Sequence[Categories]) -> Any:
+    """Lists of rows with texts as an array of objects, `(n, columns)`; anything else as it is."""
+    if not categories or not isinstance(inputs, (list, tuple)):
+        return inputs
+    return np.array(inputs, dtype=object)
 
 
 def refuse_scaled(values: np.ndarray, scale: float) -> None:

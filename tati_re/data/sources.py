@@ -10,6 +10,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.data.archives import KERAS, load_keras
+from tati_re.data.categories import Categories, one_of_each, with_codes
 from tati_re.data.columns import Columns, numbered, parse_columns
 from tati_re.data.contents import Contents, joined
 from tati_re.data.frames import check_order, in_order, is_frame, labels_of, numbers_of
@@ -40,6 +41,7 @@ class ReadOptions:
     NPZ file or features of a TFRecord file; `weights` is the column or NPZ array of sample weights.
     Inputs of more than `limit` bytes are kept on the disk. `num_classes` is what the user says:
     texts are then names of classes, however they look. `encoding` is that of tables of text.
+    `categories` are those of the training data, for a test part.
     """
 
     label_columns: Sequence[str] | None = None
@@ -49,6 +51,7 @@ class ReadOptions:
     limit: float | None = None
     num_classes: int | None = None
     encoding: str | None = None
+    categories: tuple[Categories, ...] | None = None
 
 
 def read_source(source: object, reading: ReadOptions) -> tuple[Contents, Columns | None]:
@@ -73,7 +76,8 @@ def read_source(source: object, reading: ReadOptions) -> tuple[Contents, Columns
         contents = (
             read_tf_dataset(source, reading.limit) if is_tf_dataset(source) else _from_pair(source)
         )
-    return contents, derived(contents, reading)
+    columns = derived(contents, reading)
+    return contents, one_of_each(columns, contents.names, contents.categories)
 
 
 def _from_frame(source: Any, reading: ReadOptions) -> tuple[Contents, Columns | None]:
@@ -84,14 +88,26 @@ def _from_frame(source: Any, reading: ReadOptions) -> tuple[Contents, Columns | 
     choice = choose_columns(
         list(frame.columns), labels, reading.input_columns, file, reading.weights
     )
-    inputs = numbers_of(frame[list(choice.inputs)], "data")
+    coded, categories = with_codes(
+        frame[list(choice.inputs)], reading.categories, choice.inputs, "data"
+    )
+    inputs = numbers_of(coded, "data")
     targets = labels_of(frame[list(choice.labels)])
     weights = (
         None if choice.weights is None else numbers_of(frame[choice.weights], "sample_weights")
     )
     name = f"a data frame with labels {', '.join(choice.labels)}"
-    parts = Contents(inputs, targets, (), name, choice.inputs, choice.labels, weights=weights)
-    return parts, choice.derived
+    parts = Contents(
+        inputs,
+        targets,
+        (),
+        name,
+        choice.inputs,
+        choice.labels,
+        weights=weights,
+        categories=categories,
+    )
+    return parts, one_of_each(choice.derived, choice.inputs, categories)
 
 
 def derived(contents: Contents, reading: ReadOptions) -> Columns | None:
@@ -186,8 +202,28 @@ def _from_tables(
         limit=reading.limit,
         named=bool(reading.num_classes),
         encoding=reading.encoding,
+        categories=reading.categories,
     )
-    return joined([_read(reader, path, request) for path in paths]), choice.derived
+    contents = joined(_read_all(reader, paths, request))
+    return contents, one_of_each(choice.derived, choice.inputs, contents.categories)
+
+
+def _read_all(reader: Reader, paths: Sequence[Path], request: ReadRequest) -> list[Contents]:
+    """The contents of several files, whose columns of text have the categories of all of them."""
+    parts = [_read(reader, path, request) for path in paths]
+    everything = _united([part.categories for part in parts])
+    if len(parts) == 1 or all(part.categories == everything for part in parts):
+        return parts
+    known = replace(request, categories=everything)
+    return [_read(reader, path, known) for path in paths]
+
+
+def _united(parts: Sequence[tuple[Categories, ...]]) -> tuple[Categories, ...]:
+    texts: dict[str, set[str]] = {}
+    for part in parts:
+        for each in part:
+            texts.setdefault(each.column, set()).update(each.texts)
+    return tuple(Categories(column, tuple(sorted(found))) for column, found in texts.items())
 
 
 def read_test_part(
@@ -210,11 +246,16 @@ def read_test_part(
             keys = reading.data_keys[:2] if reading.data_keys else None
             weights = reading.weights if is_table(source) else None
             test_reading = replace(
-                reading, input_columns=derived_from, data_keys=keys, weights=weights
+                reading,
+                input_columns=derived_from,
+                data_keys=keys,
+                weights=weights,
+                categories=contents.categories,
             )
             test = _from_files(source, test_reading)[0]
         elif is_frame(source):
-            test = _from_frame(in_order(source, known, "data"), reading)[0]
+            test_reading = replace(reading, categories=contents.categories)
+            test = _from_frame(in_order(source, known, "data"), test_reading)[0]
         else:
             test = (
                 read_tf_dataset(source, reading.limit)
@@ -391,7 +432,13 @@ def _pair(source: Sequence[Any], first: Contents | None) -> Contents:
         count = len(y)
     except TypeError:
         count = None
-    inputs, layout = packed(x) if is_several(x, count) else (numbers_of(x, "data"), ())
+    categories: tuple[Categories, ...] = ()
+    if is_several(x, count):
+        inputs, layout = packed(x)
+    else:
+        known = None if first is None else first.categories
+        coded, categories = with_codes(x, known, names, "data")
+        inputs, layout = numbers_of(coded, "data"), ()
     weights = numbers_of(source[2], "data") if len(source) == 3 else None
     return Contents(
         inputs,
@@ -401,4 +448,5 @@ def _pair(source: Sequence[Any], first: Contents | None) -> Contents:
         label_names=label_names,
         weights=weights,
         layout=layout,
+        categories=categories,
     )

@@ -13,6 +13,7 @@ import numpy as np
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.files.unpacking import check_texts
 from tati_re.core.process.memory import check_free
+from tati_re.data.categories import Categories, categories_of
 from tati_re.data.columns import Columns, parse_columns
 from tati_re.data.contents import Contents
 from tati_re.data.frames import CLASSES, advice
@@ -160,8 +161,8 @@ def read_header(path: Path, encoding: str | None = None) -> list[str]:
 
 def read_table(path: Path, request: ReadRequest) -> Contents:
     """Inputs `(N, columns)` and targets `(N, labels)` of a text table, float64; names of classes as
-    texts, `(N,)`. Lines that start with `#` are skipped; columns that are not chosen may hold
-    text.
+    texts, `(N,)`, and the numbers of categories in input columns of text. Lines that start with `#`
+    are skipped; columns that are not chosen may hold other text.
     """
     texts = None
     file = TextTable(path, request.encoding)
@@ -169,12 +170,14 @@ def read_table(path: Path, request: ReadRequest) -> Contents:
     if len(request.labels) == 1:
         texts = _texts(file, names, request.labels[0], request.named)
     labels = request.labels if texts is None else ()
-    table = _numbers(
-        file,
-        names,
-        [*request.inputs, *labels, *([request.weights] if request.weights else [])],
-        labels,
-    )
+    used = [*request.inputs, *labels, *([request.weights] if request.weights else [])]
+    categories = request.categories or ()
+    table = _numbers(file, names, used, categories)
+    if table is None and request.categories is None:
+        categories = _categories_in(file, names, request.inputs)
+        table = _numbers(file, names, used, categories) if categories else None
+    if table is None:
+        raise _bad_cell(file, names, used, labels, categories)
     count = len(request.inputs)
     end = len(request.inputs) + len(labels)
     inputs = np.ascontiguousarray(table[:, :count])
@@ -190,7 +193,34 @@ def read_table(path: Path, request: ReadRequest) -> Contents:
         request.labels,
         by_value=by_value,
         weights=weights,
+        categories=categories,
     )
+
+
+def _categories_in(
+    file: TextTable, names: Sequence[str], inputs: Sequence[str]
+) -> tuple[Categories, ...]:
+    """The categories of those input columns that hold the names of some."""
+    places = {name: list(names).index(name) for name in inputs}
+    texts_of: dict[str, set[str]] = {name: set() for name in inputs}
+    count = 0
+    for _, cells in file.rows():
+        count += 1
+        for name, texts in [*texts_of.items()]:
+            cell = cells[places[name]]
+            if cell in texts or is_missing(cell):
+                continue
+            number = cell.replace(",", ".") if file.separator == ";" else cell
+            is_no_name = is_number(number) or number.lower() in _TRUTH
+            if is_no_name or len(texts) == MAX_CLASSES:
+                del texts_of[name]
+            else:
+                texts.add(cell)
+    found = (
+        categories_of(name, texts, count, f"{file.path.name}: column '{name}'")
+        for name, texts in texts_of.items()
+    )
+    return tuple(each for each in found if each is not None)
 
 
 def _are_integers(file: TextTable, names: Sequence[str], label: str, values: np.ndarray) -> bool:
@@ -258,9 +288,14 @@ def are_unknown(path: Path, columns: Sequence[str], encoding: str | None = None)
 
 
 def _numbers(
-    file: TextTable, names: Sequence[str], used: Sequence[str], labels: Sequence[str]
-) -> np.ndarray:
-    """The columns `used`, in this order."""
+    file: TextTable,
+    names: Sequence[str],
+    used: Sequence[str],
+    categories: Sequence[Categories] = (),
+) -> np.ndarray | None:
+    """The columns `used`, in this order, with the numbers of categories; None where a cell is no
+    finite number.
+    """
     path = file.path
     columns = [file.places[list(names).index(name)] for name in used]
     separator = file.separator
@@ -271,7 +306,10 @@ def _numbers(
     table = None
     chosen = None if everything else columns
     truths = set[str]()
-    for reader in (None, _reader(path, separator, truths)):
+    cell_readers: list[Any] = [None, _reader(path, separator, truths)]
+    if categories:
+        cell_readers = [_readers_by_column(file, names, used, categories, truths)]
+    for reader in cell_readers:
         with warnings.catch_warnings(), suppress(ValueError):
             warnings.simplefilter("ignore", UserWarning)
             lines = (line for _, line in file.even_lines())
@@ -289,17 +327,47 @@ def _numbers(
         if truths:
             _refuse_truth_among_numbers(file, names, used, table)
         return table
-    raise _bad_cell(file, names, used, labels)
+    return None
+
+
+def _readers_by_column(
+    file: TextTable,
+    names: Sequence[str],
+    used: Sequence[str],
+    categories: Sequence[Categories],
+    truths: set[str],
+) -> dict[int, Callable[[str], float]]:
+    """How the cells of each used column are read, by its place in the file."""
+    read = _reader(file.path, file.separator, truths)
+    readers = {file.places[list(names).index(name)]: read for name in used}
+    for each in categories:
+        if each.column in used:
+            readers[file.places[list(names).index(each.column)]] = _code_reader(each)
+    return readers
+
+
+def _code_reader(categories: Categories) -> Callable[[str], float]:
+    """Reads the number of a category, or nan for what is none."""
+    known = {text: float(number) for number, text in enumerate(categories.texts)}
+    return lambda cell: known.get(cell.strip(), float("nan"))
 
 
 def _bad_cell(
-    file: TextTable, names: Sequence[str], used: Sequence[str], labels: Sequence[str]
+    file: TextTable,
+    names: Sequence[str],
+    used: Sequence[str],
+    labels: Sequence[str],
+    categories: Sequence[Categories],
 ) -> InputError:
     """Finds the first bad line and what is wrong with it, in terms of the file."""
     path = file.path
     read = _reader(path, file.separator, set())
+    of_text = {each.column: each for each in categories}
     for number, cells in file.rows():
         for name, cell in zip(names, cells, strict=True):
+            if name in of_text and not is_missing(cell):
+                of_text[name].code(cell, f"{path.name}, line {number}, column '{name}'")
+                continue
             if name in used and not (_is_number(cell, read) and np.isfinite(read(cell))):
                 place = f"{path.name}, line {number}, column '{name}'"
                 instead = advice(cell)

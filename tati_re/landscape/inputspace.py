@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from tati_re.core.files.regular import check_regular
 from tati_re.core.files.text_lines import is_header
 from tati_re.core.user_warnings import warn_user
 from tati_re.core.views import drawn, viewable
+from tati_re.data.categories import stored_categories
 from tati_re.data.columns import numbered
 from tati_re.landscape.grid import MOST_POINTS, Axis, axes_of
 from tati_re.landscape.request import centre_of
@@ -137,8 +138,10 @@ def input_space(
         count = _num_inputs(run, examples, model)
         names = names if len(names) == count else numbered(count)
         varied = _varied(along, names, ranges)
-        axes = _axes(ranges, examples, varied)
-        held, others = _held(run, examples, names, varied)
+        known = stored_categories(run.manifest.dataset.input_categories)
+        counts = {names.index(each.column): len(each.texts) for each in known}
+        axes = _axes(ranges, examples, varied, counts)
+        held, others = _held(run, examples, names, varied, counts)
         inputs = _grid(axes, varied, held)
         if len(inputs) > MANY_POINTS:
             warn_user(f"The grid has {len(inputs):,} inputs, each predicted with every draw.")
@@ -231,8 +234,12 @@ def _column(column: str | int, names: Sequence[str]) -> int:
     )
 
 
-def _axes(ranges: Any, examples: Any, varied: tuple[int, ...]) -> tuple[Axis, ...]:
-    """An axis for each input that varies."""
+def _axes(
+    ranges: Any, examples: Any, varied: tuple[int, ...], counts: Mapping[int, int]
+) -> tuple[Axis, ...]:
+    """An axis for each input that varies; that of a column of text has the numbers of its
+    categories, so many as `counts` says for the place of the column.
+    """
     if ranges is None:
         if examples is None:
             raise InputError(
@@ -244,7 +251,12 @@ def _axes(ranges: Any, examples: Any, varied: tuple[int, ...]) -> tuple[Axis, ..
         high = values.max(axis=0)
         room = MARGIN * np.where(high > low, high - low, 1.0)
         ends = zip((low - room).tolist(), (high + room).tolist(), strict=True)
-        return tuple(Axis(*pair, POINTS[len(varied)]) for pair in ends)
+        axes = {
+            place: Axis(*pair, POINTS[len(varied)])
+            for place, pair in zip(varied, ends, strict=True)
+        }
+        axes |= {k: Axis(0.0, counts[k] - 1.0, counts[k]) for k in varied if k in counts}
+        return tuple(axes.values())
     axes = axes_of(ranges, "input", len(varied))
     total = np.prod([float(axis.num_points) for axis in axes])
     expected = f"at most {MOST_POINTS:,}, or inputs"
@@ -258,9 +270,15 @@ def _axes(ranges: Any, examples: Any, varied: tuple[int, ...]) -> tuple[Axis, ..
 
 
 def _held(
-    run: Any, examples: Any, names: Sequence[str], varied: tuple[int, ...]
+    run: Any,
+    examples: Any,
+    names: Sequence[str],
+    varied: tuple[int, ...],
+    counts: Mapping[int, int],
 ) -> tuple[np.ndarray, str]:
-    """Where each input stays that does not vary, `(columns,)`, and where that is, in words."""
+    """Where each input stays that does not vary, `(columns,)`, and where that is, in words; columns
+    of text, whose places are in `counts`, stay at a category.
+    """
     means = _standard_means(run) if examples is None else examples[0].mean(axis=0)
     held = np.zeros(len(names)) if means is None else np.asarray(means, np.float64)
     number = len(names) - len(varied)
@@ -269,7 +287,20 @@ def _held(
     which = "the other input stays" if number == 1 else f"the other {number} inputs stay"
     mean = "its training mean" if number == 1 else "their training means"
     where = mean if means is not None else "0 (the training data are not known)"
+    of_text = [k for k in counts if k not in varied]
+    for k in of_text:
+        held[k] = 0.0 if examples is None else _most_frequent(examples[0][:, k])
+    if of_text and len(of_text) == number:
+        where = "the most frequent category"
+    elif of_text:
+        where += ", those of text at the most frequent category"
     return held, f"{which} at {where}"
+
+
+def _most_frequent(values: np.ndarray) -> float:
+    """The value that occurs most often, the least of several."""
+    different, counts = np.unique(values, return_counts=True)
+    return float(different[np.argmax(counts)])
 
 
 def _standard_means(run: Any) -> list[float] | None:

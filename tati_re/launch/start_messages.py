@@ -14,6 +14,7 @@ import numpy as np
 
 from tati_re.core.errors import abbreviated
 from tati_re.core.facets import temperatures_of
+from tati_re.data.categories import categories_note
 from tati_re.data.dataset import Dataset, class_weights_note, weights_by_class
 from tati_re.data.generators import GENERATORS
 from tati_re.data.labels import are_integers, doubts
@@ -204,6 +205,13 @@ def of_label_columns(facts: StartFacts) -> Iterator[str]:
     if options.data is not None and names not in ((), ("label",)) and not options.label_columns:
         columns = "column" if len(names) == 1 else "columns"
         yield f"The labels are in the {columns} {', '.join(names)} (label_columns)."
+
+
+def of_input_categories(facts: StartFacts) -> Iterator[str]:
+    """The columns of text among the inputs, and how many categories each has."""
+    known = facts.dataset.input_categories if facts.system.has_data else ()
+    if known:
+        yield categories_note(known)
 
 
 def of_classes(facts: StartFacts) -> Iterator[str]:
@@ -434,6 +442,7 @@ RULES: tuple[Rule, ...] = (
     notices_of_potential,
     of_class_weights,
     of_label_columns,
+    of_input_categories,
     of_classes,
     of_tensorboard,
     of_options_of_tati,

@@ -8,6 +8,7 @@ import numpy as np
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.files.regular import check_regular
 from tati_re.core.files.unpacking import load_arrays
+from tati_re.data.categories import stored_categories
 from tati_re.data.loading import load_data
 from tati_re.data.readers.contract import ReadRequest, TableReader, readable
 from tati_re.data.readers.registry import reader_of, suffix_of, table_reader_of
@@ -132,6 +133,7 @@ def _from_table(
         labels=tuple(labels),
         named=run.manifest.dataset.class_names is not None,
         encoding=encoding,
+        categories=stored_categories(run.manifest.dataset.input_categories),
     )
     with readable(path, reader):
         contents = reader.read(path, request)

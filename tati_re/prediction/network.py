@@ -16,6 +16,7 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.process import forks
 from tati_re.core.user_warnings import warn_user
 from tati_re.data import dataset_from_options
+from tati_re.data.categories import stored_categories
 from tati_re.data.dataset import class_weights_note
 from tati_re.data.packing import as_packed, order_of
 from tati_re.data.preparation import Preparation
@@ -194,6 +195,7 @@ class Network:
         self.class_names = data.class_names or ()
         self.target_names = tuple(data.label_names)
         self._names = data.feature_names
+        self.categories = stored_categories(data.input_categories)
         loss = manifest.loss
         outputs = self._outputs
         per_example, own = None, False
@@ -265,7 +267,7 @@ class Network:
         return None
 
     def packed(self, inputs: Any) -> np.ndarray:
-        values = as_packed(inputs, self._layout, self._names, self._scales)
+        values = as_packed(inputs, self._layout, self._names, self._scales, self.categories)
         refuse_if(
             not values.ndim,
             "The inputs to predict are a single number.",

@@ -14,6 +14,7 @@ from scipy.special import ndtr, ndtri
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.front_door import front_door
 from tati_re.core.user_warnings import warn_user
+from tati_re.data.categories import stored_categories
 from tati_re.data.dataset import class_weights_note
 from tati_re.data.frames import check_order, in_order, is_frame, labels_of, rows_by_name
 from tati_re.data.labels import are_names, numbers_of_names
@@ -332,7 +333,8 @@ def checked_rows(run: RunFiles, inputs: Any) -> Any:
         return inputs
     inputs = rows_by_name(inputs, names, "inputs")
     if data.input_ranges is not None:
-        warn_of_ranges(data, as_packed(inputs, (), names))
+        categories = stored_categories(data.input_categories)
+        warn_of_ranges(data, as_packed(inputs, (), names, categories=categories))
     return inputs
 
 

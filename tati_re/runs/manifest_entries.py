@@ -180,6 +180,14 @@ class LayoutEntry:
 
 
 @dataclass(frozen=True)
+class CategoriesEntry:
+    """A column of text among the inputs: its categories, in the order of their numbers."""
+
+    column: str
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class DataEntry:
     """The data of a run: enough to predict for other inputs without them."""
 
@@ -198,6 +206,7 @@ class DataEntry:
     layout: tuple[LayoutEntry, ...] = ()
     layout_scales: tuple[FiniteNumber, ...] = ()
     input_ranges: RangesEntry | None = None
+    input_categories: tuple[CategoriesEntry, ...] = ()
     preparation: PreparationEntry | None = None
     table: Mapping[str, Any] = whole_table()
 

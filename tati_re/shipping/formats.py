@@ -67,7 +67,7 @@ def npz_bytes(predictor: Exportable) -> bytes:
 
     They are `members` (members, parameters), `weights` (members,), the names and shapes of the
     tensors that follow each other in a member, means and deviations of inputs and targets, names of
-    columns and classes, and the Keras configuration of the network as JSON.
+    columns, classes and categories of text, and the Keras configuration of the network as JSON.
 
     Args:
         predictor: The predictor.
@@ -93,6 +93,8 @@ def npz_bytes(predictor: Exportable) -> bytes:
             if standard is not None:
                 arrays[f"{name}_mean"] = standard.mean
                 arrays[f"{name}_deviation"] = standard.deviation
+    for each in network.categories:
+        arrays[f"categories_{each.column}"] = _texts(each.texts)
     for number, values in enumerate(network.auxiliary):
         arrays[f"auxiliary_{number}"] = values
     arrays["model"] = _texts([network.flat.model.to_json()])

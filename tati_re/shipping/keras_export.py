@@ -10,6 +10,7 @@ import numpy as np
 from tati_re.core.backend import keras
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.front_door import front_door
+from tati_re.data.columns import IS
 from tati_re.models.chain import chain_of
 from tati_re.models.inspect import input_shape_of
 from tati_re.models.own_code import own_code
@@ -117,6 +118,8 @@ def _column(column: Any, values: Any) -> Any:
         return ops.sin(source)
     if column.function == "cos":
         return ops.cos(source)
+    if column.function == IS:
+        return ops.cast(ops.equal(source, float(column.power)), source.dtype)
     return ops.power(source, float(column.power))
 
 

@@ -152,6 +152,11 @@ class Predictor:
         return self.network.target_names
 
     @property
+    def categories(self) -> dict[str, tuple[str, ...]]:
+        """The categories of each input column of text, in the order of their numbers."""
+        return {each.column: each.texts for each in self.network.categories}
+
+    @property
     def classes(self) -> np.ndarray:
         """The classes in the order of their probabilities."""
         predictive = self.network.predictive

@@ -389,7 +389,8 @@ class Simulation(Evaluations):
         parameters = parameters.astype(position.dtype)
         data = self._dataset
         scales = data.layout_scales or (data.input_scale,)
-        inputs = data.prepare(as_packed(inputs, data.layout, data.feature_names, scales))
+        packed = as_packed(inputs, data.layout, data.feature_names, scales, data.input_categories)
+        inputs = data.prepare(packed)
         inputs = fit_inputs(inputs, input_shape_of(self.system.model)[1:])
         potential: Any = self._engine().potential
         if self._outputs is None:

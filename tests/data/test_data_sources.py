@@ -272,7 +272,7 @@ def test_parquet(tmp_path):
     assert data.inputs.tolist() == [[3, 1.5], [4, 2.5]] and data.task == "classification"
     data = load_data([path, path], 0, input_columns=["x1"], label_columns=["x2", "label"])
     assert data.targets.tolist() == [[3, 1], [4, 0], [3, 1], [4, 0]]
-    assert "column 'id' does not hold numbers. Received: string." in said(load_data, path)
+    assert "a.parquet: column 'id' contains text. Received: 'a'." in said(load_data, path)
     import pandas
 
     frame = pandas.DataFrame({"a": [1.0, 2.0, 3.0], "b": [0.5, 1.5, 2.5], "y": [1.1, 2.2, 3.3]})

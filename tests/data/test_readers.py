@@ -334,7 +334,7 @@ def test_options_that_a_reader_does_not_take(added):
 
 
 BAD_COLUMNS = {
-    "contains text": ["a"] * 39 + ["b"],
+    "contains text": [f"name {k}" for k in range(40)],
     "has missing values": [1.0] * 39 + [None],
     "contains dates": [pd.Timestamp("2020-01-01")] * 40,
 }

@@ -160,7 +160,7 @@ def test_gaussian_in_twenty_dimensions():
     sim = linear(np.eye(20), targets, noise_std=0.5, prior_std=1.0, seed=3)
     exact = known.closed_form(np.eye(20), targets, 0.5, 1.0)
     found = log_evidences(
-        sim, ["thermodynamic_integration", "stepping_stone"], num_walkers=40, num_steps=150, **FAST
+        sim, ["thermodynamic_integration", "stepping_stone"], num_walkers=40, num_steps=200, **FAST
     )
     print(found.summary(), exact)
     for each in found:

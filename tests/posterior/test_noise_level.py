@@ -137,7 +137,7 @@ def test_a_small_noise_is_found_by_the_defaults():
         )
 
     sim = Simulation(data=(x, y), seed=1, verbose=0)
-    rows = sim.sample().run_info
+    rows = sim.sample(goal="posterior").run_info
     found = rows.noise_std[rows.step > rows.step.max() / 2].mean()
     assert found == pytest.approx(mean(0.3), rel=0.05) and mean(1.0) > 1.7 * mean(0.3)
 

@@ -365,13 +365,15 @@ def test_garbage_is_looked_for_again_after_a_failed_import(collects, request):
 
 @pytest.mark.slow
 def test_a_command_that_draws_nothing_loads_no_library_of_figures(tmp_path):
-    """In a process of its own; afterwards whoever wants these libraries has them."""
+    """In a process of its own; afterwards whoever wants these libraries has them. The certificate's
+    R-hat needs scipy.stats.
+    """
     program = f"""
 import gc, sys
 from tati_re.cli import sample
 flags = "--data two_clusters --sampler BAOAB --step-size 0.01 --num-steps 20 --quiet --output {tmp_path}/run"
 assert sample.main(flags.split()) == 0
-assert not {{"matplotlib", "sklearn", "scipy.stats"}} & set(sys.modules)
+assert not {{"matplotlib", "sklearn"}} & set(sys.modules)
 assert gc.isenabled() and gc.get_freeze_count() > 100_000
 import matplotlib.figure, sklearn.base
 """

@@ -4,6 +4,7 @@ lost.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 from benchmarks.faults.__main__ import mixed, table
 from benchmarks.faults.campaign import LOST, WHOLE, Result
+from benchmarks.faults.children import OWN_MODULES
 from benchmarks.faults.contents import contents, differences
 
 ROOT = Path(__file__).parents[2]
@@ -102,6 +104,10 @@ def test_cases_are_mixed_and_counted():
         and "| a full disk | 2 | 1 | 0 | 0 | 0 | 1 |" in rows
     )
     assert table(results, "family").splitlines()[2:] == ["| HMC | 4 | 4 | 0 | 0 | 0 | 0 |"]
+
+
+def test_the_modules_of_the_children_exist():
+    assert [name for name in OWN_MODULES if importlib.util.find_spec(name) is None] == []
 
 
 def campaign(tmp_path: Path, *words: str, before: str = "") -> list[Result]:

@@ -124,10 +124,8 @@ def test_a_second_process_is_refused_and_touches_nothing(tmp_path, whole):
     here += [("landscape", "run", "--output", "run", "--overwrite")]
     for command in here:
         status, said = result(tmp_path, *command)
-        *before_it, last = said.splitlines()
-        assert status == 2 and (
-            before_it in ([], ["Loading TensorFlow ..."]) or command[0] == "landscape"
-        ), said
+        last = said.splitlines()[-1]
+        assert status == 2 and "step " not in said, said
         who = f"process {first.pid} on {os.uname().nodename}."
         assert last.startswith(
             f"error: Another process is writing to the folder run. Received: {who}"
@@ -158,12 +156,9 @@ def test_each_signal_ends_with_a_checkpoint_a_sentence_and_its_status(
     for name, status in SIGNALS.items():
         found, said, step = stop(process, name, tmp_path / "run")
         assert found == status, said
-        last = said.splitlines()[-1]
-        assert (
-            last.startswith("Interrupted. A checkpoint was written")
-            and "--resume run" in last
-            and f"Step {step} " in last
-        )
+        end = said[said.index("Interrupted. A checkpoint was written") :]
+        assert "--resume run" in end and f"Step {step} " in end
+        assert len(end.splitlines()) <= 2
         assert said.count("Interrupted") == 1
         process = begun(
             tmp_path, "sample", "--resume", "run", "--quiet"

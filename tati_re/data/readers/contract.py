@@ -13,6 +13,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.files.unpacking import DAMAGED, check_size, check_texts
+from tati_re.data.categories import Categories, with_codes
 from tati_re.data.contents import Contents
 from tati_re.data.frames import labels_of, numbers_of
 
@@ -37,6 +38,8 @@ class ReadRequest:
         named: Whether texts among the labels are always names of classes. Otherwise only texts that
             do not look like numbers are. Default: False.
         encoding: Character encoding of text tables. Default: UTF-8.
+        categories: Categories of the input columns that hold text, as the training data have them.
+            Default: None, found in the columns.
     """
 
     inputs: tuple[str, ...] = ()
@@ -46,6 +49,7 @@ class ReadRequest:
     limit: float | None = None
     named: bool = False
     encoding: str | None = None
+    categories: tuple[Categories, ...] | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -153,15 +157,18 @@ class TableReader(Reader):
             request: The columns.
 
         Returns:
-            Inputs (N, columns), float32 if all of them are, else float64; labels (N, columns), names
-            of classes as texts (N,).
+            Inputs (N, columns), float32 if all of them are, else float64, with the numbers of
+            categories in columns of text; labels (N, columns), names of classes as texts (N,).
 
         Raises:
             InputError: No rows, a column without numbers, or a missing cell.
         """
         frame = self.frame(path, request.columns, request)
         refuse_if(len(frame) == 0, f"{path.name} has no examples.", path, "at least one row")
-        inputs = numbers_of(frame[list(request.inputs)], path.name)
+        coded, categories = with_codes(
+            frame[list(request.inputs)], request.categories, request.inputs, path.name
+        )
+        inputs = numbers_of(coded, path.name)
         if inputs.dtype not in (np.float32, np.float64):
             inputs = inputs.astype(np.float64)
         _check_names_of_classes(path, frame, request)
@@ -176,6 +183,7 @@ class TableReader(Reader):
             names=request.inputs,
             label_names=request.labels,
             weights=weights,
+            categories=categories,
         )
 
     def is_blank(self, path: Path, columns: Sequence[str], request: ReadRequest) -> bool:

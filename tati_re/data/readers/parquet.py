@@ -9,8 +9,9 @@ import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.files.unpacking import check_size, check_texts
+from tati_re.data.categories import Categories, with_codes
 from tati_re.data.contents import Contents
-from tati_re.data.frames import COLUMNS, labels_of
+from tati_re.data.frames import COLUMNS, labels_of, numbers_of
 from tati_re.data.numerals import DATES, MISSING
 from tati_re.data.readers.contract import ReadRequest, TableReader
 
@@ -53,20 +54,24 @@ def _names(path: Path) -> list[str]:
 
 
 def _contents(path: Path, request: ReadRequest) -> Contents:
-    """Inputs `(N, columns)`, float32 where all of them are, else float64; targets `(N, labels)` in
-    their own type, names of classes as texts, `(N,)`.
+    """Inputs `(N, columns)`, float32 where all of them are, else float64, with the numbers of
+    categories in columns of text; targets `(N, labels)` in their own type, names of classes as
+    texts, `(N,)`.
     """
     used = (*request.inputs, *request.labels, *((request.weights,) if request.weights else ()))
-    opened = _opened(path, request.labels)
+    of_text = _columns_of_text(path, request.inputs)
+    opened = _opened(path, (*request.labels, *of_text))
     with _readable(path):
         _check_parquet(path, opened, used, request.limit)
         for name in used:
-            _check_kind(path, name, opened.schema_arrow.field(name).type, (name,) == request.labels)
+            may_be_text = (name,) == request.labels or name in of_text
+            _check_kind(path, name, opened.schema_arrow.field(name).type, may_be_text)
         table = opened.read(columns=list(used), use_threads=False)
-        for name in request.labels:
+        for name in (*request.labels, *of_text):
             _check_dictionaries(path, table.column(name), request.limit)
     refuse_if(table.num_rows == 0, f"{path.name} has no examples.", path, "at least one row")
     columns = {name: _column(path, name, table.column(name)) for name in used}
+    categories = _categories(path, of_text, columns, request)
     inputs = np.stack([columns[name] for name in request.inputs], axis=1)
     if inputs.dtype not in (np.float32, np.float64):
         inputs = inputs.astype(np.float64)
@@ -74,7 +79,46 @@ def _contents(path: Path, request: ReadRequest) -> Contents:
         np.array([columns[name] for name in request.labels]).reshape(-1, table.num_rows).T
     )
     weights = columns[request.weights] if request.weights else None
-    return Contents(inputs, targets, (), path.name, request.inputs, request.labels, weights=weights)
+    return Contents(
+        inputs,
+        targets,
+        (),
+        path.name,
+        request.inputs,
+        request.labels,
+        weights=weights,
+        categories=categories,
+    )
+
+
+def _columns_of_text(path: Path, names: Sequence[str]) -> list[str]:
+    """Those of some columns that hold text."""
+    import pyarrow.types as types
+
+    schema = _opened(path).schema_arrow
+    kinds = {name: schema.field(name).type for name in names if name in schema.names}
+    plain = {
+        name: kind.value_type if types.is_dictionary(kind) else kind for name, kind in kinds.items()
+    }
+    return [name for name, kind in plain.items() if "string" in str(kind)]
+
+
+def _categories(
+    path: Path, of_text: Sequence[str], columns: dict[str, np.ndarray], request: ReadRequest
+) -> tuple[Categories, ...]:
+    """The categories of the columns of text, whose numbers take the place of the texts.
+
+    Raises:
+        InputError: The texts of a column are not names of categories.
+    """
+    from pandas import DataFrame
+
+    frame = DataFrame({name: columns[name] for name in of_text})
+    coded, found = with_codes(frame, request.categories, of_text, path.name)
+    numbers = numbers_of(coded, path.name) if of_text else None
+    for place, name in enumerate(of_text):
+        columns[name] = numbers[:, place].astype(np.float64)
+    return found
 
 
 def _check_parquet(

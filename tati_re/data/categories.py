@@ -1,0 +1,233 @@
+"""Columns of text among the inputs: each is a few categories, and one input of 0 and 1 for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tati_re.core.errors import InputError, nearest, refuse_if
+from tati_re.data.columns import IS, Column, Columns
+from tati_re.data.frames import is_frame
+from tati_re.data.labels import alike, are_category_names
+
+_MOST_SHOWN = 12
+
+
+@dataclass(frozen=True)
+class Categories:
+    """The categories of one column of text. The data hold their numbers, from 0 in this order.
+
+    Args:
+        column: Name of the column.
+        texts: The categories, sorted.
+    """
+
+    column: str
+    texts: tuple[str, ...]
+
+    def codes(self, cells: Sequence[str], where: str) -> np.ndarray:
+        """The numbers of the categories of some cells, float64 `(n,)`.
+
+        Args:
+            cells: Texts, `(n,)`.
+            where: What messages call the column.
+
+        Raises:
+            InputError: A text is not one of the categories.
+        """
+        numbers = {text: float(number) for number, text in enumerate(self.texts)}
+        return np.array([self._code(numbers, str(cell).strip(), where) for cell in cells])
+
+    def code(self, cell: str, where: str) -> float:
+        """The number of the category of one cell, as `codes`."""
+        return float(self.codes([cell], where)[0])
+
+    def _code(self, numbers: Mapping[str, float], text: str, where: str) -> float:
+        if text not in numbers:
+            shown = ", ".join(self.texts[:_MOST_SHOWN])
+            more = ", ..." if len(self.texts) > _MOST_SHOWN else ""
+            what = f"{where} holds a category that the training data lack."
+            what += nearest(text, self.texts)
+            raise InputError(what, repr(text), f"one of {shown}{more}")
+        return numbers[text]
+
+    def check_codes(self, numbers: np.ndarray, where: str) -> None:
+        """Refuses numbers that are not those of categories.
+
+        Args:
+            numbers: One number for each example, `(n,)`.
+            where: What messages call the column.
+        """
+        known = np.isin(numbers, np.arange(len(self.texts)))
+        if not known.all():
+            expected = (
+                f"texts such as {self.texts[0]!r}, or their numbers 0 to {len(self.texts) - 1}"
+            )
+            received = f"{float(numbers[~known][0]):g}"
+            raise InputError(f"{where} holds categories.", received, expected)
+
+
+def stored_categories(entries: Iterable[Any]) -> tuple[Categories, ...]:
+    """The categories that a manifest holds.
+
+    Args:
+        entries: The manifest's entries, with the attributes `column` and `texts`.
+    """
+    return tuple(Categories(entry.column, tuple(entry.texts)) for entry in entries)
+
+
+def categories_of(column: str, texts: Iterable[str], count: int, where: str) -> Categories | None:
+    """The categories of a column of text, or None where its texts are not names.
+
+    Texts are names if there are 2 to 100 different ones, most of them repeat, and none looks like a
+    number, a date or a missing value.
+
+    Args:
+        column: Name of the column.
+        texts: The different texts of the column.
+        count: Number of rows.
+        where: What messages call the column.
+
+    Raises:
+        InputError: Some texts differ only in upper and lower case, or in spaces.
+    """
+    names = sorted({text.strip() for text in texts})
+    if not are_category_names(names, count):
+        return None
+    spellings = alike(names)
+    if spellings:
+        raise InputError(
+            f"{where} holds categories that differ only in upper and lower case, in spaces or in a full stop.",
+            ", ".join(map(repr, spellings)),
+            "one spelling per category, for example with x.str.strip().str.lower()",
+        )
+    return Categories(column, tuple(names))
+
+
+def with_codes(
+    values: Any, known: Sequence[Categories] | None, names: Sequence[str], what: str
+) -> tuple[Any, tuple[Categories, ...]]:
+    """A table with columns of text replaced by the numbers of their categories.
+
+    Args:
+        values: A data frame, or an array of objects `(n, columns)`; anything else stays as it is.
+        known: The categories of the training data; None: those that the columns have.
+        names: Names of the columns of an array. Default names are x1, x2, ...
+        what: What messages call the table.
+
+    Returns:
+        The table, and the categories of its columns.
+    """
+    frame = _framed(values, names)
+    if frame is None:
+        return values, tuple(known or ())
+    found = _found_in(frame, what) if known is None else tuple(known)
+    if not found:
+        return values, ()
+
+    coded = frame.copy(deep=False)
+    for each in found:
+        if each.column not in frame.columns:
+            continue
+        cells = frame[each.column]
+        if _is_text(cells) and not cells.isna().any():
+            where = f"{what}: column '{each.column}'"
+            coded[each.column] = each.codes(np.asarray(cells), where)
+    return coded, found
+
+
+def _framed(values: Any, names: Sequence[str]) -> Any:
+    """A data frame with texts as names of columns; None for what is no table that may hold text."""
+    if is_frame(values):
+        return values.set_axis([str(name) for name in values.columns], axis=1)
+    array = values if isinstance(values, np.ndarray) else None
+    if array is None or array.dtype.kind not in "OU" or array.ndim != 2:
+        return None
+    if len(names) != array.shape[1]:
+        return None
+    from pandas import DataFrame
+
+    return DataFrame(array, columns=[str(name) for name in names]).infer_objects()
+
+
+def _found_in(frame: Any, what: str) -> tuple[Categories, ...]:
+    found = []
+    for place, name in enumerate(frame.columns):
+        cells = frame.iloc[:, place]
+        if not _is_text(cells) or cells.isna().any():
+            continue
+        texts = {str(cell) for cell in cells.unique()}
+        categories = categories_of(name, texts, len(cells), f"{what}: column '{name}'")
+        if categories is not None:
+            found.append(categories)
+    return tuple(found)
+
+
+def _is_text(cells: Any) -> bool:
+    """Whether all cells of a column that are not missing are texts."""
+    array = np.asarray(cells[cells.notna()])
+    if array.dtype.kind == "U":
+        return True
+    return array.dtype.kind == "O" and len(array) > 0 and all(isinstance(c, str) for c in array)
+
+
+def check_codes(values: np.ndarray, known: Sequence[Categories], names: Sequence[str]) -> None:
+    """Refuses rows of numbers whose columns of categories hold other numbers than theirs.
+
+    Args:
+        values: Inputs, `(n, columns)`.
+        known: The categories of the training data.
+        names: Names of the columns.
+    """
+    if values.ndim != 2 or values.shape[1] != len(names):
+        return
+    for each in known:
+        numbers = values[:, list(names).index(each.column)]
+        each.check_codes(numbers, f"inputs: column '{each.column}'")
+
+
+def one_of_each(
+    columns: Columns | None, names: Sequence[str], known: Sequence[Categories]
+) -> Columns | None:
+    """The map of columns with one input of 0 and 1 for each category.
+
+    Args:
+        columns: The map that the user asked for; None: all columns as they are.
+        names: Names of the columns of the data.
+        known: Categories of the columns of text.
+
+    Raises:
+        InputError: A power, sine or cosine of a column of text.
+    """
+    if not known:
+        return columns
+    by_name = {each.column: each for each in known}
+    asked = columns or Columns(
+        tuple(Column(name, place) for place, name in enumerate(names)), tuple(names)
+    )
+    wanted: list[Column] = []
+    for column in asked.columns:
+        categories = by_name.get(asked.names[column.source])
+        wanted += [column] if categories is None else _indicators(column, categories)
+    return Columns(tuple(wanted), asked.names)
+
+
+def _indicators(column: Column, categories: Categories) -> list[Column]:
+    plain = column.function == "power" and column.power == 1
+    what = f"input_columns: column '{categories.column}' holds text."
+    refuse_if(not plain, what, column.text, f"its name alone: {categories.column}")
+    return [
+        Column(f"{categories.column}={text}", column.source, IS, number)
+        for number, text in enumerate(categories.texts)
+    ]
+
+
+def categories_note(known: Sequence[Categories]) -> str:
+    """What the start of a run says about columns of text."""
+    counted = ", ".join(f"{each.column} ({len(each.texts)})" for each in known)
+    if len(known) == 1:
+        return f"The text column {counted} becomes one input of 0 or 1 per category."
+    return f"The text columns {counted} become one input of 0 or 1 per category."

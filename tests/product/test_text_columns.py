@@ -1,0 +1,80 @@
+"""A table with a column of text: sampled, predicted, resumed, compressed and exported."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import tati_re
+from tati_re import landscape
+
+SHORT = {"sampler": "MCLMC", "step_size": 0.01, "num_steps": 40, "goal": "posterior"}
+
+
+@pytest.fixture(scope="module")
+def table():
+    random = np.random.default_rng(4)
+    region = random.choice(["north", "south", "east"], 80)
+    age = random.uniform(20.0, 70.0, 80)
+    cost = age + 30.0 * (region == "south") + random.normal(size=80)
+    return pd.DataFrame({"age": age, "region": region, "cost": cost})
+
+
+@pytest.fixture(scope="module")
+def run(table, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("text")
+    table.to_csv(folder / "own.csv", index=False)
+    sim = tati_re.Simulation(
+        data=str(folder / "own.csv"), hidden=[3], num_walkers=2, seed=1, verbose=0
+    )
+    return sim.sample(**SHORT, output=str(folder / "run"))
+
+
+def means(prediction):
+    return prediction.frame()["mean"].to_numpy()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_run_and_all_that_is_made_of_it_take_texts(run, table, tmp_path):
+    rows = table.iloc[:4].drop(columns="cost")
+    expected = means(run.predict(rows))
+    codes = rows.assign(region=rows["region"].map({"east": 0, "north": 1, "south": 2}))
+
+    assert means(tati_re.load(run.folder).predict(rows.to_dict("records"))) == pytest.approx(
+        expected
+    )
+    assert means(run.predict(codes)) == pytest.approx(expected)
+    other = rows.assign(region=np.roll(rows["region"], 1))
+    assert not np.allclose(means(run.predict(other)), expected)
+
+    predictor = run.compress(members=2)
+    predictor.save(tmp_path / "p.tati")
+    again = tati_re.Predictor.load(tmp_path / "p.tati")
+    assert again.categories == {"region": ("east", "north", "south")}
+    of_two = means(predictor.predict(rows))
+    assert means(again.predict(rows)) == pytest.approx(of_two)
+    exported = predictor.to_keras().predict(codes.to_numpy(float), verbose=0)
+    assert np.ravel(exported["mean"]) == pytest.approx(of_two, rel=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_new_category_is_refused_in_one_sentence(run, table):
+    with pytest.raises(tati_re.InputError, match=r"holds a category that the training data lack"):
+        run.predict(table.iloc[:2].assign(region="west"))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_run_goes_on(run):
+    longer = tati_re.Simulation.resume(run.folder, num_steps=60, verbose=0)
+    assert longer.manifest["options"]["num_steps"] == 60
+    assert longer.run_info["step"].max() == 60
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_grid_holds_text_at_a_category(run):
+    space = landscape.input_space(run, along=["age"])
+    assert "those of text" in space.others or "most frequent category" in space.others
+    assert {*space.inputs[:, 1]} <= {0.0, 1.0, 2.0}
+    both = landscape.input_space(run, along=["age", "region"])
+    assert {*both.inputs[:, 1]} == {0.0, 1.0, 2.0}
