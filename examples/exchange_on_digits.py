@@ -82,6 +82,7 @@ def network(data: tuple[np.ndarray, np.ndarray], hidden: int) -> dict:
     """Options of the network and its prior."""
     return {
         "data": data,
+        "num_classes": 10,
         "hidden": [hidden],
         "activation": "tanh",
         "loss": "sparse_categorical_crossentropy",

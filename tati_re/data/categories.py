@@ -135,7 +135,7 @@ def with_codes(
         cells = frame[each.column]
         if _is_text(cells) and not cells.isna().any():
             where = f"{what}: column '{each.column}'"
-            coded[each.column] = each.codes(np.asarray(cells), where)
+            coded[each.column] = each.codes(np.asarray(cells).tolist(), where)
     return coded, found
 
 

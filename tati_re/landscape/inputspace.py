@@ -251,12 +251,12 @@ def _axes(
         high = values.max(axis=0)
         room = MARGIN * np.where(high > low, high - low, 1.0)
         ends = zip((low - room).tolist(), (high + room).tolist(), strict=True)
-        axes = {
+        by_place = {
             place: Axis(*pair, POINTS[len(varied)])
             for place, pair in zip(varied, ends, strict=True)
         }
-        axes |= {k: Axis(0.0, counts[k] - 1.0, counts[k]) for k in varied if k in counts}
-        return tuple(axes.values())
+        by_place |= {k: Axis(0.0, counts[k] - 1.0, counts[k]) for k in varied if k in counts}
+        return tuple(by_place.values())
     axes = axes_of(ranges, "input", len(varied))
     total = np.prod([float(axis.num_points) for axis in axes])
     expected = f"at most {MOST_POINTS:,}, or inputs"
@@ -293,7 +293,7 @@ def _held(
     if of_text and len(of_text) == number:
         where = "the most frequent category"
     elif of_text:
-        where += ", those of text at the most frequent category"
+        where += ", text inputs at the most frequent category"
     return held, f"{which} at {where}"
 
 

@@ -115,9 +115,8 @@ def _categories(
 
     frame = DataFrame({name: columns[name] for name in of_text})
     coded, found = with_codes(frame, request.categories, of_text, path.name)
-    numbers = numbers_of(coded, path.name) if of_text else None
     for place, name in enumerate(of_text):
-        columns[name] = numbers[:, place].astype(np.float64)
+        columns[name] = numbers_of(coded, path.name)[:, place].astype(np.float64)
     return found
 
 
