@@ -41,7 +41,7 @@ class ReadOptions:
     NPZ file or features of a TFRecord file; `weights` is the column or NPZ array of sample weights.
     Inputs of more than `limit` bytes are kept on the disk. `num_classes` is what the user says:
     texts are then names of classes, however they look. `encoding` is that of tables of text.
-    `categories` are those of the training data, for a test part.
+    `categories` are those of the training data, for a test set.
     """
 
     label_columns: Sequence[str] | None = None

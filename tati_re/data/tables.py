@@ -386,7 +386,7 @@ def _refuse_truth_among_numbers(
     file: TextTable, names: Sequence[str], used: Sequence[str], table: np.ndarray
 ) -> None:
     """Refuses True and False in a column with numbers other than 0 and 1, where they mean neither."""
-    plain = np.isin(table, (0.0, 1.0)).all(axis=0)
+    plain = np.asarray(np.isin(table, (0.0, 1.0)).all(axis=0)).tolist()
     mixed = [name for name, both in zip(used, plain, strict=True) if not both]
     places = [(name, list(names).index(name)) for name in mixed]
     for number, cells in file.rows() if places else ():
