@@ -85,6 +85,8 @@ def _refusal(
         if fits is False:
             expected = _in_words(hint)
             return InputError(f"{name} has the wrong type or value.", _written(value), expected)
+        if name == "seed" and isinstance(value, numbers.Integral) and value < 0:
+            return InputError("seed is out of range.", value, "a whole number, 0 or more")
         if fits is None and _is_suspect(value, hint, error):
             unknown.append((name, value))
     if not unknown:

@@ -4,6 +4,7 @@ hold none.
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any, cast
@@ -47,9 +48,11 @@ def in_order(values: Any, names: Sequence[str], argument: str) -> Any:
     )
     if counted and not {*columns} & {*known}:
         return values
+    counts = Counter(columns)
     for name in known:
-        missing = f"{argument}: the data frame has no column '{name}'.{nearest(name, columns)}"
-        refuse_if(columns.count(name) != 1, missing, ", ".join(columns), ", ".join(known))
+        if counts[name] != 1:
+            missing = f"{argument}: the data frame has no column '{name}'.{nearest(name, columns)}"
+            raise InputError(missing, ", ".join(columns), ", ".join(known))
     return values.set_axis(columns, axis=1)[known]
 
 

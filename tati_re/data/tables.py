@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -90,7 +91,7 @@ def choose_columns(
 
 def _check_names(names: Sequence[str], file: str, inputs_are_named: bool) -> None:
     """Refuses columns of one name, and columns without a name unless the inputs are named."""
-    doubled = sorted({name for name in names if name and names.count(name) > 1})
+    doubled = sorted(name for name, count in Counter(names).items() if name and count > 1)
     refuse_if(
         doubled,
         f"{file} has several columns with the same name.",
@@ -297,7 +298,8 @@ def _numbers(
     finite number.
     """
     path = file.path
-    columns = [file.places[list(names).index(name)] for name in used]
+    place_of = dict(zip(names, file.places, strict=True))
+    columns = [place_of[name] for name in used]
     separator = file.separator
     everything = sorted(columns) == list(range(file.width))
     # A table grows by half when it is full, and the copy stands beside it.
@@ -387,10 +389,10 @@ def _refuse_truth_among_numbers(
 ) -> None:
     """Refuses True and False in a column with numbers other than 0 and 1, where they mean neither."""
     plain = np.asarray(np.isin(table, (0.0, 1.0)).all(axis=0)).tolist()
-    mixed = [name for name, both in zip(used, plain, strict=True) if not both]
-    places = [(name, list(names).index(name)) for name in mixed]
+    mixed = {name for name, both in zip(used, plain, strict=True) if not both}
+    places = [(place, name) for place, name in enumerate(names) if name in mixed]
     for number, cells in file.rows() if places else ():
-        for name, place in places:
+        for place, name in places:
             refuse_if(
                 cells[place].strip().lower() in _TRUTH,
                 f"{file.path.name}, line {number}, column '{name}' is not a number, although others are.",

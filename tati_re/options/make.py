@@ -307,7 +307,7 @@ def read_toml(path: AnyPath) -> dict[str, Any]:
     the file.
     """
     try:
-        values = toml_of(regular_bytes(path, MOST_TOML, typed=True).decode())
+        values = toml_of(regular_bytes(path, MOST_TOML, typed=True).decode("utf-8-sig"))
     except OSError as error:
         raise InputError(
             f"{os.fspath(path)} cannot be read: {error.strerror}.", expected="a TOML file"

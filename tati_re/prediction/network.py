@@ -290,7 +290,7 @@ class Network:
         if values.dtype.kind not in "buif" or not np.isfinite(values).all():
             raise InputError(
                 "The inputs for prediction are not finite numbers.",
-                f"type {values.dtype}",
+                _not_finite(values),
                 "finite numbers",
             )
         if self.preparation is not None:
@@ -353,6 +353,14 @@ class Network:
         """The extra parameters of each parameter vector, `(draws, numbers)`; None without any."""
         count = self.predictive.num_extra
         return np.asarray(parameters[:, -count:], np.float64) if count else None
+
+
+def _not_finite(values: np.ndarray) -> str:
+    """The first number that is not finite, and its place; of other things their type."""
+    if values.dtype.kind != "f":
+        return f"type {values.dtype}"
+    place = tuple(np.argwhere(~np.isfinite(values))[0].tolist())
+    return f"inputs[{', '.join(map(str, place))}] = {values[place]}"
 
 
 def network_of(run: RunFiles, model: Any = None) -> Network:

@@ -283,6 +283,7 @@ class RunFiles:
         """The directions for projected positions, `(directions, parameters)`, from
         `directions.npy`.
         """
+        refuse_if(not self.has(files.DIRECTIONS), f"The run {self.folder} has no projections.")
         return whole_array(
             self.folder / files.DIRECTIONS, checkpoint.known_whole(self.folder, files.DIRECTIONS)
         )

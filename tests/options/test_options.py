@@ -215,6 +215,11 @@ def test_bad_toml_names_the_file(tmp_path, text, sentence):
     assert message(read_toml, path) == f"{path}: {sentence}"
 
 
+def test_toml_with_the_mark_of_an_editor_of_windows(tmp_path):
+    (tmp_path / "run.toml").write_text("step_size = 0.5\n", encoding="utf-8-sig")
+    assert read_toml(tmp_path / "run.toml") == {"step_size": 0.5}
+
+
 def test_toml_that_is_missing_or_not_toml(tmp_path):
     path = tmp_path / "run.toml"
     assert (

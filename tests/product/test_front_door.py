@@ -201,6 +201,19 @@ def test_methods_of_a_run(run, name):
     assert found == [], "\n".join(found)
 
 
+def test_what_a_run_does_not_have(run):
+    """Properties read a file that the folder has, or say that it has none."""
+    own = tati_re.load(run.folder)
+    names = [
+        name
+        for name, member in inspect.getmembers(type(own), lambda one: isinstance(one, property))
+        if not name.startswith("_")
+    ]
+    assert "directions" in names and len(names) > 8
+    found = [fault for name in names for fault in tried(getattr, name, own, name)]
+    assert found == [], "\n".join(found)
+
+
 @pytest.mark.parametrize("values", [FEW, pytest.param(ODD, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", SLOW)
 def test_methods_that_compute(run, name, values):
@@ -330,6 +343,31 @@ def test_the_argument_of_another_kind_is_named():
         plain(0, d={})
     with pytest.raises(TypeError, match="unexpected keyword"):
         plain(0, e=1)
+
+
+@front_door
+def drawn(count: int, seed: int = 0) -> np.ndarray:
+    """Draws numbers, as functions with a seed do."""
+    return np.random.default_rng([seed, 7]).random(count)
+
+
+def test_a_negative_seed_is_named(run):
+    assert drawn(2).shape == (2,)
+    for call in (
+        lambda: drawn(2, seed=-1),
+        lambda: drawn(2, -1),
+        lambda: tati_re.load(run.folder).compress().sample(np.zeros((3, 2)), seed=-1),
+    ):
+        with pytest.raises(InputError, match=r"^seed is out of range\. Received: -1\. Expected"):
+            call()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_the_place_of_an_input_that_is_not_finite(run, value):
+    inputs = np.zeros((3, 2))
+    inputs[2, 1] = value
+    with pytest.raises(InputError, match=rf"Received: inputs\[2, 1\] = {value}\."):
+        tati_re.load(run.folder).predict(inputs)
 
 
 def test_a_fault_of_the_function_stays_one():
