@@ -202,7 +202,8 @@ def _categories_in(
     file: TextTable, names: Sequence[str], inputs: Sequence[str]
 ) -> tuple[Categories, ...]:
     """The categories of those input columns that hold the names of some."""
-    places = {name: list(names).index(name) for name in inputs}
+    known = {name: place for place, name in enumerate(names)}
+    places = {name: known[name] for name in inputs}
     texts_of: dict[str, set[str]] = {name: set() for name in inputs}
     count = 0
     for _, cells in file.rows():
@@ -341,10 +342,11 @@ def _readers_by_column(
 ) -> dict[int, Callable[[str], float]]:
     """How the cells of each used column are read, by its place in the file."""
     read = _reader(file.path, file.separator, truths)
-    readers = {file.places[list(names).index(name)]: read for name in used}
+    place_of = dict(zip(names, file.places, strict=True))
+    readers = {place_of[name]: read for name in used}
     for each in categories:
         if each.column in used:
-            readers[file.places[list(names).index(each.column)]] = _code_reader(each)
+            readers[place_of[each.column]] = _code_reader(each)
     return readers
 
 
