@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.backend import tf
+from tati_re.core.errors import refuse_if
 from tati_re.engine.loop import Chunk, Loop
 from tati_re.runs import files
 from tati_re.runs.csv_table import CsvTable
@@ -113,7 +114,17 @@ class RunTables:
     def reopen(self, positions: Mapping[str, int], digests: Mapping[str, str]) -> None:
         """Opens the tables of a run to go on at the positions that its checkpoint says, if they are
         what it knows.
+
+        Raises:
+            InputError: The checkpoint lacks the size of a table.
         """
+        unknown = [name for name in self._columns if name not in positions]
+        refuse_if(
+            unknown,
+            f"The checkpoint of the run {self._folder} is not complete.",
+            f"no size of {', '.join(unknown)}",
+            "the file as the run wrote it",
+        )
         for name, columns in self._columns.items():
             kind = H5Table if name.endswith(".h5") else CsvTable
             options = self._options(name) | {"digest": digests.get(name)}

@@ -206,7 +206,7 @@ def test_a_curve_of_runs_is_the_same(study, capsys):
         )
         == 2
     )
-    assert "does not apply" in capsys.readouterr().err
+    assert "does not belong to" in capsys.readouterr().err
 
 
 @pytest.mark.slow
