@@ -34,6 +34,7 @@ ROOMS = {
     "tati_re.coming_from_tati": "TATi's own names",
     "tati_re.options": "Options",
     "tati_re.supports": "Supports of named parameters",
+    "tati_re.interop": "Models of other libraries",
     "tati_re.posterior": "Parts: the potential",
     "tati_re.engine": "Parts: the compiled loop",
     "tati_re.runs": "Parts: files of a run",

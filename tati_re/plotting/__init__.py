@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tati_re.plotting.landscape_files import write_vtk as write_vtk
     from tati_re.plotting.prediction import plot_prediction as plot_prediction
     from tati_re.plotting.prediction import plot_values as plot_values
+    from tati_re.plotting.ranks import plot_ranks as plot_ranks
     from tati_re.plotting.run import plot_autocorrelation as plot_autocorrelation
     from tati_re.plotting.run import plot_run as plot_run
     from tati_re.plotting.run import plot_traces as plot_traces

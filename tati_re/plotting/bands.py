@@ -17,11 +17,14 @@ _MOST_CHAINS = 8
 _MOST_RANKS = 2000
 _FEWEST = 10
 _GROUPS = 400
+_OUTSIDE = 30
+"""Simulated curves that should lie outside a band."""
+_MOST_SIMULATIONS = 40_000
 
 
-def envelope(curves: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def envelope(curves: np.ndarray, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray]:
     """The narrowest band `(points,)` between equal ranks of many curves `(curves, points)` at each
-    point that holds a part `LEVEL` of them whole: a global envelope (M. Myllymäki and others, J. R.
+    point that holds a part `level` of them whole: a global envelope (M. Myllymäki and others, J. R.
     Statist. Soc. B 79 (2017) 381).
     """
     from scipy.stats import rankdata
@@ -29,19 +32,20 @@ def envelope(curves: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     depth = np.minimum(
         *(rankdata(each, method="max", axis=0).min(axis=1) for each in (curves, -curves))
     )
-    rank = int(np.quantile(depth, 1 - LEVEL, method="lower"))
+    rank = int(np.quantile(depth, 1 - level, method="lower"))
     ordered = np.sort(curves, axis=0)
     return ordered[rank - 1], ordered[-rank]
 
 
 @lru_cache(maxsize=16)
-def uniform_band(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def uniform_band(count: int, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Places in 0..1, and the band there of the distribution function of `count` independent
-    uniform numbers.
+    uniform numbers, which holds a whole curve with probability `level`.
     """
     levels = np.arange(1, POINTS) / POINTS
-    counts = np.random.default_rng(0).multinomial(count, np.full(POINTS, 1 / POINTS), SIMULATIONS)
-    return levels, *envelope(counts.cumsum(axis=1)[:, :-1] / count)
+    simulations = min(max(SIMULATIONS, round(_OUTSIDE / (1 - level))), _MOST_SIMULATIONS)
+    counts = np.random.default_rng(0).multinomial(count, np.full(POINTS, 1 / POINTS), simulations)
+    return levels, *envelope(counts.cumsum(axis=1)[:, :-1] / count, level)
 
 
 @lru_cache(maxsize=16)

@@ -106,6 +106,20 @@ class NamedDensity:
         log_density = self._of_draws("log_density", self.log_density, values)
         return -(tf.cast(log_density, position.dtype) + log_jacobian)
 
+    def with_data_of_rows(self, position: Any, data: Mapping[str, Any]) -> Any:
+        """Returns U of free coordinates, where each row has data of its own.
+
+        Args:
+            position: Free coordinates, a tensor, `(n, dimension)`.
+            data: Tensors in place of the density's own arrays, by name, `(n, *shape)` each.
+
+        Returns:
+            U, `(n,)`.
+        """
+        values, log_jacobian = self.layout.constrain(position)
+        log_density = self._of_draws("log_density", self.log_density, values, data)
+        return -(tf.cast(log_density, position.dtype) + log_jacobian)
+
     def log_likelihoods(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
         """Returns the log density of each observation for each draw.
 
@@ -241,12 +255,23 @@ class NamedDensity:
                 raise InputError(f"{problem}{nearest(one.name, known)}", expected=", ".join(known))
         return tuple(names)
 
-    def _of_draws(self, who: str, function: Callable, values: Mapping[str, Any]) -> Any:
-        """A function of one draw for all draws, `(draws, ...)`."""
+    def _of_draws(
+        self,
+        who: str,
+        function: Callable,
+        values: Mapping[str, Any],
+        data_of_rows: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """A function of one draw for all draws, `(draws, ...)`; some data may differ by draw."""
         names = self._taken[who]
         dtype = tf.as_dtype(self.dtype)
-        own = {name: tf.convert_to_tensor(values[name]) for name in names if name in values}
-        data = {name: self._given(self.data[name], dtype) for name in names if name in self.data}
+        by_row = {**values, **(data_of_rows or {})}
+        own = {name: tf.convert_to_tensor(by_row[name]) for name in names if name in by_row}
+        data = {
+            name: self._given(self.data[name], dtype)
+            for name in names
+            if name in self.data and name not in by_row
+        }
         if not own:  # a function of data alone is the same for all draws
             count = len(next(iter(values.values())))
             value = tf.convert_to_tensor(function(**data))

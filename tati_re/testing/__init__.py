@@ -2,8 +2,9 @@
 
 `check_sampler(MySampler)` tries everything that the engine relies on, and the distribution;
 `check_likelihood(MyLikelihood(), targets)` compares a density with its law;
-`check_reader(MyReader(), path, inputs, targets)` reads a file, in parts and damaged. Nothing of the
-package imports this module: it is for tests.
+`check_reader(MyReader(), path, inputs, targets)` reads a file, in parts and damaged;
+`calibrate(simulate, log_density, parameters)` checks a model of named parameters on data simulated
+from it. Nothing of the package imports this module: it is for tests.
 """
 
 from typing import TYPE_CHECKING
@@ -20,5 +21,7 @@ if TYPE_CHECKING:
     from tati_re.testing.sampler_law import CHECKS as CHECKS
     from tati_re.testing.sampler_law import check_law as check_law
     from tati_re.testing.sampler_law import check_sampler as check_sampler
+    from tati_re.testing.simulated_ranks import RankCalibration as RankCalibration
+    from tati_re.testing.simulated_ranks import calibrate as calibrate
 
 __getattr__, __all__ = lazy_names(__name__)
