@@ -170,7 +170,7 @@ def _advice(fractions: np.ndarray) -> str:
     root = np.sqrt(len(fractions))
     shift = (fractions.mean() - 0.5) * np.sqrt(12) * root
     # The variance of (u - 1/2)² of uniform numbers is 1/180.
-    spread = (np.mean((fractions - 0.5) ** 2) - 1 / 12) * np.sqrt(180) * root
+    spread = (fractions.var() - 1 / 12) * np.sqrt(180) * root
     said_of = []
     if abs(shift) > _LEAST_SHIFT:
         said_of.append("draws are too low" if shift > 0 else "draws are too high")

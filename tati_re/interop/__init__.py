@@ -1,0 +1,17 @@
+"""Models of other libraries as densities that a `Simulation` samples.
+
+`from_numpyro(model, *args, **kwargs)` returns a density for `Simulation(potential=...)`. Its log
+density and gradient are computed by NumPyro, which has to be installed. A model of another library
+is an `OutsideModel`, a class with two methods.
+"""
+
+from typing import TYPE_CHECKING
+
+from tati_re.core.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from tati_re.interop.numpyro_models import from_numpyro as from_numpyro
+    from tati_re.interop.outside_density import OutsideDensity as OutsideDensity
+    from tati_re.interop.outside_density import OutsideModel as OutsideModel
+
+__getattr__, __all__ = lazy_names(__name__)
