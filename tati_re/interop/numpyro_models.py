@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.given import said
+from tati_re.core.given import error_text
 from tati_re.interop.outside_density import OutsideDensity, OutsideModel, refuse_missing
 
 
@@ -46,7 +46,9 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> OutsideDensity:
     except InputError:
         raise
     except Exception as error:
-        raise InputError("from_numpyro: the model fails.", said(error, 160), expected) from error
+        raise InputError(
+            "from_numpyro: the model fails.", error_text(error, 160), expected
+        ) from error
 
 
 def _double(jax: Any) -> Any:

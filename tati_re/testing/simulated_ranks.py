@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 
 from tati_re.analysis.convergence import effective_sample_size, r_hat
 from tati_re.analysis.named_draws import is_constant
-from tati_re.core.errors import AnyPath, InputError, refuse_if, shown
+from tati_re.core.errors import AnyPath, InputError, abbreviated, refuse_if
 from tati_re.core.front_door import front_door
-from tati_re.core.given import said
+from tati_re.core.given import error_text
 from tati_re.core.method import as_method
 from tati_re.plotting.bands import uniform_band
 from tati_re.plotting.ranks import cumulative, plot_ranks
@@ -235,7 +235,10 @@ def calibrate(
     """
     _check_numbers(replications, draws, chains, level, step_size)
     refuse_if(
-        not callable(simulate), "simulate: this is not a function.", shown(simulate, 60), _EXPECTED
+        not callable(simulate),
+        "simulate: this is not a function.",
+        abbreviated(simulate, 60),
+        _EXPECTED,
     )
     layout = ParameterLayout(parameters)
     simulated = _Simulated(simulate, layout)
@@ -267,11 +270,13 @@ def _check_numbers(
         refuse_if(
             not whole or value < least,
             f"{name}: out of range.",
-            shown(value, 40),
+            abbreviated(value, 40),
             f"a whole number of at least {least}",
         )
-    refuse_if(not 0.5 < level < 1, "level: out of range.", shown(level, 40), "above 0.5, below 1")
-    refuse_if(not step_size > 0, "step_size: out of range.", shown(step_size, 40), "above 0")
+    refuse_if(
+        not 0.5 < level < 1, "level: out of range.", abbreviated(level, 40), "above 0.5, below 1"
+    )
+    refuse_if(not step_size > 0, "step_size: out of range.", abbreviated(step_size, 40), "above 0")
 
 
 @dataclass(frozen=True)
@@ -340,11 +345,13 @@ class _Simulated:
             found = self.simulate(np.random.default_rng([seed, number]))
         except Exception as error:
             raise InputError(
-                "simulate: the function fails.", said(error, 160), _EXPECTED
+                "simulate: the function fails.", error_text(error, 160), _EXPECTED
             ) from error
         pair = isinstance(found, tuple) and len(found) == 2
         good = pair and all(isinstance(part, Mapping) for part in found)
-        refuse_if(not good, "simulate: it does not return two dicts.", shown(found, 60), _EXPECTED)
+        refuse_if(
+            not good, "simulate: it does not return two dicts.", abbreviated(found, 60), _EXPECTED
+        )
         values, data = found
         known = self.layout.supports
         refuse_if(
