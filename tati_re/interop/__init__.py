@@ -1,7 +1,7 @@
 """Models of other libraries as densities that a `Simulation` samples.
 
-`from_numpyro(model, *args, **kwargs)` returns a density for `Simulation(potential=...)`. Its log
-density and gradient are computed by NumPyro, which has to be installed. A model of another library
+`from_numpyro(model, *args, **kwargs)` returns a density for `Simulation(potential=...)`. NumPyro,
+which must be installed, computes its log density and gradient. A model of another library
 is an `OutsideModel`, a class with two methods.
 """
 

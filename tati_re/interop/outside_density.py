@@ -19,7 +19,7 @@ from tati_re.supports.layout import RESERVED, ParameterLayout
 
 
 class OutsideModel(ABC):
-    """What a library has to compute for its model to be sampled, in NumPy and float64.
+    """Density, gradient and transforms of a model of another library, in NumPy and float64.
 
     Attributes:
         name: The name of the model.
@@ -101,7 +101,7 @@ class OutsideDensity(NamedDensity):
             return self.model.value_and_gradient(found)
 
     def generate(self, values: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
-        """Returns the quantities of each draw that are no sampled parameters.
+        """Returns the other quantities of each draw.
 
         Args:
             values: Parameters by name, `(draws, *shape)` each.

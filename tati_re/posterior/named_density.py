@@ -107,7 +107,7 @@ class NamedDensity:
         return -(tf.cast(log_density, position.dtype) + log_jacobian)
 
     def with_data_of_rows(self, position: Any, data: Mapping[str, Any]) -> Any:
-        """Returns U of free coordinates, where each row has data of its own.
+        """Returns U of free coordinates, with different data for each row.
 
         Args:
             position: Free coordinates, a tensor, `(n, dimension)`.

@@ -130,7 +130,7 @@ class ManyPosteriors:
         return found.reshape(len(found), self.count, self.chains, -1)
 
     def _steps_of(self, method: Method, step_size: float, number: int) -> _Steps:
-        """A loop of its own random numbers."""
+        """A compiled loop; loops of different numbers draw different random numbers."""
         return _Steps(
             self._potential, method, step_size, self.location.shape[0], self.seed + number
         )

@@ -368,7 +368,7 @@ class _Simulated:
         return truth, dict(data)
 
     def _check_form(self, data: Mapping[str, Any]) -> None:
-        """Refuses data that do not fit those of the first call."""
+        """Refuses data whose names or shapes differ from the first call."""
         forms = {name: _form(value) for name, value in data.items()}
         self._forms = self._forms or forms
         for name in {**self._forms, **forms}:
