@@ -10,6 +10,7 @@ import numpy as np
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.given import error_text
 from tati_re.interop.outside_density import OutsideDensity, OutsideModel, refuse_missing
+from tati_re.posterior.named_density import name_of
 
 
 def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> OutsideDensity:
@@ -41,8 +42,7 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> OutsideDensity:
             info = numpyro.infer.util.initialize_model(
                 jax.random.PRNGKey(0), model, model_args=args, model_kwargs=kwargs
             )
-            name = getattr(model, "__name__", type(model).__name__)
-            return OutsideDensity(_NumpyroModel(jax, info, name))
+            return OutsideDensity(_NumpyroModel(jax, info, name_of(model)))
     except InputError:
         raise
     except Exception as error:
@@ -53,10 +53,10 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> OutsideDensity:
 
 def _double(jax: Any) -> Any:
     """A context in which JAX computes in float64, whatever its configuration."""
-    enable = getattr(jax, "enable_x64", None)
-    if enable is None:  # before JAX 0.8
-        from jax.experimental import enable_x64 as enable
-    return enable(True)
+    try:
+        return jax.enable_x64(True)
+    except AttributeError:  # before JAX 0.8
+        return jax.experimental.enable_x64(True)
 
 
 class _NumpyroModel(OutsideModel):
