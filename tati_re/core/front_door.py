@@ -121,11 +121,18 @@ def _arguments(
             yield name, value, hint
 
 
+class _Module:
+    """A module that is imported for type checkers alone: its names may be anything."""
+
+    def __getattr__(self, name: str) -> Any:
+        return Any
+
+
 class _Names(dict[str, Any]):
     """The names of a module; what it imports for type checkers alone may be anything."""
 
     def __missing__(self, name: str) -> Any:
-        return Any
+        return _Module() if name.islower() else Any
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

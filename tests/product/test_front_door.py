@@ -351,6 +351,13 @@ def drawn(count: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng([seed, 7]).random(count)
 
 
+def test_a_function_that_returns_what_only_type_checkers_import(run):
+    """Its other annotations count: they were lost, and the error came from deep inside."""
+    names = np.zeros((2, 2, 2))
+    with pytest.raises(InputError, match=r"^names cannot be used \(TypeError"):
+        tati_re.load(run.folder).parameter_summary(names)
+
+
 def test_a_negative_seed_is_named(run):
     assert drawn(2).shape == (2,)
     for call in (
