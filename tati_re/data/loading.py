@@ -8,6 +8,7 @@ from typing import Any
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.front_door import front_door
 from tati_re.data.archives import KERAS
+from tati_re.data.categories import one_of_each
 from tati_re.data.contents import Contents
 from tati_re.data.dataset import Dataset, with_weights
 from tati_re.data.frames import check_order, is_frame
@@ -128,6 +129,8 @@ def load_data(
 
     few = test_fraction is None and data.num_examples < 3
     data = data.split(0.0 if few else fraction, seed, shuffle)
+    if columns is None and standardize != "none" and data.preparation is not None:
+        columns = data.preparation.columns
     preparation = prepare(data, columns, standardize)
     return data if preparation is None else replace(data, preparation=preparation)
 
@@ -177,6 +180,8 @@ def _of_dataset(
     data = _with_test(source, test_data)
     contents = Contents(source.inputs, source.targets, names=source.feature_names)
     columns = derived(contents, reading)
+    if columns is not None or source.preparation is None:
+        columns = one_of_each(columns, source.feature_names, source.input_categories)
 
     several = multi_label and data.num_classes is None
     if several and are_labels(data.targets, data.test_targets, 0):

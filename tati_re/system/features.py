@@ -67,4 +67,5 @@ def features_of(flat: Any, dataset: Dataset) -> Dataset:
         layout=(),
         layout_scales=(),
         feature_names=(),
+        input_categories=(),
     )

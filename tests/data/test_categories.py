@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -133,6 +135,17 @@ def test_numbers_that_are_no_category_are_refused():
             as_packed(np.array([[1.0, wrong]]), (), ("age", "region"), categories=KNOWN)
     with pytest.raises(InputError, match=r"Did you mean 'south'\? Received: 'soth'"):
         as_packed([{"age": 1.0, "region": "soth"}], (), ("age", "region"), categories=KNOWN)
+
+
+def test_a_data_set_keeps_its_categories():
+    """Candidates of a run for predictions are built from the data set without its preparation."""
+    data = load_data(TABLE)
+    again = load_data(replace(data, preparation=None))
+    assert again.prepared().feature_names == NAMES
+    standardized = load_data(data, standardize="inputs")
+    assert standardized.prepared().feature_names == NAMES
+    chosen = load_data(data, input_columns=["region"])
+    assert chosen.prepared().feature_names == NAMES[1:]
 
 
 def test_a_description_lists_the_categories():

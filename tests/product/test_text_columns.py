@@ -58,6 +58,15 @@ def test_a_run_and_all_that_is_made_of_it_take_texts(run, table, tmp_path):
     assert np.ravel(exported["mean"]) == pytest.approx(of_two, rel=1e-4)
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_run_for_predictions_chooses_among_networks_of_these_inputs(table):
+    run = tati_re.Simulation(data=table, seed=1, verbose=0).sample(max_time=5.0)
+    south = run.predict([{"age": 40.0, "region": "south"}]).mean
+    north = run.predict([{"age": 40.0, "region": "north"}]).mean
+    assert float(south[0, 0] - north[0, 0]) == pytest.approx(30.0, abs=10.0)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_a_new_category_is_refused_in_one_sentence(run, table):
     with pytest.raises(tati_re.InputError, match=r"holds a category that the training data lack"):
