@@ -19,7 +19,8 @@ from tati_re.core.method import Method
 MOST_OF_ONE = 0.1
 """Relative error of a single direction's variance above which a mean over all directions hides it."""
 
-_MOST_PLACES = 128
+MOST_PLACES = 128
+"""Steps of a sweep over which temperatures are averaged."""
 _FORGOTTEN = 1e-12
 _EVALUATED = ("potential", "loss", "log_prior", "rung")
 _TOLERANCE = 1e-9
@@ -63,6 +64,7 @@ def relative_heating(
     batch_size: int,
     num_examples: int,
     record_every: int = 1,
+    most_places: int = MOST_PLACES,
 ) -> Heating:
     """Computes how much mini-batch gradient noise heats modes of frequency ω, within milliseconds.
 
@@ -80,6 +82,8 @@ def relative_heating(
         num_examples: N, the number of all examples.
         record_every: Steps between the recorded steps. In sweeps it matters which steps are
             recorded. Default: 1.
+        most_places: The steps of a sweep that are averaged over at most, evenly spaced. Default:
+            128.
 
     Returns:
         The heating of each mode.
@@ -95,14 +99,19 @@ def relative_heating(
     """
     omega = np.asarray(omega, np.float64)
     step = linear_step(method, step_size, temperature, omega**2)
-    spread = noise_covariance(step, order, batch_size, num_examples, record_every)
+    spread = noise_covariance(step, order, batch_size, num_examples, record_every, most_places)
     share = np.asarray(variance, np.float64) / temperature
     hot = omega**2 * spread.position
     return Heating(share * hot, share * (hot + spread.virial), share * spread.kinetic)
 
 
 def noise_covariance(
-    step: LinearStep, order: str, batch_size: int, num_examples: int, record_every: int = 1
+    step: LinearStep,
+    order: str,
+    batch_size: int,
+    num_examples: int,
+    record_every: int = 1,
+    most_places: int = MOST_PLACES,
 ) -> Heating:
     """Per unit of the variance of a step's noise: the variance of the position, in `virial` its
     covariance with the noise of the step, and the variance of the momentum, `(wells,)` each, over
@@ -120,22 +129,16 @@ def noise_covariance(
     if (np.abs(np.linalg.eigvals(matrix)).max(-1) >= 1).any():
         raise InputError("step_size: the steps are unstable in the stiffest direction.")
     if order == "replacement":
-        covariance = np.stack(
-            [_stationary(one, np.outer(kick, kick)) for one, kick in zip(matrix, push, strict=True)]
-        )
+        covariance = _stationary(matrix, push[:, :, None] * push[:, None])
     else:
-        covariance = np.stack(
-            [
-                _over_a_sweep(
-                    one,
-                    kick,
-                    twice=order == "symmetric",
-                    batch_size=batch_size,
-                    num_examples=num_examples,
-                    record_every=record_every,
-                )
-                for one, kick in zip(matrix, push, strict=True)
-            ]
+        covariance = _over_a_sweep(
+            matrix,
+            push,
+            twice=order == "symmetric",
+            batch_size=batch_size,
+            num_examples=num_examples,
+            record_every=record_every,
+            most_places=most_places,
         )
 
     kinetic = (
@@ -153,9 +156,10 @@ def _over_a_sweep(
     batch_size: int,
     num_examples: int,
     record_every: int,
+    most_places: int,
 ) -> np.ndarray:
     """The covariance of z per unit of one batch's variance, over the places of a sweep that are
-    looked at.
+    looked at, `(wells, n, n)`.
     """
     num_batches = -(-num_examples // batch_size)
     if num_batches == 1:
@@ -163,13 +167,13 @@ def _over_a_sweep(
     length = 2 * num_batches if twice else num_batches
     mean_size = num_examples / num_batches if twice else batch_size
     last = num_examples - (num_batches - 1) * batch_size
-    kicks = np.zeros((length, len(push)))
+    kicks = np.zeros((length, *push.shape))
     kicks[0] = push
     reach = 1
     while reach < length and np.abs(kicks[reach - 1]).max() > _FORGOTTEN:
-        kicks[reach] = matrix @ kicks[reach - 1]
+        kicks[reach] = (matrix @ kicks[reach - 1][:, :, None])[:, :, 0]
         reach += 1
-    squares = np.cumsum(kicks[:, :, None] * kicks[:, None], axis=0)
+    squares = np.cumsum(_outer(kicks, kicks), axis=0)
     sums = np.cumsum(kicks, axis=0)
 
     def fresh(place: int) -> np.ndarray:
@@ -177,11 +181,12 @@ def _over_a_sweep(
         total = squares[place - 1] / mean_size
         again = place - num_batches
         if twice and 0 < again < reach:
-            pairs = kicks[again : 2 * again][::-1].T @ kicks[:again] / mean_size
-            total = total + pairs + pairs.T
+            late = kicks[again : 2 * again][::-1]
+            pairs = np.einsum("kwi,kwj->wij", late, kicks[:again]) / mean_size
+            total = total + pairs + pairs.swapaxes(1, 2)
         if not twice and place == length:  # the last batch may be short
-            total = total + (1 / last - 1 / mean_size) * np.outer(push, push)
-        return total - np.outer(sums[place - 1], sums[place - 1]) / num_examples
+            total = total + (1 / last - 1 / mean_size) * _outer(push, push)
+        return total - _outer(sums[place - 1], sums[place - 1]) / num_examples
 
     start = _stationary(np.linalg.matrix_power(matrix, length), fresh(length))
     # Rows are those of steps record_every, 2 record_every, ...; the first batch is that of the
@@ -190,23 +195,62 @@ def _over_a_sweep(
     count = length // apart
     looked_at = (
         np.arange(count)
-        if count <= _MOST_PLACES
-        else (np.arange(_MOST_PLACES) + 0.5) * count / _MOST_PLACES
+        if count <= most_places
+        else (np.arange(most_places) + 0.5) * count / most_places
     )
     step_numbers = 1 + apart * looked_at.astype(int)
     total = np.zeros_like(matrix)
     for place in map(int, step_numbers):
         power = np.linalg.matrix_power(matrix, place)
-        total += power @ start @ power.T + fresh(place)
+        total += power @ start @ power.swapaxes(1, 2) + fresh(place)
     return total / len(step_numbers) / (1 / mean_size - 1 / num_examples)
 
 
+def _outer(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Products of all entries, `(..., n, n)` from `(..., n)`."""
+    return left[..., :, None] * right[..., None, :]
+
+
 def _stationary(matrix: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """S = M S M' + Q."""
-    size = len(matrix)
-    return np.linalg.solve(np.eye(size**2) - np.kron(matrix, matrix), noise.ravel()).reshape(
-        size, size
-    )
+    """S = M S M' + Q, of each well."""
+    wells, size, _ = matrix.shape
+    both = np.einsum("wij,wkl->wikjl", matrix, matrix).reshape(wells, size**2, size**2)
+    covariance = np.linalg.solve(np.eye(size**2) - both, noise.reshape(wells, size**2, 1))
+    return covariance.reshape(wells, size, size)
+
+
+def memory_steps(
+    method: Method,
+    step_size: float,
+    temperature: float,
+    omega: Sequence[float] | np.ndarray,
+) -> np.ndarray:
+    """The steps within which modes of frequency ω forget where they were.
+
+    Args:
+        method: A sampler whose step is linear in a harmonic well, with its friction.
+        step_size: h, below the stability limit of every ω.
+        temperature: T, above 0.
+        omega: Frequencies, the square roots of curvatures of U, `(wells,)`.
+
+    Returns:
+        The steps after which a deviation has fallen by the factor e, `(wells,)`; at least 1.
+
+    Raises:
+        InputError: The step is not linear, or unstable.
+
+    Examples:
+        >>> from tati_re.samplers import Splitting
+        >>> steps = memory_steps(Splitting("BAOAB", 20.0), 0.01, 1.0, [1.0])
+        >>> int(steps[0])  # γ/(ω² h) = 2,000 steps, overdamped
+        1988
+    """
+    omega = np.asarray(omega, np.float64)
+    matrix = linear_step(method, step_size, temperature, omega**2).matrix
+    radius = np.abs(np.linalg.eigvals(matrix)).max(-1)
+    if (radius >= 1).any():
+        raise InputError("step_size: the steps are unstable in the stiffest direction.")
+    return np.maximum(1.0, -1.0 / np.log(np.maximum(radius, 1e-300)))
 
 
 def slowest_frequency(

@@ -2,8 +2,9 @@
 at its end.
 """
 
+from __future__ import annotations
+
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ import numpy as np
 from tati_re.analysis.format import percent
 from tati_re.analysis.heating import (
     MOST_OF_ONE,
+    MOST_PLACES,
     linear_step,
+    memory_steps,
     relative_heating,
     slowest_frequency,
 )
@@ -20,6 +23,7 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.facets import temperatures_of
 from tati_re.core.method import Method
 from tati_re.core.protocol import step_size_of
+from tati_re.launch.noise_search import NoiseSearch, NoisySteps
 from tati_re.launch.request import Request
 from tati_re.posterior.noise_spectrum import COST, NoiseSpectrum, noise_spectrum
 from tati_re.samplers.wrappers.coordinates import Coordinates, Diagonal
@@ -29,7 +33,10 @@ _PART_OF_RUN = 0.01
 _FEW = 256
 _MOST = 512
 _LARGEST = 2**22
-_SMALLEST = 1_000.0
+_PRICE = 5.0
+"""Times as many steps as the mean heating alone asks for that single directions may cost."""
+_PART_OF_INFORMATION = 0.1
+_FEW_PLACES = 16
 _AIM = 0.75  # Of the heating that is allowed: elsewhere there is more noise.
 ROOM = 3.0
 """Times its length a step may become before one looks again."""
@@ -60,17 +67,22 @@ def expected_heating(
     `virial`, by which the configurational temperature will be above its target, and `kinetic`, the
     same of the kinetic one. `frequencies` are ω of the slowest, of the noise's mean and of the
     stiffest directions, `gradient_variance` is the mean over the parameters for one step. Where no
-    number can be had, only `not_predicted`, a sentence that says why. `tuned` is what a run has
-    found, see `settings_of`.
+    number can be had, only `not_predicted`, a sentence that says why. `memory` is the steps within
+    which predictions forget, `memory_epochs` the same in epochs. `tuned` is what a run has found,
+    see `settings_of`.
     """
     try:
-        predict, count = _prediction(request, position, auxiliary, tuned or {})
+        prediction = _prediction(request, position, auxiliary, tuned or {})
+        count = prediction.num_examples
         step = (
             request.copies
             * request.potential.batches.batch_size
             * request.method.gradients_per_step
         )
-        return {**predict(tuned or {}), "num_examples": count, "steps": COST * count / step}
+        heating = prediction.heating(tuned or {})
+        heating["memory"] = prediction.memory(tuned or {})
+        heating["memory_epochs"] = heating["memory"] / request.potential.batches.steps_per_epoch
+        return {**heating, "num_examples": count, "steps": COST * count / step}
     except InputError as error:
         return {"not_predicted": str(error)}
 
@@ -82,66 +94,162 @@ def cool_enough(
     tuned: dict[str, Any],
     room: float = 1.0,
 ) -> dict[str, float]:
-    """Factors of a state's `friction` and `step_factor`, of those that the run tunes, at which the
-    heating `mean`, the rise of the variances of all directions together, is at most 3/4 of
-    `target_bias`: the friction is raised up to 1/h, which costs no energy error, then h lowered
-    with it. With a `room` above 1 also that of the longest step that is cool, in `step_limit`,
-    where that is below so many times h. Empty where nothing is to be changed, or helps.
+    """Factors of the friction and the step of a state at which mini-batch noise heats little.
+
+    Nothing changes where the heating `mean`, the rise of the variances of all directions together,
+    is at most 3/4 of `target_bias`, and that of each direction 3/4 of what the certificate allows.
+    Elsewhere friction and step become those at which predictions forget fastest among all that are
+    cool enough. Where single directions would cost more than five times as many steps, the mean
+    alone decides.
+
+    Args:
+        request: The request of the run.
+        position: Where the noise is measured, shape (parameters,).
+        auxiliary: Non-trainable variables there.
+        tuned: What the run has found, see `settings_of`.
+        room: Times its length that the step may become before one looks again.
+
+    Returns:
+        Factors `friction` and `step_factor` of those that the run tunes; with a `room` above 1 also
+        `step_limit`, that of the longest step that is wanted, where it is below `room`. Empty where
+        nothing is to be changed, or helps.
     """
-    h = tuned["step_size"]
-    rate = tuned.get("friction", 0.0)
-    adapts = isinstance(request.options.step_size, str)
-
-    def heating_factors(step: float) -> dict[str, float]:
-        steep = math.log(1 / (step * rate)) if 0 < step * rate < 1 else 0.0
-        most = steep + (math.log(_SMALLEST) if adapts else 0.0)
-
-        def factors(along: float) -> dict[str, float]:
-            shorter = {"step_factor": math.exp(min(0.0, steep - along))} if most > steep else {}
-            return shorter | ({"friction": math.exp(along)} if rate else {})
-
-        def too_hot(along: float) -> bool:
-            factor = factors(along)
-            settings = {"step_size": step * factor.get("step_factor", 1.0)}
-            settings |= {"friction": rate * factor["friction"]} if rate else {}
-            try:
-                return predict(settings)["mean"] > _AIM * request.options.target_bias
-            except InputError:
-                # Not stable: new masses have made directions stiff.
-                return True
-
-        low = 0.0
-        high = most
-        if not too_hot(low) or too_hot(high):
-            return {}
-        while high - low > 0.02:
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if too_hot(middle) else (low, middle)
-        return factors(high)
-
     try:
-        predict, _ = _prediction(request, position, auxiliary, tuned)
+        prediction = _prediction(request, position, auxiliary, tuned)
     except InputError:
         return {}
-    factors = heating_factors(h)
-    if room > 1 and "step_factor" in (longest := heating_factors(room * h)):
-        factors["step_limit"] = room * longest["step_factor"]
+    bias = request.options.target_bias
+    both = _CoolSteps(prediction, tuned, _AIM * bias, _AIM * max(bias, MOST_OF_ONE))
+    mean = _CoolSteps(prediction, tuned, _AIM * bias, math.inf)
+
+    def steps_at(longest: float) -> NoisySteps | None:
+        if both.is_cool_now(longest):
+            return None
+        adapts = isinstance(request.options.step_size, str)
+        of_mean = mean.search(adapts).best(longest, both.friction)
+        if of_mean is None or both.is_cool(of_mean.step_size, of_mean.friction):
+            return of_mean
+        of_both = both.search(adapts).best(longest, both.friction)
+        affordable = of_both is not None and of_both.memory <= _PRICE * of_mean.memory
+        if affordable:
+            return of_both
+        return None if mean.is_cool_now(longest) else of_mean
+
+    h = tuned["step_size"]
+    longest = steps_at(room * h)
+    now = longest
+    if room > 1 and (longest is None or longest.step_size > h):
+        now = steps_at(h)
+    factors = {} if now is None else _factors(now, h, both.friction)
+    if room > 1 and longest is not None and longest.step_size < room * h * (1 - 1e-9):
+        factors["step_limit"] = longest.step_size / h
     return factors
+
+
+def _factors(steps: NoisySteps, step_size: float, friction: float) -> dict[str, float]:
+    """What a step size and a friction are multiplied by."""
+    factors = {}
+    if steps.step_size < step_size * (1 - 1e-9):
+        factors["step_factor"] = steps.step_size / step_size
+    if friction:
+        factors["friction"] = steps.friction / friction
+    return factors
+
+
+class _CoolSteps:
+    """Which steps are cool enough, by predictions.
+
+    Args:
+        prediction: Heating and memory at some settings.
+        tuned: The settings now.
+        most_mean: The largest mean over the directions.
+        most_single: The largest of one direction.
+    """
+
+    def __init__(
+        self,
+        prediction: NoisePrediction,
+        tuned: dict[str, Any],
+        most_mean: float,
+        most_single: float,
+    ) -> None:
+        self._prediction = prediction
+        self.friction = tuned.get("friction", 0.0)
+        self._most_mean = most_mean
+        self._most_single = most_single
+
+    def is_cool_now(self, step_size: float) -> bool:
+        """Whether nothing has to change at this step size."""
+        return self.is_cool(step_size, self.friction)
+
+    def search(self, adapts: bool) -> NoiseSearch:
+        """The search among the settings that the run tunes."""
+        return NoiseSearch(
+            is_cool=self.is_cool,
+            memory=self._memory,
+            has_friction=bool(self.friction),
+            has_steps=adapts,
+        )
+
+    def _settings(self, step_size: float, friction: float) -> dict[str, Any]:
+        settings = {"step_size": step_size}
+        if self.friction:
+            settings["friction"] = friction
+        return settings
+
+    def is_cool(self, step_size: float, friction: float) -> bool:
+        """Whether the heating is allowed at a step size and friction."""
+        try:
+            heating = self._prediction.heating(self._settings(step_size, friction), _FEW_PLACES)
+        except InputError:  # unstable: new masses have made directions stiff
+            return False
+        single = max(heating.get("hottest", 0.0), heating.get("slowest", 0.0))
+        return heating["mean"] <= self._most_mean and single <= self._most_single
+
+    def _memory(self, step_size: float, friction: float) -> float:
+        return self._prediction.memory(self._settings(step_size, friction))
+
+
+class NoisePrediction:
+    """What the noise at one place does at any step size and friction.
+
+    Args:
+        request: The request of the run.
+        method: The sampler at the target.
+        spectrum: The noise by direction, from one measurement.
+    """
+
+    def __init__(self, request: Request, method: Method, spectrum: NoiseSpectrum) -> None:
+        self._request = request
+        self._method = method
+        self._spectrum = spectrum
+        self.num_examples = spectrum.num_examples
+
+    def heating(self, settings: dict[str, Any], most_places: int = MOST_PLACES) -> dict[str, Any]:
+        """The heating, as `expected_heating` returns it, at a `step_size` and `friction`, averaged
+        over so many steps of a sweep.
+        """
+        method = _at(self._method, settings)
+        step_size = settings.get("step_size")
+        return _predicted(self._request, method, self._spectrum, step_size, most_places)
+
+    def memory(self, settings: dict[str, Any]) -> float:
+        """The steps within which predictions forget, at a `step_size` and `friction`."""
+        method = _at(self._method, settings)
+        return _memory(self._request, method, self._spectrum, settings.get("step_size"))
+
+
+def _at(method: Method, settings: dict[str, Any]) -> Method:
+    return method.at_friction(settings["friction"]) if "friction" in settings else method
 
 
 def _prediction(
     request: Request, position: np.ndarray, auxiliary: tuple, tuned: dict[str, Any]
-) -> tuple[Callable[[dict[str, Any]], dict[str, Any]], int]:
-    """What tells the heating at a step size and friction, from one measurement, and the number of
-    examples in that.
-    """
+) -> NoisePrediction:
+    """What tells the heating at a step size and friction, from one measurement."""
     method, coordinates = _linear_part(request, tuned.get("coordinates"))
-
-    def of(settings: dict[str, Any]) -> Method:
-        return method.at_friction(settings["friction"]) if "friction" in settings else method
-
     linear_step(
-        of(tuned),
+        _at(method, tuned),
         tuned.get("step_size", request.options.first_step_size),
         request.options.kT,
         np.ones(1),
@@ -161,9 +269,7 @@ def _prediction(
         raise InputError(
             f"the model has no second derivatives here ({type(error).__name__})."
         ) from error
-    return lambda settings: _predicted(
-        request, of(settings), seen[key], settings.get("step_size")
-    ), len(indices)
+    return NoisePrediction(request, method, seen[key])
 
 
 def heating_sentence(heating: dict[str, Any], order: str) -> str:
@@ -175,7 +281,20 @@ def heating_sentence(heating: dict[str, Any], order: str) -> str:
         f"directions by {percent(heating['slowest'])}, of the stiffest by "
         f"{percent(heating['stiffest'])}, on average by {percent(heating['mean'])}. The "
         f"configurational temperature will read {percent(heating['virial'])} higher. "
-        f"Measured on {heating['num_examples']:,} examples in {heating['steps']:,.3g} steps."
+        f"Measured on {heating['num_examples']:,} examples in {heating['steps']:,.3g} steps. "
+        f"{memory_sentence(heating)}"
+    )
+
+
+def memory_sentence(heating: dict[str, Any]) -> str:
+    """Within how many epochs predictions are expected to decorrelate.
+
+    Args:
+        heating: What `expected_heating` returned.
+    """
+    return (
+        "Predictions are expected to decorrelate within "
+        f"{heating['memory_epochs']:,.2g} epochs ({heating['memory']:,.0f} steps)."
     )
 
 
@@ -249,21 +368,18 @@ def _examples(request: Request) -> np.ndarray:
 
 
 def _predicted(
-    request: Request, method: Method, spectrum: NoiseSpectrum, tuned_step: float | None
+    request: Request,
+    method: Method,
+    spectrum: NoiseSpectrum,
+    tuned_step: float | None,
+    most_places: int,
 ) -> dict[str, Any]:
     potential = request.potential
     options = request.options
     batches = potential.batches
     count = potential.num_examples
     size = potential.num_parameters
-    step_size = options.first_step_size
-    temperature = options.kT
-    rungs = temperatures_of(request.method).rungs
-    if rungs is not None:
-        beta, _, steps = (np.asarray(column, np.float64).ravel()[0] for column in rungs)
-        step_size = float(steps)
-        temperature = float(1 / beta)
-    step_size = tuned_step or step_size
+    step_size, temperature = _target(request, tuned_step)
     largest = float(spectrum.curvature[-1])
     refuse_if(
         not (math.isfinite(largest) and largest > 0),
@@ -300,6 +416,7 @@ def _predicted(
         batch_size=batches.batch_size,
         num_examples=count,
         record_every=request.record_every,
+        most_places=most_places,
     )
     # Of the directions of the rest together there is a mean alone.
     single = heating.position[:-1] / np.append(np.ones(len(spectrum.curvature)), spectrum.rest or 1)
@@ -315,3 +432,38 @@ def _predicted(
         "frequencies": [float(omega[-1]), math.sqrt(mean_curvature), math.sqrt(largest)],
         "gradient_variance": total / size,
     }
+
+
+def _target(request: Request, tuned_step: float | None) -> tuple[float, float]:
+    """Step size and temperature of the target."""
+    options = request.options
+    step_size = options.first_step_size
+    temperature = options.kT
+    rungs = temperatures_of(request.method).rungs
+    if rungs is not None:
+        beta, _, steps = (np.asarray(column, np.float64).ravel()[0] for column in rungs)
+        step_size = float(steps)
+        temperature = float(1 / beta)
+    return tuned_step or step_size, temperature
+
+
+def _memory(
+    request: Request, method: Method, spectrum: NoiseSpectrum, tuned_step: float | None
+) -> float:
+    """Mean number of steps within which directions forget, weighted by what they do to predictions.
+
+    The gradients of single examples along a direction vary as much as predictions change along it.
+    So with curvature k a direction has the share V/k of the variance of predictions.
+    """
+    step_size, temperature = _target(request, tuned_step)
+    curvature = np.append(spectrum.curvature, spectrum.rest_curvature)
+    variance = np.append(spectrum.variance, spectrum.rest_variance)
+    # The gradients of all examples bring V/N of information, about the curvature of the data.
+    least = _PART_OF_INFORMATION * variance / request.potential.num_examples
+    seen = variance > 0
+    curvature = np.maximum(curvature, least)[seen]
+    if not seen.any():
+        return math.nan
+    shares = variance[seen] / curvature
+    steps = memory_steps(method, step_size, temperature, np.sqrt(curvature))
+    return float(shares @ steps / shares.sum())

@@ -25,7 +25,13 @@ from tati_re.samplers import make_sampler, tuned
 from tati_re.samplers.own_samplers import checked, made
 from tati_re.system.saved_model import read_directions
 from tati_re.system.system import System, check_memory
-from tati_re.tuning.choosing import latest_end, with_steps, with_tuner, wrapped
+from tati_re.tuning.choosing import (
+    latest_end,
+    latest_end_on_batches,
+    with_steps,
+    with_tuner,
+    wrapped,
+)
 
 _POSITIONS, _FEWEST, _POSITION_BYTES = 1_000, 64, 2**29
 """Stored positions of all walkers by `trajectory_every` auto, of a run and of a short one; float64
@@ -238,7 +244,7 @@ class _Draft:
         )
         fresh = self.options.num_burnin_steps is None
         if fresh:
-            self._settle(num_burnin_steps=latest_end(self.options.num_steps))
+            self._settle(num_burnin_steps=self._latest_end())
         sampler = sampler_of(self.options, self.objects, self.system, True)
         prior = self.system.prior(self.options, self.objects)
         moves = self.options.num_rungs > 1 and (
@@ -252,6 +258,14 @@ class _Draft:
         return with_replicas(
             tuner, self.options, sees_all(self.options, self.system), prior, regularized
         )
+
+    def _latest_end(self) -> int:
+        """The last step of a burn-in that nobody gave."""
+        options = self.options
+        if options.goal != "predict" or sees_all(options, self.system):
+            return latest_end(options.num_steps)
+        epoch = -(-self.system.dataset.num_examples // options.batch_size)
+        return latest_end_on_batches(options.num_steps, epoch)
 
     def _optimizer(self) -> Method:
         """The optimizer of a fit, at the rate of its first stage."""

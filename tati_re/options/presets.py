@@ -44,6 +44,17 @@ PRESETS: dict[str, dict[str, Any]] = {
         },
         **{"num_burnin_steps": 50_000, "num_steps": 60_000},
     },
+    "SMS-UBU": {
+        "sampler": "UBU",
+        "batch_size": 200,
+        "batch_sampling": "symmetric",
+        "control_variate": True,
+        "num_walkers": 4,
+        "walker_start": "fit",
+        "prior_std": 0.2,
+        "friction": 5.0,
+        "step_size": 1.25e-4,
+    },
     "simulated_tempering": {
         "sampler": "BAOAB",
         "num_replicas": 6,
@@ -82,6 +93,9 @@ NOTES = {
     "MILE": "Sommer et al., ICLR 2025: microcanonical chains from the members of a deep "
     "ensemble. The step is large: an energy error of 0.1 per parameter and step bounds "
     "the error of variances by 36 %. The paper uses no mass",
+    "SMS-UBU": "Paulin, Whalley, Chada, Leimkuhler and Zygalakis, AISTATS 2025: UBU on symmetric sweeps of "
+    "mini-batches, with a control variate at the start; prior precision 25, friction its square root. The authors "
+    "start at averaged weights (SWA), the center of their prior; here chains start at fits, and the prior is around 0",
     "simulated_tempering": "Marinari and Parisi 1992: every walker moves on the ladder independently",
     "EQN": "ensemble quasi-Newton (Leimkuhler, Matthews and Weare 2018): eight walkers of BAOAB, each preconditioned by "
     "the covariance of the others",

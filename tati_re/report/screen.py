@@ -81,6 +81,11 @@ def _stored(run: Run) -> str:
     return line if len(line) <= SCREEN_WIDTH else f"saved in {run.folder}\n  next: {following}"
 
 
+_CHAINS_LOST = (
+    "In a trial chains predicted worse than the fits. A larger max_time adds members instead."
+)
+
+
 def _not_converged(run: Run) -> list[str]:
     """What has not converged, and how to continue; nothing if all did."""
     open_ = [
@@ -91,6 +96,9 @@ def _not_converged(run: Run) -> list[str]:
     if not open_:
         return []
     if run.manifest.has_fits_alone:
+        choice = run.manifest.choice
+        if choice is not None and choice.trial_steps and not choice.trial_won:
+            return [_CHAINS_LOST]
         again = "tati_re.Simulation.resume(run)"
         if not run.is_temporary:
             again = manifest.going_on(run.folder)

@@ -313,6 +313,8 @@ class ExpectedHeating:
     gradient_variance: float | None = None
     num_examples: Count | None = None
     steps: float | None = None
+    memory: float = math.nan
+    memory_epochs: float = math.nan
     not_predicted: str | None = None
     table: Mapping[str, Any] = whole_table()
 

@@ -27,6 +27,28 @@ def latest_end(num_steps: int) -> int:
     return max((int(end) for end in SETTLED if end <= half), default=half)
 
 
+def latest_end_on_batches(num_steps: int, steps_per_epoch: int) -> int:
+    """The last step of a burn-in of chains for prediction that see mini-batches.
+
+    They begin at fits, and tune their steps within a few epochs: a longer burn-in is time that
+    draws would have.
+
+    Args:
+        num_steps: Steps of the run.
+        steps_per_epoch: Steps in which a chain sees each example once.
+
+    Returns:
+        The end of the first window after 1,920 steps and five epochs, at most that of `latest_end`.
+    """
+    enough = max(_FEWEST_ON_BATCHES, _EPOCHS_OF_BURNIN * steps_per_epoch)
+    windows = (int(end) for end in SETTLED if end >= enough)
+    return min(latest_end(num_steps), next(windows, num_steps))
+
+
+_FEWEST_ON_BATCHES = 1_920
+_EPOCHS_OF_BURNIN = 5
+
+
 def with_steps(sampler, options, given_schedule: bool = False):
     """The sampler that finds its step size in the burn-in, where the options leave it to the
     run.

@@ -27,6 +27,7 @@ from tati_re.launch.header import header
 from tati_re.launch.member_fits import FittedMembers
 from tati_re.options.make import make_options
 from tati_re.runs.fits import read_fits
+from tati_re.tuning.choosing import latest_end, latest_end_on_batches
 
 
 @pytest.fixture(autouse=True)
@@ -292,6 +293,26 @@ def test_chains_follow_where_their_trial_predicts_better(monkeypatch, advantage)
         assert options.sampler == "BAOAB" and options.num_burnin_steps == 350
         assert options.batch_sampling == "symmetric"
         assert len(sim.walkers.position) == batch_members.MEMBERS
+
+
+@pytest.mark.parametrize(
+    ("num_steps", "epoch", "end"),
+    [(100_000, 469, 3_840), (100_000, 100, 1_920), (400, 100, 120), (10**6, 5_000, 30_720)],
+)
+def test_chains_on_batches_burn_in_for_a_few_epochs(num_steps, epoch, end):
+    """Of 60,000 rows in batches of 128 it is 3,840 steps, where others may take 30,720."""
+    assert latest_end_on_batches(num_steps, epoch) == end
+    assert latest_end(100_000) == 30_720
+
+
+@pytest.mark.parametrize(("goal", "most"), [("predict", 1_920), ("posterior", 30_720)])
+def test_a_run_that_is_resumed_without_a_trial_has_a_short_burnin(goal, most):
+    """The options of the first call are those of a resume."""
+    sim = curve_simulation(batch_size=20)
+    until = make_options(sim.options, goal=goal, until="rhat<1.01")
+    asked = make_options(until, sampler="BAOAB", friction="auto", step_size="auto")
+    made = request.make_request("sample", asked, sim.objects, sim.system, sim.limits)
+    assert made.options.num_burnin_steps == most
 
 
 def test_chains_that_were_asked_for_take_steps_from_the_noise(monkeypatch):

@@ -40,6 +40,7 @@ RUNS = {
     "reSGHMC": {"batch_size": 4, "step_size": 1e-3, "exchange_every": 2},
     "RE-HMC": {"num_replicas": 4, "num_leapfrog_steps": 3, "descent_steps": 20, "step_size": 0.01},
     "MILE": {"num_walkers": 2, "fit_steps": 5, "mass": "unit", "num_burnin_steps": 20},
+    "SMS-UBU": {"batch_size": 4, "num_walkers": 2, "fit_steps": 5},
     "simulated_tempering": MINI_BATCHES | {"num_replicas": 3},
     "EQN": {"step_size": 1e-3, "num_walkers": 4, "covariance_after_steps": 10},
     "WTE": {"step_size": 1e-3, "exchange_every": 5, "num_replicas": 3},
@@ -95,6 +96,17 @@ def test_every_door_gives_the_same_options(name, door, tmp_path, capsys):
     for key, field in OPTIONS.items():
         if key not in PRESETS[name] and found.get(key) is not None and key != "resume":
             assert found[key] == field.get_default(call_default_factory=True), key
+
+
+def test_numbers_of_sms_ubu():
+    """Arxiv 2410.19780 and the notebooks of its authors: λ = 25, γ = √λ, h = 1.25e-4, batches of
+    200.
+    """
+    found = make_options(preset="SMS-UBU")
+    precision = found.prior_std**-2
+    assert precision == pytest.approx(25.0) and found.friction == pytest.approx(precision**0.5)
+    assert (found.sampler, found.batch_sampling, found.batch_size) == ("UBU", "symmetric", 200)
+    assert found.step_size == 1.25e-4 and found.control_variate
 
 
 def test_numbers_of_the_papers():
@@ -233,6 +245,10 @@ def test_runs_and_goes_on_as_if_it_had_not_stopped(name, tmp_path):
     assert np.isfinite(rows[["loss", "potential"]]).all(axis=None)
     if name == "MILE":
         assert set(rows["walker"]) == {0, 1} and rows["eevpd"].notna().all()
+        return
+    if name == "SMS-UBU":
+        assert set(rows["walker"]) == {0, 1} and method["control_variate"]
+        assert whole.manifest["options"]["batch_sampling"] == "symmetric"
         return
     if name == "simulated_tempering":
         assert list(rows.columns[-2:]) == ["rung", "weight"] and set(rows["weight"]) <= {0.0, 1.0}

@@ -7,7 +7,8 @@ import pytest
 
 import tati_re
 from tati_re.core.backend import tf
-from tati_re.report.certificate import certificate
+from tati_re.report import screen
+from tati_re.report.certificate import _nothing_drawn, certificate
 from tests.made_runs import made_run
 from tests.report.test_certificate import METERED, columns, made, positions, rows_of, verdicts
 
@@ -232,3 +233,64 @@ def test_a_burn_in_that_the_step_limit_cuts_off_is_not_inside():
     run = sim.sample(sampler="MCLMC", step_size="auto", friction="auto", num_steps=90)
     row = certificate(run).detailed().set_index("check").loc["burn-in"]
     assert row["verdict"] != "passed" and "cut off" in row["note"]
+
+
+@pytest.mark.parametrize("kind", ["kinetic", "configurational"])
+def test_noise_of_a_sweep_that_heats_the_meter_alone_is_no_failure(tmp_path, kind):
+    """Batches of an epoch heat momenta by 13 % and positions by 1 %, as predicted. Without a
+    prediction, with hot positions, or far above it, the same temperature fails.
+    """
+    column, expected = {
+        "kinetic": ("kinetic_energy", "kinetic"),
+        "configurational": ("virial", "virial"),
+    }[kind]
+    what = f"{kind} temperature"
+    cases = {
+        "predicted": (1.13, {"mean": 0.01, expected: 0.13}, "passed"),
+        "not predicted": (1.13, {"mean": 0.01, expected: 0.01}, "failed"),
+        "hot positions": (1.13, {"mean": 0.1, expected: 0.13}, "failed"),
+        "hotter": (1.3, {"mean": 0.01, expected: 0.13}, "failed"),
+        "colder": (1.0, {"mean": 0.01, expected: 0.13}, "failed"),
+    }
+    for name, (factor, numbers, verdict) in cases.items():
+        given = columns(count=2_400)
+        given[column] = factor * given[column]
+        extra = heated(**numbers)
+        extra = extra | {"options": extra["options"] | {"num_steps": 24_000}}
+        row = rows_of(made(tmp_path / name, given, extra=extra)).loc[what]
+        assert row["verdict"] == verdict, (name, row["note"])
+        told = "and not to the positions (predicted)" in row["note"]
+        assert told == (name in ("predicted", "hotter", "colder")), row["note"]
+
+
+FITS_ALONE = {
+    "burnin_cut": {"step": 0, "by": "max_time"},
+    "last_positions": {"step": 0, "of": "fits"},
+}
+LOST = {"choice": {"trial_steps": 700, "trial_density": -0.4, "trial_won": False}}
+
+
+@pytest.mark.parametrize(("choice", "reason"), [({}, "max_time was over"), (LOST, "short chains")])
+def test_a_run_of_fits_alone_says_why_nothing_was_measured(tmp_path, choice, reason):
+    run = made(tmp_path / "a", columns(), extra=FITS_ALONE | choice)
+    checks = _nothing_drawn(run.manifest, 0)
+    assert {one.verdict for one in checks} == {"not measured"}
+    assert all(reason in one.remark for one in checks), [one.remark for one in checks]
+    assert not any("no draws yet" in one.remark for one in checks)
+
+    content = {name: value for name, value in FITS_ALONE.items() if name == "burnin_cut"}
+    cut = made(tmp_path / "b", columns(), extra=content)
+    assert "no draws yet" in _nothing_drawn(cut.manifest, 0)[0].remark
+
+
+def test_a_trial_that_chains_lost_offers_no_chains(tmp_path, monkeypatch):
+    """More time makes more members; without a trial a resume makes chains."""
+    monkeypatch.setattr(screen, "_results", lambda run: _nothing_drawn(run.manifest, 0))
+    lost = made(tmp_path / "a", columns(), extra=FITS_ALONE | LOST)
+    said = screen._not_converged(lost)
+    assert "max_time adds members" in said[0] and "resume" not in " ".join(said)
+    assert max(map(len, said)) <= 100
+
+    monkeypatch.setattr(screen.manifest, "going_on", lambda folder: "a command")
+    untried = made(tmp_path / "b", columns(), extra=FITS_ALONE)
+    assert screen._not_converged(untried) == ["To sample chains from the fits: a command"]
