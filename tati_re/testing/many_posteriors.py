@@ -27,6 +27,7 @@ PILOT_STEPS = 20
 """Steps of one round of the burn-in."""
 ROUNDS = 24
 SETTLING_STEPS = 60
+FEWEST_STEPS = 200
 _RENEWALS = (8, 14, 20)
 """Rounds after which location and scales are estimated again, from the rounds since the last."""
 _ACCEPTANCE = 0.85
@@ -121,7 +122,7 @@ class ManyPosteriors:
         loop.start(self._inner(position))
         # A sampler settles after the scales were changed.
         loop.moved(SETTLING_STEPS)
-        steps = max(50, int(least_ess) // self.chains)
+        steps = max(FEWEST_STEPS, int(least_ess) // self.chains)
         found = self._outer(loop.moved(steps))
         for _ in range(_MOST_EXTENSIONS):
             if self._least_ess(found) >= least_ess:

@@ -158,7 +158,7 @@ class RankCalibration:
         if len(self.too_dependent):
             lines.append(
                 f"{len(self.too_dependent)} of {self.replications} runs have an ESS below "
-                f"{self.draws} or R-hat above {LARGEST_RHAT}. Sample longer (until)."
+                f"{self.draws} or R-hat above {LARGEST_RHAT}. Use more chains."
             )
         return "\n".join(lines)
 
