@@ -135,7 +135,7 @@ def test_standardized_data_do_not_move_again():
     once = standardized(Dataset.from_arrays(FAR, VALUES), "all")
     assert automatic(once, False, "") == ("none", None)
     assert of_order_one(once.prepared().inputs) and of_order_one(once.prepared().targets)
-    with pytest.raises(InputError, match="standardize is not known"):
+    with pytest.raises(InputError, match="standardize has an unknown value"):
         load_data((FAR, VALUES), standardize="auto")
 
 
