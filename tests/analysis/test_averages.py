@@ -418,8 +418,8 @@ def test_a_run_that_has_stored_no_positions_yet_has_its_averages(tmp_path):
         (["{run}", "--what", "averges"], "--what has an unknown value. Did you mean 'averages'?"),
         (["{run}", "--thin", "0"], "--thin is out of range"),
         (["{run}", "--burnin", "x"], "--burnin has the wrong type"),
-        (["{run}", "--to", "excel"], "--to is not known"),
-        (["{run}", "--by", "day"], "--by is not known"),
+        (["{run}", "--to", "excel"], "--to has an unknown value"),
+        (["{run}", "--by", "day"], "--by has an unknown value"),
         (["{run}x"], "does not exist"),
         (
             ["{run}", "--what", "averages", "--num-bins", "7"],

@@ -121,7 +121,7 @@ def test_empty_bins_and_bad_input():
     assert table["free_energy"].notna().tolist() == [True, False, False, False, True]
     with pytest.raises(InputError, match="draws that are not all equal"):
         free_energy(np.ones(20))
-    with pytest.raises(InputError, match="method is not known"):
+    with pytest.raises(InputError, match="method has an unknown value"):
         free_energy(np.arange(20.0), method="guess")
 
 

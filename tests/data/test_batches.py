@@ -163,7 +163,7 @@ def test_full_batches():
             "batch_size is larger than the data set. Received: 7. Expected: 1 to 6.",
         ),
         ({"batch_size": 0}, "batch_size is not positive"),
-        ({"sampling": "epoch"}, "batch_sampling is not known"),
+        ({"sampling": "epoch"}, "batch_sampling has an unknown value"),
         ({"num_walkers": 0}, "num_walkers"),
         ({"num_examples": 0, "batch_size": None}, "no examples"),
         ({"seed": -1}, "seed"),

@@ -185,6 +185,6 @@ def test_columns_are_derived_before_they_are_standardised():
 def test_a_word_that_is_not_known():
     with pytest.raises(
         InputError,
-        match=r"standardize is not known\. Received: yes\. Expected: 'none', 'inputs', 't",
+        match=r"standardize has an unknown value\. Received: yes\. Expected: 'none', 'inputs', 't",
     ):
         load_data((X, Y), standardize="yes")

@@ -256,7 +256,7 @@ def test_the_fit_of_swag_has_defaults_and_bad_input_is_refused():
         and (sim.parameters != before).any()
     )
     for options, sentence in (
-        ({"kind": "swa"}, "kind is not known"),
+        ({"kind": "swa"}, "kind has an unknown value"),
         ({"rank": 5}, "rank applies only to kind swag"),
         ({"learning_rate": 0.1}, "learning_rate applies only to kind swag"),
         ({"kind": "swag", "rank": 1}, "rank is out of range"),

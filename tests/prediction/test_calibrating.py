@@ -146,7 +146,7 @@ def test_the_option_of_the_run_is_the_default():
 
 
 def test_what_cannot_be_calibrated_is_refused(of_values):
-    with pytest.raises(InputError, match="calibrate is not known"):
+    with pytest.raises(InputError, match="calibrate has an unknown value"):
         of_values.predict(calibrate="magic")
     with pytest.raises(InputError, match="several runs"):
         tati_re.predict([of_values, of_values], calibrate="loo")

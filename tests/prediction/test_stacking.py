@@ -203,7 +203,7 @@ def test_what_cannot_be_weighed_is_refused():
     assert not run.has(files.STACKING)
     with pytest.raises(InputError, match="more draws per chain"):
         run.predict(weights="stacking")
-    with pytest.raises(InputError, match="weights is not known"):
+    with pytest.raises(InputError, match="weights has an unknown value"):
         run.predict(weights="magic")
     assert np.array_equal(run.predict(weights=EQUAL).mean, run.predict().mean)
 

@@ -106,7 +106,7 @@ def test_the_exit_status_says_it(capsys):
 
 BAD = {
     "one path": (["a.csv"], "tati-compare needs two runs or two tables. Received: a.csv."),
-    "a missing file": (["a.csv", "aa.csv"], "There is no aa.csv. Did you mean 'a.csv'?"),
+    "a missing file": (["a.csv", "aa.csv"], "aa.csv does not exist. Did you mean 'a.csv'?"),
     "a folder and a file": (["a.csv", "."], "A folder cannot be compared with a file."),
     "no run": ([".", "."], "not a run folder"),
     "no number": (

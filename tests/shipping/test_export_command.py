@@ -76,7 +76,7 @@ def test_other_forms(folder, monkeypatch, capsys):
 WRONG = {
     "none": ([], "one run at a time"),
     "two": (["a", "b"], "one run at a time"),
-    "form": (["a", "--to", "onnx"], "--to is not known"),
+    "form": (["a", "--to", "onnx"], "--to has an unknown value"),
     "members": (["a", "--members", "0", "--output", "o.tati"], "--members"),
     "missing": (["no-such-run"], "does not exist"),
     "chosen": (["c.tati", "--members", "3"], "chosen already"),
