@@ -86,11 +86,13 @@ class NoiseSearch:
 
         if best is None or first is None:
             return None
+        centre = best.step_size
         for part in (-0.5, -0.25, 0.25, 0.5):
-            between = best.step_size * _RATIO_OF_STEPS**part
+            between = centre * _RATIO_OF_STEPS**part
             if between <= longest:
                 best = _faster(best, self._cooled(self._fastest(between, friction)))
-        return best if _WORTH * best.memory < first.memory else first
+        is_worth_it = best is not None and _WORTH * best.memory < first.memory
+        return best if is_worth_it else first
 
     def _fastest(self, step_size: float, friction: float) -> NoisySteps | None:
         """The friction that forgets fastest at this step size; None where steps are unstable."""

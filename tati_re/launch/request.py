@@ -264,7 +264,8 @@ class _Draft:
         options = self.options
         if options.goal != "predict" or sees_all(options, self.system):
             return latest_end(options.num_steps)
-        epoch = -(-self.system.dataset.num_examples // options.batch_size)
+        size = options.batch_size or self.system.dataset.num_examples
+        epoch = -(-self.system.dataset.num_examples // size)
         return latest_end_on_batches(options.num_steps, epoch)
 
     def _optimizer(self) -> Method:

@@ -201,8 +201,8 @@ def mean_squares(
             counted = counted + weight
             for name, value in fields_of(state, names).items():
                 sums[name] = sums[name] + weight * np.einsum("wp,wp->w", value, value)
-    counted = PARAMETERS * counted.reshape(groups)
-    return {name: _ratio(total.reshape(groups), counted) for name, total in sums.items()}
+    counts = PARAMETERS * counted.reshape(groups)
+    return {name: _ratio(total.reshape(groups), counts) for name, total in sums.items()}
 
 
 def _ratio(totals: np.ndarray, counts: np.ndarray) -> np.ndarray:

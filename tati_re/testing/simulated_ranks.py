@@ -150,7 +150,7 @@ class RankCalibration:
             f"{'quantity':<20} {'mean rank':>9} {'spread':>7}   verdict",
         ]
         for row in self._table.itertuples():
-            advice = f": {row.advice}" if row.advice else ""
+            advice = f": {row.advice!s}" if row.advice else ""
             lines.append(
                 f"{row.quantity:<20} {row.mean_rank:>9.2f} {row.spread:>7.2f}   "
                 f"{row.verdict}{advice}"
