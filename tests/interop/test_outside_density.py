@@ -1,4 +1,4 @@
-"""Models of other libraries: the contract, by a model in NumPy, and NumPyro if installed."""
+"""Models of other libraries: the contract, by a model in NumPy, and NumPyro and PyMC if installed."""
 
 import sys
 from typing import ClassVar
@@ -6,10 +6,11 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy import stats
 
 import tati_re
 from tati_re.core.errors import InputError
-from tati_re.interop import OutsideDensity, OutsideModel, from_numpyro
+from tati_re.interop import OutsideDensity, OutsideModel, from_numpyro, from_pymc
 from tati_re.interop.recognition import recognized
 from tati_re.likelihoods.log_prob import dirichlet, half_normal, normal, total
 from tati_re.posterior.named_density import NamedDensity
@@ -140,10 +141,11 @@ def test_a_model_without_parameters_is_refused():
         OutsideDensity(Empty())
 
 
-def test_a_missing_library_is_one_sentence(monkeypatch):
-    monkeypatch.setitem(sys.modules, "numpyro", None)
-    with pytest.raises(InputError, match="from_numpyro: numpyro is not installed"):
-        from_numpyro(lambda: None)
+@pytest.mark.parametrize(("door", "package"), [(from_numpyro, "numpyro"), (from_pymc, "pymc")])
+def test_a_missing_library_is_one_sentence(door, package, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(InputError, match=f"from_{package}: {package} is not installed"):
+        door(lambda: None)
 
 
 def own_density(theta, mu, sigma, y):
@@ -185,3 +187,43 @@ def test_numpyro_computes_the_density_of_its_model():
     assert density.generate(values, 0)["precision"] == pytest.approx([4.0, 0.25])
     with pytest.raises(InputError, match="from_numpyro: the model fails"):
         from_numpyro(model)
+
+
+@pytest.mark.filterwarnings("ignore:PyTensor could not link")
+def test_pymc_computes_the_density_of_its_model():
+    pymc = pytest.importorskip("pymc")
+    with pymc.Model() as model:
+        pymc.Dirichlet("theta", np.array([2.0, 3.0, 4.0]))
+        mu = pymc.Normal("mu", 0.0, 2.0)
+        sigma = pymc.HalfNormal("sigma", 1.0)
+        pymc.Deterministic("precision", 1 / sigma**2)
+        pymc.Normal("y", mu, sigma, observed=Y)
+    density = from_pymc(model)
+    # PyMC maps a simplex in another way, so that it is sampled in its free coordinates.
+    assert list(density.layout.supports) == ["theta_free", "mu", "sigma"]
+    assert density.layout.supports["sigma"] == positive()
+    assert list(density.generated) == ["precision", "theta"]
+    position = np.array([[0.1, -0.2, 0.4, np.log(0.5)]])
+    values = density.layout.constrain(position)[0]
+    generated = density.generate(values, 0)
+    assert generated["precision"] == pytest.approx([4.0])
+    assert generated["theta"].sum() == pytest.approx(1.0)
+    value, slope = density(position)
+    step = 1e-6 * np.eye(4)
+    numeric = [(density(position + h)[0] - density(position - h)[0])[0] / 2e-6 for h in step]
+    assert slope[0] == pytest.approx(np.array(numeric), rel=1e-5, abs=1e-6)
+    moved = position + np.array([0.0, 0.0, 0.3, 0.0])
+    law_moved = stats.norm(0.7, 0.5).logpdf(Y).sum() + stats.norm(0, 2).logpdf(0.7)
+    before = stats.norm(0.4, 0.5).logpdf(Y).sum() + stats.norm(0, 2).logpdf(0.4)
+    assert value[0] - density(moved)[0][0] == pytest.approx(law_moved - before)
+
+
+def test_pymc_refuses_what_is_no_continuous_model():
+    pymc = pytest.importorskip("pymc")
+    with pytest.raises(InputError, match="this is not a model"):
+        from_pymc(3)
+    with pymc.Model() as model:
+        pymc.Bernoulli("z", 0.5)
+        pymc.Normal("mu")
+    with pytest.raises(InputError, match="discrete parameters"):
+        from_pymc(model)
