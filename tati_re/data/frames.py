@@ -16,12 +16,14 @@ from tati_re.core.given import as_array
 from tati_re.data.columns import numbered
 from tati_re.data.numerals import DATES, MISSING, is_missing, numeral_of
 
-TEXT = (
+_ENCODED = (
     "numbers: convert text to columns of 0 and 1 with pandas.get_dummies or OneHotEncoder of "
-    "scikit-learn; a named column of 2 to 100 categories, most of which repeat, needs no conversion"
+    "scikit-learn"
 )
+_CATEGORIES = "a named column of 2 to 100 categories, most of which repeat, needs no conversion"
+TEXT = f"{_ENCODED}; {_CATEGORIES}"
 SENTENCES = (
-    f"{TEXT}; convert sentences to numbers with TextVectorization of Keras before the "
+    f"{_ENCODED}; convert sentences to numbers with TextVectorization of Keras before the "
     "model, not inside it"
 )
 COLUMNS = f"{TEXT}; label_columns names the labels, input_columns selects the inputs"

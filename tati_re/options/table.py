@@ -129,6 +129,7 @@ Preset = Literal[
     "reSGHMC",
     "RE-HMC",
     "MILE",
+    "SMS-UBU",
     "simulated_tempering",
     "EQN",
     "WTE",

@@ -238,7 +238,7 @@ def test_csv_columns(tmp_path):
         ("x,y\n1,2,3\n", "line 2 has the wrong number of cells. Received: 3. Expected: 2."),
         (
             "x,y\n1,two\n",
-            "The labels are text. Received: 1 texts, such as 'two'. Expected: 2 to 100 of them, or label",
+            "The labels are text. Received: 1 text, such as 'two'. Expected: 2 to 100 of them, or label",
         ),
         (
             "x,y\n1,two\n2,one,3\n",

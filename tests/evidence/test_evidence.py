@@ -407,7 +407,7 @@ def test_disagreement_is_said(energies):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"loss": "mean_squared_error"}, "is not a likelihood"),
+        ({"loss": "mean_squared_error"}, "is not a normalized likelihood"),
         ({"prior": "none"}, "proper"),
         ({"temperature": 2.0}, "temperature"),
         ({"batch_size": 5}, "batch_size"),

@@ -165,7 +165,7 @@ def test_options_that_the_methods_do_not_use_are_told(models, capsys):
             ["--compare", "line.toml", "parabola.toml", "--config", "line.toml"],
             "--compare and --config",
         ),
-        (["--config", "line.toml", "--loss", "mean_squared_error"], "not a likelihood"),
+        (["--config", "line.toml", "--loss", "mean_squared_error"], "not a normalized likelihood"),
         (["--config", "line.toml", "--prior", "none"], "proper"),
         (["--config", "line.toml", "--record-every", "5"], "not a known option"),
         (

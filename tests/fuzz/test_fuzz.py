@@ -94,7 +94,10 @@ def folder(tmp_path, monkeypatch):
             return launch(request, walkers, calls)
         check_request(request)
         return types.SimpleNamespace(
-            folder=request.options.output, summary=str, exit_status=FINISHED
+            folder=request.options.output,
+            summary=str,
+            exit_status=FINISHED,
+            manifest=types.SimpleNamespace(failed_checks=()),
         )
 
     monkeypatch.setattr(module, "launch_finite", perhaps)

@@ -74,7 +74,7 @@ def test_other_forms(folder, monkeypatch, capsys):
 
 
 WRONG = {
-    "none": ([], "one run at a time"),
+    "none": ([], "needs a run folder"),
     "two": (["a", "b"], "one run at a time"),
     "form": (["a", "--to", "onnx"], "--to has an unknown value"),
     "members": (["a", "--members", "0", "--output", "o.tati"], "--members"),
