@@ -94,7 +94,7 @@ def folder(tmp_path, monkeypatch):
             return launch(request, walkers, calls)
         check_request(request)
         return types.SimpleNamespace(
-            folder=request.options.output,
+            folder=Path(request.options.output or "run"),
             summary=str,
             exit_status=FINISHED,
             manifest=types.SimpleNamespace(failed_checks=()),
