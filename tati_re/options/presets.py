@@ -115,6 +115,16 @@ def note_of(name: Any) -> str | None:
     return known and f"{known}: {NOTES[known]}"
 
 
+def _is_one_of(value: Any, *texts: str) -> bool:
+    """Whether a value that nobody has checked yet is one of some texts."""
+    return isinstance(value, str) and value in texts
+
+
+def _is_filled(value: Any) -> bool:
+    """Whether a value that nobody has checked yet is given, and not an empty sequence."""
+    return value is not None and not (hasattr(value, "__len__") and len(value) == 0)
+
+
 def expanded(values: Mapping[str, Any]) -> dict[str, Any]:
     """The options with the preset that `preset` or `sampler` names put in place of it; what else is
     given goes first. A ladder that is given in another way takes the place of the preset's; so does
@@ -132,26 +142,28 @@ def expanded(values: Mapping[str, Any]) -> dict[str, Any]:
         }
     name = values.get("sampler")
     preset = PRESETS.get(_BY_NAME.get(name.upper(), ""), {}) if isinstance(name, str) else {}
-    if values.get("bias") == "WTE":  # the bias of the preset, on its ladder where none is given
+    if _is_one_of(
+        values.get("bias"), "WTE"
+    ):  # the bias of the preset, on its ladder where none is given
         ladder = {**PRESETS["WTE"], **({"sampler": name} if isinstance(name, str) else {})}
         preset = {**ladder, **preset}
         values = {**values, "bias": "well_tempered"}
     if not preset:
         return dict(values)
     left_out = {"sampler"}
-    if values.get("temperatures"):
+    if _is_filled(values.get("temperatures")):
         left_out |= {"num_replicas", "temperature_ratio", "max_temperature", "temperature"}
     if values.get("max_temperature") is not None:
         left_out.add("temperature_ratio")
     if values.get("temperature_ratio") is not None:
         left_out.add("max_temperature")
-    if values.get("tempering") == "likelihood":
+    if _is_one_of(values.get("tempering"), "likelihood"):
         left_out |= {"temperature_ratio", "max_temperature"}
     if values.get("inverse_temperature") is not None:
         left_out.add("temperature")
-    if values.get("prior", "box") != "box":
+    if not _is_one_of(values.get("prior", "box"), "box"):
         left_out |= {"prior_bound", "prior_scaling"}
-    if values.get("exchange") in ("none", "infinite"):
+    if _is_one_of(values.get("exchange"), "none", "infinite"):
         left_out |= {"swap_rule", "swap_schedule"}
     settings = {
         key: value for key, value in preset.items() if key not in left_out or key == "sampler"

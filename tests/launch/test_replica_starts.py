@@ -88,9 +88,8 @@ def test_walkers_with_starts_are_not_said_to_begin_elsewhere_nor_fitted(given, c
     starts = np.random.default_rng(0).standard_normal((1, WALKERS, sim.num_parameters()))
     sim.sample(starts=starts)
     said = capsys.readouterr().out
-    assert "adam" not in said and [
-        line[:41] for line in said.splitlines() if line.startswith("Start")
-    ] == (["Start: 2 walkers, where starts says (num_"] if given else [])
+    assert "adam" not in said and "Start:" not in said
+    assert ("2 chains from the given starts" in said) == bool(given)
 
 
 def test_fresh_starts_are_uniform_by_fan_in_and_differ():

@@ -607,3 +607,13 @@ def test_bad_presets_are_one_sentence(options, sentence):
     with pytest.raises(tati_re.InputError) as caught:
         make_options(**options)
     assert str(caught.value).startswith(sentence)
+
+
+@pytest.mark.parametrize("name", ["bias", "tempering", "prior", "exchange", "temperatures"])
+def test_an_array_in_place_of_a_word_is_one_sentence_beside_a_preset(name):
+    """Comparing it with a word was a raw error, and so were temperatures as an array."""
+    ladder = make_options(sampler="RENHD", temperatures=np.array([1.0, 2.0, 4.0]))
+    assert list(ladder.temperatures) == [1.0, 2.0, 4.0]
+    for options in ({}, {"sampler": "RENHD"}):
+        with pytest.raises(tati_re.InputError, match=f"{name} has the wrong type"):
+            make_options(**options, **{name: np.zeros((2, 3))})
