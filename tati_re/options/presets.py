@@ -3,7 +3,7 @@ for its parts. `tati-sample --sampler RENHD --print-config` shows them; an optio
 before the preset's.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from typing import Any
 
 from tati_re.core.errors import InputError
@@ -122,7 +122,7 @@ def _is_one_of(value: Any, *texts: str) -> bool:
 
 def _is_filled(value: Any) -> bool:
     """Whether a value that nobody has checked yet is given, and not an empty sequence."""
-    return value is not None and not (hasattr(value, "__len__") and len(value) == 0)
+    return value is not None and not (isinstance(value, Sized) and len(value) == 0)
 
 
 def expanded(values: Mapping[str, Any]) -> dict[str, Any]:
