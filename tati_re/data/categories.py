@@ -28,6 +28,11 @@ class Categories:
     column: str
     texts: tuple[str, ...]
 
+    @property
+    def numbers(self) -> dict[str, float]:
+        """The number of each category by its text."""
+        return {text: float(number) for number, text in enumerate(self.texts)}
+
     def codes(self, cells: Sequence[str], where: str) -> np.ndarray:
         """The numbers of the categories of some cells, float64 `(n,)`.
 
@@ -38,7 +43,7 @@ class Categories:
         Raises:
             InputError: A text is not one of the categories.
         """
-        numbers = {text: float(number) for number, text in enumerate(self.texts)}
+        numbers = self.numbers
         return np.array([self._code(numbers, str(cell).strip(), where) for cell in cells])
 
     def code(self, cell: str, where: str) -> float:
@@ -49,9 +54,9 @@ class Categories:
         if text not in numbers:
             shown = ", ".join(self.texts[:_MOST_SHOWN])
             more = ", ..." if len(self.texts) > _MOST_SHOWN else ""
-            what = f"{where} holds a category that the training data lack."
-            what += nearest(text, self.texts)
-            raise InputError(what, repr(text), f"one of {shown}{more}")
+            problem = f"{where} holds a category that the training data lack."
+            problem += nearest(text, self.texts)
+            raise InputError(problem, repr(text), f"one of {shown}{more}")
         return numbers[text]
 
     def check_codes(self, numbers: np.ndarray, where: str) -> None:
@@ -121,6 +126,8 @@ def with_codes(
     Returns:
         The table, and the categories of its columns.
     """
+    if known is not None and not known:
+        return values, ()
     frame = _framed(values, names)
     if frame is None:
         return values, tuple(known or ())

@@ -352,7 +352,7 @@ def _readers_by_column(
 
 def _code_reader(categories: Categories) -> Callable[[str], float]:
     """Reads the number of a category, or nan for what is none."""
-    known = {text: float(number) for number, text in enumerate(categories.texts)}
+    known = categories.numbers
     return lambda cell: known.get(cell.strip(), float("nan"))
 
 

@@ -111,13 +111,16 @@ def _categories(
     Raises:
         InputError: The texts of a column are not names of categories.
     """
+    if not of_text:
+        return ()
     from pandas import DataFrame
 
     frame = DataFrame({name: columns[name] for name in of_text})
-    coded, found = with_codes(frame, request.categories, of_text, path.name)
+    coded, categories = with_codes(frame, request.categories, of_text, path.name)
+    numbers = numbers_of(coded, path.name).astype(np.float64)
     for place, name in enumerate(of_text):
-        columns[name] = numbers_of(coded, path.name)[:, place].astype(np.float64)
-    return found
+        columns[name] = numbers[:, place]
+    return categories
 
 
 def _check_parquet(
