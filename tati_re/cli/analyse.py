@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tati_re.cli.arguments import Parser, entry_point, flags_named, loading, number_typed
-from tati_re.cli.of_tati_analyser import analyse_as_tati, analyses
+from tati_re.cli.tati_analyser import analyse_as_tati, analyses
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.options.flags import flag
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tati_re.cli.arguments import Parser, entry_point, flags_named, number_typed
-from tati_re.cli.of_tati import print_rows, write_dataset_as_tati, writes
+from tati_re.cli.tati_tools import print_rows, write_dataset_as_tati, writes
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.process.memory import check_free
 from tati_re.data import Dataset, dataset_from_options

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tati_re.cli import arguments
-from tati_re.cli.of_tati import explorer, write_exploration
+from tati_re.cli.tati_tools import explorer, write_exploration
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.process.exit_status import FINISHED, OUT_OF_TIME
 from tati_re.core.process.interruption import saying, stopping

@@ -16,7 +16,6 @@ from typing import Any
 
 from tati_re._version import __version__
 from tati_re.core.errors import InputError, abbreviated
-from tati_re.core.given import error_text
 from tati_re.core.printable import printable
 from tati_re.core.process.exit_status import (
     BAD_INPUT,
@@ -26,6 +25,7 @@ from tati_re.core.process.exit_status import (
     OUTPUT_FAILED,
 )
 from tati_re.core.process.standard_streams import has_no_reader
+from tati_re.core.user_input import error_text
 from tati_re.runs.files import MANIFEST
 
 MADE: ContextVar[Path | None] = ContextVar("folder created by this command", default=None)

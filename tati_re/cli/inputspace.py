@@ -15,7 +15,7 @@ from tati_re.cli.arguments import (
     loading,
     output_folder,
 )
-from tati_re.cli.of_tati import sample_inputs_as_tati, scans
+from tati_re.cli.tati_tools import sample_inputs_as_tati, scans
 from tati_re.core.errors import InputError, refuse_if
 
 TABLE = "inputspace.csv"

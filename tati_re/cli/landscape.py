@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tati_re.cli import arguments
-from tati_re.cli.of_tati import sample_as_tati, scans
+from tati_re.cli.tati_tools import sample_as_tati, scans
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.process.interruption import stopping
 from tati_re.options.flags import flag

@@ -20,7 +20,7 @@ from itertools import islice
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 
 from tati_re.core.errors import InputError, SamplingError, abbreviated
-from tati_re.core.given import error_text
+from tati_re.core.user_input import error_text
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

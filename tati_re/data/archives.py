@@ -9,7 +9,7 @@ import numpy as np
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.files.unpacking import DAMAGED, load_arrays
 from tati_re.data.contents import Contents
-from tati_re.data.on_disk import member_of_npz
+from tati_re.data.disk_arrays import member_of_npz
 from tati_re.data.packing import packed
 
 KERAS = ("mnist", "fashion_mnist", "cifar10")

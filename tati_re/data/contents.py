@@ -9,7 +9,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.data.categories import Categories
-from tati_re.data.on_disk import concatenated
+from tati_re.data.disk_arrays import concatenated
 from tati_re.data.packing import Layout
 
 

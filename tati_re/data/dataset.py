@@ -10,8 +10,9 @@ import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.front_door import front_doors
-from tati_re.core.given import as_array
+from tati_re.core.user_input import as_array
 from tati_re.data.categories import Categories
+from tati_re.data.disk_arrays import blocks, chosen, on_disk
 from tati_re.data.frames import labels_of
 from tati_re.data.labels import (
     LabelRule,
@@ -25,7 +26,6 @@ from tati_re.data.labels import (
     names_of,
     numbers_of_names,
 )
-from tati_re.data.on_disk import blocks, chosen, on_disk
 from tati_re.data.packing import Layout
 from tati_re.data.preparation import Preparation
 from tati_re.data.streams import SPLIT, stream

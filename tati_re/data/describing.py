@@ -7,7 +7,7 @@ import numpy as np
 
 from tati_re.data.columns import numbered
 from tati_re.data.dataset import Dataset
-from tati_re.data.on_disk import on_disk
+from tati_re.data.disk_arrays import on_disk
 
 MOST_COLUMNS = MOST_CLASSES = 20
 _WORDS = {

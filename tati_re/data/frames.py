@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest, refuse_if
-from tati_re.core.given import as_array
+from tati_re.core.user_input import as_array
 from tati_re.data.columns import numbered
 from tati_re.data.numerals import DATES, MISSING, is_missing, numeral_of
 

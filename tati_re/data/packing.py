@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest, refuse_if
-from tati_re.core.given import as_array
+from tati_re.core.user_input import as_array
 from tati_re.data.categories import Categories, check_codes, with_codes
 from tati_re.data.frames import in_order, numbers_of, rows_by_name
 

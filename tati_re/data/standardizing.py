@@ -10,7 +10,7 @@ import numpy as np
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.data.columns import Columns
 from tati_re.data.dataset import Dataset
-from tati_re.data.on_disk import on_disk
+from tati_re.data.disk_arrays import on_disk
 from tati_re.data.preparation import Preparation, Standard
 
 _SKEWED = 2.0

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.given import error_text
 from tati_re.core.process.memory import free_bytes
+from tati_re.core.user_input import error_text
 from tati_re.core.user_warnings import warn_user
 from tati_re.data.archives import images
 from tati_re.data.contents import Contents
-from tati_re.data.on_disk import Store
+from tati_re.data.disk_arrays import Store
 
 FORM = (
     "pairs (inputs, labels), or triples with sample weights, of arrays in batches, as Keras "

@@ -13,7 +13,7 @@ from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.files.unpacking import check_size
 from tati_re.data.archives import check_keys, images
 from tati_re.data.contents import Contents
-from tati_re.data.on_disk import Store
+from tati_re.data.disk_arrays import Store
 
 KEYS = ("image_raw", "label")
 """The features that are read where none are named: bytes of an image, and a class number."""

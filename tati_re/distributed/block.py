@@ -9,7 +9,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.protocol import fields_of
-from tati_re.distributed.apart import Placed
+from tati_re.distributed.replica_subset import Placed
 from tati_re.engine.divergence import total_energy
 from tati_re.engine.loop import Loop, entry
 from tati_re.engine.recording import (

@@ -12,12 +12,12 @@ import numpy as np
 
 from tati_re.core.backend import Direct, refilled, tf
 from tati_re.core.evaluate import Clock
-from tati_re.distributed.apart import Apart, Placed
 from tati_re.distributed.block import Answer, OneVector, joined
+from tati_re.distributed.replica_subset import Apart, Placed
 from tati_re.engine.loop import Loop
 from tati_re.engine.noise import Draw, RecordingNoise, StepNoise, draw_numbers
 from tati_re.engine.recording import Carry, Chunk, RunningMoments, carry_of, leaves_of
-from tati_re.engine.silent import SilentEvaluate
+from tati_re.engine.zero_evaluate import SilentEvaluate
 from tati_re.runs.checkpoint import moments_of
 from tati_re.runs.stored_arrays import StoredArrays
 

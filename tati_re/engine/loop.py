@@ -22,8 +22,8 @@ from tati_re.engine.limits import LIMITS, Limits
 from tati_re.engine.noise import Drawing, RecordingNoise, StepNoise, draw_numbers, philox_keys
 from tati_re.engine.observables import Observables
 from tati_re.engine.recording import Carry, Chunk, RowBuffers, RunningMoments
-from tati_re.engine.silent import SilentEvaluate
 from tati_re.engine.timeline import Factor, Moves, Timeline
+from tati_re.engine.zero_evaluate import SilentEvaluate
 from tati_re.runs.stored_arrays import StoredArrays
 
 _BUFFER_BYTES = 16 * 2**20

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, abbreviated, refuse_if
-from tati_re.core.given import users_code
 from tati_re.core.method import Method
 from tati_re.core.protocol import fields_of, step_size_of
+from tati_re.core.user_input import users_code
 
 _NORMS = ("gradient_norm", "momentum_norm")
 ALWAYS = (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.given import error_text
+from tati_re.core.user_input import error_text
 from tati_re.interop.outside_density import OutsideDensity, OutsideModel, refuse_missing
 
 

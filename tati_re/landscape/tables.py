@@ -11,7 +11,7 @@ import pandas
 from tati_re.core.errors import AnyPath, InputError
 from tati_re.core.files.regular import regular_bytes
 from tati_re.core.process.interruption import saying
-from tati_re.runs.checked import read_table
+from tati_re.runs.checked_tables import read_table
 from tati_re.runs.csv_table import CsvTable, frame_text
 from tati_re.runs.files import PARTIAL
 from tati_re.runs.reading import read_csv

@@ -12,7 +12,7 @@ from tati_re.analysis.until import MCSE, WEIGHTS, conditions_of
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, abbreviated, nearest, refuse_if
 from tati_re.core.facets import temperatures_of
-from tati_re.core.given import as_array
+from tati_re.core.user_input import as_array
 from tati_re.engine.observables import Observables
 from tati_re.launch.request import Request, own_sampler
 from tati_re.launch.workers import check_workers

@@ -12,8 +12,8 @@ from tati_re.exchange.choosing import unused_replica_options
 from tati_re.launch.loops import RunLoops
 from tati_re.launch.request import Request
 from tati_re.options.table import NOT_OF_FITS, OPTIMIZE, OPTIONS, SAMPLE, options_of
-from tati_re.samplers.own_samplers import checked
 from tati_re.samplers.schedules import SCHEDULES, read_table
+from tati_re.samplers.user_samplers import checked
 from tati_re.system.system import OBJECTS
 from tati_re.tuning.choosing import unused_options
 

@@ -14,7 +14,7 @@ from tati_re.core.backend import Compiled, deterministic, tf
 from tati_re.core.potential import Batch
 from tati_re.core.protocol import Rung
 from tati_re.data.dataset import Dataset
-from tati_re.data.on_disk import chosen
+from tati_re.data.disk_arrays import chosen
 from tati_re.launch.starts import with_seeds
 from tati_re.models.inspect import layers_of
 from tati_re.posterior.losses import Loss

@@ -22,7 +22,7 @@ from tati_re.options.tati_names import capped
 from tati_re.posterior.potential import ModelPotential
 from tati_re.posterior.priors import Prior
 from tati_re.samplers import make_sampler, tuned
-from tati_re.samplers.own_samplers import checked, made
+from tati_re.samplers.user_samplers import checked, made
 from tati_re.system.saved_model import read_directions
 from tati_re.system.system import System, check_memory
 from tati_re.tuning.choosing import (

@@ -11,7 +11,7 @@ import numpy as np
 
 from tati_re.core.backend import Compiled, deterministic, tf
 from tati_re.core.protocol import Rung
-from tati_re.engine.silent import SilentEvaluate
+from tati_re.engine.zero_evaluate import SilentEvaluate
 from tati_re.launch.member_fits import log_deviation
 from tati_re.posterior.potential import ModelPotential
 from tati_re.samplers.microcanonical import MCLMC

@@ -10,7 +10,7 @@ import numpy as np
 from tati_re.core.backend import tf
 from tati_re.core.errors import SamplingError
 from tati_re.core.facets import temperatures_of, turns_of
-from tati_re.data.on_disk import blocks
+from tati_re.data.disk_arrays import blocks
 from tati_re.launch.request import Request
 from tati_re.posterior.evaluator import Evaluator
 from tati_re.posterior.potential import ModelPotential

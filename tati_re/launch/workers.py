@@ -15,14 +15,14 @@ import numpy as np
 from tati_re.core.backend import deterministic, keras, on_gpu, tf, threads
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.facets import temperatures_of, turns_of
-from tati_re.distributed.apart import Apart
 from tati_re.distributed.block import Held
-from tati_re.distributed.on_ray import Cluster, check_cluster
 from tati_re.distributed.processes import Here, Process
+from tati_re.distributed.ray_cluster import Cluster, check_cluster
+from tati_re.distributed.replica_subset import Apart
 from tati_re.distributed.team import Team
 from tati_re.engine.environment import versions
 from tati_re.launch.request import Request
-from tati_re.models.own_code import accepting, own_code
+from tati_re.models.custom_objects import accepting, own_code
 from tati_re.models.precision import default_precision
 from tati_re.options.make import Options
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tati_re.core.backend import keras, tf
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.given import users_code
+from tati_re.core.user_input import users_code
 from tati_re.likelihoods.categorical import taken_as
 from tati_re.likelihoods.contract import Objective
 from tati_re.likelihoods.registry import LOSSES, named_loss

@@ -10,7 +10,7 @@ import numpy as np
 
 from tati_re.core.backend import keras, layers_of, tf
 from tati_re.core.errors import InputError, nearest, refuse_if
-from tati_re.core.given import users_code
+from tati_re.core.user_input import users_code
 from tati_re.models import inspect
 from tati_re.models.inputs import called
 from tati_re.models.names import (

@@ -20,7 +20,7 @@ from tati_re.core.backend import (
     watched,
 )
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.given import users_code
+from tati_re.core.user_input import users_code
 from tati_re.models.inputs import called, layout_of, tensors_of
 
 # Checked one by one: outputs and gradients in tf.vectorized_map, without fallback, with weights and

@@ -10,8 +10,8 @@ import numpy as np
 
 from tati_re.core.backend import keras, layers_of, tf
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.models.custom_objects import accepted, own_code
 from tati_re.models.inspect import input_dtype_of, input_shape_of
-from tati_re.models.own_code import accepted, own_code
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64", "mixed_float16", "mixed_bfloat16")
 

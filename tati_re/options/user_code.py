@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from tati_re.core.errors import InputError, nearest, refuse_if
-from tati_re.core.given import error_text
+from tati_re.core.user_input import error_text
 from tati_re.options.table import OPTIONS
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, abbreviated, nearest, refuse_if
-from tati_re.core.given import error_text
+from tati_re.core.user_input import error_text
 from tati_re.supports.contract import Support
 from tati_re.supports.layout import ParameterLayout
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.given import error_text, is_change
 from tati_re.core.potential import Prior
+from tati_re.core.user_input import error_text, is_change
 from tati_re.posterior.function import FunctionPotential
 from tati_re.posterior.named_density import NamedDensity, name_of
 from tati_re.posterior.priors import Flat

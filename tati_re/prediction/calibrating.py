@@ -23,7 +23,7 @@ from tati_re.prediction.results import ClassPrediction, RegressionPrediction
 from tati_re.prediction.stacking import chosen_weights
 from tati_re.runs import files
 from tati_re.runs.csv_table import frame_text
-from tati_re.runs.kept_tables import has_numbers, kept_table
+from tati_re.runs.derived_tables import has_numbers, kept_table
 from tati_re.runs.manifest import Manifest
 from tati_re.runs.run import RunFiles
 from tati_re.runs.storage import write_whole

@@ -40,8 +40,8 @@ from tati_re.prediction.scores import brier_score
 from tati_re.prediction.stacking import EQUAL, chosen_weights, weigh
 from tati_re.runs import files
 from tati_re.runs.csv_table import frame_text
+from tati_re.runs.derived_tables import kept_table
 from tati_re.runs.fits import Fits, held_out_of, read_fits
-from tati_re.runs.kept_tables import kept_table
 from tati_re.runs.run import AnyRun, RunFiles, last_step, stored_every
 from tati_re.runs.selection import as_run, burnin_of
 from tati_re.runs.storage import write_whole

@@ -19,10 +19,10 @@ from tati_re.prediction.draws import independent_draws
 from tati_re.prediction.named import has_named_parameters, log_likelihoods_of
 from tati_re.prediction.network import likelihood_blocks, likelihood_of
 from tati_re.runs import files
-from tati_re.runs.checked import read_table
+from tati_re.runs.checked_tables import read_table
 from tati_re.runs.csv_table import frame_text
+from tati_re.runs.derived_tables import kept_since_draws
 from tati_re.runs.failed_checks import warn_of_failed_checks
-from tati_re.runs.kept_tables import kept_since_draws
 from tati_re.runs.positions import Block, Positions
 from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.selection import as_run

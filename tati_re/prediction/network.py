@@ -251,7 +251,7 @@ class Network:
         """Statistics of each draw where the run normalized by batches, see `OwnStatistics`; None
         else.
         """
-        from tati_re.posterior.own_statistics import OwnStatistics
+        from tati_re.posterior.batch_norm_statistics import OwnStatistics
 
         run = self._run
         options = self._run.manifest.options

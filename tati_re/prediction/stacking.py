@@ -29,7 +29,7 @@ from tati_re.prediction.leave_one_out import (
 from tati_re.prediction.network import likelihood_blocks, likelihood_of
 from tati_re.runs import files
 from tati_re.runs.csv_table import frame_text
-from tati_re.runs.kept_tables import has_numbers, kept_table
+from tati_re.runs.derived_tables import has_numbers, kept_table
 from tati_re.runs.manifest import Manifest, check_data
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import AnyRun, RunFiles

@@ -14,7 +14,7 @@ from tati_re.core.errors import AnyPath, InputError, abbreviated, refuse_if
 from tati_re.core.files.regular import open_regular
 from tati_re.core.files.structured import json_of
 from tati_re.core.files.unpacking import DAMAGED, load_arrays
-from tati_re.core.given import error_text
+from tati_re.core.user_input import error_text
 from tati_re.runs.digests import Known
 from tati_re.runs.files import CHECKPOINTS, CURRENT, OF_METHODS, PARTIAL, PREVIOUS
 from tati_re.runs.storage import open_new, replace, storing, sync_file

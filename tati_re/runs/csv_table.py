@@ -14,7 +14,7 @@ import pandas
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.files.cells import as_cell
 from tati_re.core.files.regular import open_regular
-from tati_re.runs.checked import csv_digest
+from tati_re.runs.checked_tables import csv_digest
 from tati_re.runs.digests import Digest, Known
 from tati_re.runs.rows import INTEGERS, Rows
 from tati_re.runs.storage import open_existing, open_new, storing, sync_file

@@ -12,7 +12,7 @@ from h5py import h5f, h5fd, h5p
 
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.runs import reading
-from tati_re.runs.checked import RowCheck, add_rows
+from tati_re.runs.checked_tables import RowCheck, add_rows
 from tati_re.runs.digests import Digest, Known
 from tati_re.runs.rows import INTEGERS, Rows
 from tati_re.runs.storage import open_existing, replacing, storing, sync_file, write_whole

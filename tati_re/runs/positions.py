@@ -10,7 +10,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.files.regular import open_regular
-from tati_re.runs import checked, checkpoint, files, reading
+from tati_re.runs import checked_tables, checkpoint, files, reading
 from tati_re.runs.digests import Known
 from tati_re.runs.run import AnyRun, RunFiles, degrees_of_freedom, last_step, stored_every
 from tati_re.runs.selection import as_run, burnin_of, check_thin
@@ -132,7 +132,7 @@ class Positions:
             self._read = self._csv
             with open_regular(self._path) as file:
                 index = []
-                columns = checked.header_of(file.readline())
+                columns = checked_tables.header_of(file.readline())
         if lost := {*files.INDEX, *files.BEFORE_PARAMETERS} - {*index, *columns}:
             raise InputError(
                 f"{self._path} has no column {min(lost)}.",
@@ -267,7 +267,7 @@ class Positions:
     def _h5(self) -> Iterator[tuple[Block, np.ndarray | None]]:
         with reading.open_h5(self._path) as file:
             length = reading.h5_length(file)
-            check = checked.RowCheck(self._path, file, self._first_time())
+            check = checked_tables.RowCheck(self._path, file, self._first_time())
             for start in range(0, length, self._most_rows):
                 stop = min(start + self._most_rows, length)
                 index = file["index"][start:stop]
@@ -278,14 +278,14 @@ class Positions:
 
     def _csv(self) -> Iterator[tuple[Block, np.ndarray | None]]:
         with open_regular(self._path) as file:
-            check = checked.LineCheck(self._path, self._first_time())
+            check = checked_tables.LineCheck(self._path, self._first_time())
             number = 2
             check.add(file.readline())
             # A last line without its end is still being written.
             while lines := [line for line in islice(file, self._most_rows) if line.endswith(b"\n")]:
                 text = b"".join(lines)
                 check.add(text)
-                values = checked.parsed(self._path, text, self._columns, number).to_numpy(
+                values = checked_tables.parsed(self._path, text, self._columns, number).to_numpy(
                     np.float64
                 )
                 number += len(lines)

@@ -15,12 +15,12 @@ import pandas
 
 from tati_re.core.errors import AnyPath, InputError, abbreviated, check_utf8, nearest, refuse_if
 from tati_re.core.front_door import front_doors
-from tati_re.core.given import error_text
 from tati_re.core.printable import printable
+from tati_re.core.user_input import error_text
 from tati_re.core.user_warnings import warn_user
 from tati_re.core.views import drawn
 from tati_re.runs import checkpoint, files, manifest, reading
-from tati_re.runs.checked import read_table, read_whole, whole_array
+from tati_re.runs.checked_tables import read_table, read_whole, whole_array
 from tati_re.runs.manifest import Manifest
 from tati_re.runs.trajectory_rows import rows_of_step, steps_between, stored_steps
 from tati_re.supports.layout import ParameterLayout

@@ -12,7 +12,7 @@ from tati_re.core.files.regular import check_regular, regular_bytes
 from tati_re.core.files.unpacking import DAMAGED
 from tati_re.core.front_door import front_door
 from tati_re.runs import checkpoint, files, manifest
-from tati_re.runs.checked import ShorterTable, check_table, read_whole, whole_array
+from tati_re.runs.checked_tables import ShorterTable, check_table, read_whole, whole_array
 
 
 class FileState(NamedTuple):

@@ -27,7 +27,6 @@ from tati_re.samplers.leimkuhler_matthews import LeimkuhlerMatthews as Leimkuhle
 from tati_re.samplers.mala import MALA as MALA
 from tati_re.samplers.mams import MAMS as MAMS
 from tati_re.samplers.microcanonical import MCLMC as MCLMC
-from tati_re.samplers.own_samplers import imported
 from tati_re.samplers.psgld import PreconditionedSGLD as PreconditionedSGLD
 from tati_re.samplers.rwmh import RandomWalkMetropolis as RandomWalkMetropolis
 from tati_re.samplers.sghmc import SGHMC as SGHMC
@@ -38,6 +37,7 @@ from tati_re.samplers.splitting import LangevinState as LangevinState
 from tati_re.samplers.splitting import Splitting as Splitting
 from tati_re.samplers.splitting import parse_word as parse_word
 from tati_re.samplers.tact_hmc import TactHMC as TactHMC
+from tati_re.samplers.user_samplers import imported
 from tati_re.samplers.wrappers.control_variate import ControlVariate as ControlVariate
 from tati_re.samplers.wrappers.eqn import EnsembleQuasiNewton as EnsembleQuasiNewton
 from tati_re.samplers.wrappers.mass import Massive as Massive

@@ -11,7 +11,7 @@ import numpy as np
 from tati_re.core.errors import InputError
 from tati_re.core.files.regular import regular_bytes
 from tati_re.core.files.text_lines import numbered_lines
-from tati_re.core.given import users_code
+from tati_re.core.user_input import users_code
 
 Factor = Callable[[np.ndarray], np.ndarray]
 

@@ -16,9 +16,9 @@ from tati_re.prediction.network import Network, dataset_of, has_its_data
 from tati_re.prediction.predict import outputs_of_draws, source_of
 from tati_re.prediction.stacking import mixture_weights
 from tati_re.runs.run import RunFiles
-from tati_re.shipping.carried import carried_manifest
+from tati_re.shipping.carried_run import carried_manifest
 from tati_re.shipping.goals import Goal, goal_of, log_of
-from tati_re.shipping.outside import inputs_outside
+from tati_re.shipping.outside_inputs import inputs_outside
 from tati_re.shipping.predictor import Predictor
 from tati_re.shipping.predictor_file import Parts, model_bytes
 

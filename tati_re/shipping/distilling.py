@@ -18,7 +18,7 @@ from tati_re.prediction.network import Network
 from tati_re.prediction.predict import outputs_of_draws, source_of
 from tati_re.runs.manifest import SCHEMA_VERSION, Manifest
 from tati_re.runs.run import RunFiles
-from tati_re.shipping.carried import carried_manifest
+from tati_re.shipping.carried_run import carried_manifest
 from tati_re.shipping.compressing import (
     HELD_OUT,
     INSIDE,
@@ -31,7 +31,7 @@ from tati_re.shipping.compressing import (
     training_rows,
 )
 from tati_re.shipping.goals import MOST_VALUES, goal_of
-from tati_re.shipping.outside import inputs_outside
+from tati_re.shipping.outside_inputs import inputs_outside
 from tati_re.shipping.predictor import Predictor
 from tati_re.shipping.predictor_file import Parts, model_bytes
 from tati_re.shipping.student import Student, Targets

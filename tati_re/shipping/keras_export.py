@@ -12,8 +12,8 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.front_door import front_door
 from tati_re.data.columns import IS
 from tati_re.models.chain import chain_of
+from tati_re.models.custom_objects import own_code
 from tati_re.models.inspect import input_shape_of
-from tati_re.models.own_code import own_code
 from tati_re.posterior.predictive import CLASSES, LABELS
 from tati_re.shipping.exportable import Exportable
 from tati_re.shipping.keras_predictions import of_classes, of_labels, of_values

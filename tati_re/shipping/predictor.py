@@ -10,7 +10,7 @@ import pandas as pd
 
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.front_door import front_doors
-from tati_re.core.given import error_text
+from tati_re.core.user_input import error_text
 from tati_re.likelihoods.contract import Likelihood
 from tati_re.likelihoods.mixture import mixture_quantile
 from tati_re.posterior.predictive import CLASSES, VALUES
@@ -20,7 +20,7 @@ from tati_re.prediction.draws import Members
 from tati_re.prediction.network import Network
 from tati_re.prediction.predict import average, checked_rows, labels_by_name, outputs_of_draws
 from tati_re.runs.manifest import Manifest
-from tati_re.shipping.carried import CarriedRun
+from tati_re.shipping.carried_run import CarriedRun
 from tati_re.shipping.predictor_file import Parts, parts_of_file, write_parts
 
 _MOST_MEMBERS_SHOWN = 6

@@ -12,10 +12,11 @@ import numpy as np
 
 from tati_re.core.backend import deterministic, tf
 from tati_re.core.errors import AnyPath, InputError, refuse_if
-from tati_re.core.given import as_array
 from tati_re.core.process.interruption import interruptible
+from tati_re.core.user_input import as_array
 from tati_re.engine.driver import Outcome
 from tati_re.engine.loop import Carry
+from tati_re.launch.automatic_choices import is_open, prepared
 from tati_re.launch.calls import Calls
 from tati_re.launch.checks import check_request
 from tati_re.launch.goal import with_goal
@@ -23,7 +24,6 @@ from tati_re.launch.launch import Launch, started
 from tati_re.launch.request import make_request
 from tati_re.launch.resume import reopened
 from tati_re.launch.run import Run
-from tati_re.launch.unattended import is_open, prepared
 from tati_re.runs import checkpoint, manifest, run_folder
 from tati_re.simulation.simulation import Simulation
 

@@ -11,12 +11,13 @@ import numpy as np
 from tati_re.core.backend import set_threads, tf
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.front_door import front_doors
-from tati_re.core.given import as_array
 from tati_re.core.process import forks
+from tati_re.core.user_input import as_array
 from tati_re.data.packing import as_packed
 from tati_re.engine.limits import LIMITS
 from tati_re.engine.noise import Draw, draw_numbers
 from tati_re.engine.progress import make_progress
+from tati_re.launch.automatic_choices import prepared
 from tati_re.launch.calls import Calls, alone
 from tati_re.launch.checks import check_values
 from tati_re.launch.description import say_unused
@@ -27,7 +28,6 @@ from tati_re.launch.request import make_request, own_sampler
 from tati_re.launch.resume import reopened
 from tati_re.launch.run import Run
 from tati_re.launch.starts import starting_walkers
-from tati_re.launch.unattended import prepared
 from tati_re.likelihoods.registry import LOSSES
 from tati_re.models.build import activation_names
 from tati_re.models.inputs import fit_inputs

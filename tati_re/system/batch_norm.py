@@ -4,7 +4,7 @@ from tati_re.core.backend import tf
 from tati_re.core.errors import refuse_if
 from tati_re.core.protocol import Rung
 from tati_re.engine.noise import RecordingNoise
-from tati_re.engine.silent import SilentEvaluate
+from tati_re.engine.zero_evaluate import SilentEvaluate
 
 LAYER = "BatchNormalization"
 

@@ -15,7 +15,7 @@ from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.files.regular import check_regular
 from tati_re.core.files.text_lines import read_numbers
 from tati_re.core.files.unpacking import DAMAGED, load_arrays
-from tati_re.core.given import as_array
+from tati_re.core.user_input import as_array
 from tati_re.data.preparation import Preparation, Standard
 from tati_re.models.inspect import input_dtype_of
 from tati_re.runs.storage import StorageError, replacing

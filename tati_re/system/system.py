@@ -50,7 +50,7 @@ from tati_re.options.make import OPTIONS, Options, options_of, unknown
 from tati_re.options.tati_names import ALIASES, check_dimensions, names_here
 from tati_re.options.user_code import is_code
 from tati_re.posterior.device_data import device_bytes, device_targets, is_signs, scaled
-from tati_re.posterior.given_likelihood import likelihood_given
+from tati_re.posterior.likelihood_option import likelihood_given
 from tati_re.posterior.losses import Loss, make_loss
 from tati_re.posterior.noise_level import (
     check_noise,

@@ -9,7 +9,7 @@ from zlib import crc32
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.core.given import as_array
+from tati_re.core.user_input import as_array
 from tati_re.runs.fits import Fits
 
 

@@ -15,8 +15,8 @@ from tati_re.analysis.convergence import effective_sample_size, r_hat
 from tati_re.analysis.named_draws import is_constant
 from tati_re.core.errors import AnyPath, InputError, abbreviated, refuse_if
 from tati_re.core.front_door import front_door
-from tati_re.core.given import error_text
 from tati_re.core.method import as_method
+from tati_re.core.user_input import error_text
 from tati_re.plotting.bands import uniform_band
 from tati_re.plotting.ranks import cumulative, plot_ranks
 from tati_re.posterior.named_density import NamedDensity

@@ -7,7 +7,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.facets import turns_of
-from tati_re.core.given import as_array
+from tati_re.core.user_input import as_array
 from tati_re.models.names import fan_in_plus_one
 from tati_re.options.families import FAMILIES, family, options_of_family
 from tati_re.options.table import options_of

@@ -27,7 +27,7 @@ from tati_re.cli.sample import main
 from tati_re.core.backend import tf, threads
 from tati_re.engine.limits import Limits
 from tati_re.engine.loop import Loop
-from tati_re.launch.unattended import prepared
+from tati_re.launch.automatic_choices import prepared
 from tati_re.runs.positions import Positions
 from tests.systems import tables
 

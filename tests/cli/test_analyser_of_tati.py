@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from tati_re.cli import analyse, compare, dataset
-from tati_re.cli.of_tati_analyser import MODULES, analyses
+from tati_re.cli.tati_analyser import MODULES, analyses
 
 PHI = 0.8
 SPREADS = np.array([3.0, 1.0])

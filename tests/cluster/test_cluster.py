@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from tati_re import InputError, Simulation
-from tati_re.distributed import on_ray
+from tati_re.distributed import ray_cluster
 from tati_re.distributed.processes import Lost, gpu_of
 from tests.cluster.test_workers import CASES, MORE, X, Y, differences, files_of, run, simulation
 
@@ -37,21 +37,21 @@ def token(tmp_path, monkeypatch):
 
 
 def test_ray_is_used_with_a_token_that_nobody_else_reads(token, monkeypatch):
-    on_ray.check_cluster("auto")
+    ray_cluster.check_cluster("auto")
     for mode in (0o644, 0o640, 0o604):
         token.chmod(mode)
         with pytest.raises(InputError, match=f"other users can read Ray's token.*mode {mode:o}"):
-            on_ray.check_cluster("auto")
+            ray_cluster.check_cluster("auto")
     token.unlink()
     with pytest.raises(InputError, match="Ray has no token"):
-        on_ray.check_cluster("auto")
+        ray_cluster.check_cluster("auto")
     for given in ("disabled", ""):
         monkeypatch.setenv("RAY_AUTH_MODE", given)
         with pytest.raises(InputError, match="Enable its token authentication"):
-            on_ray.check_cluster("auto")
+            ray_cluster.check_cluster("auto")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"Ray is not installed.*tati_re\[cluster\]"):
-        on_ray.check_cluster("auto")
+        ray_cluster.check_cluster("auto")
 
 
 def test_what_has_no_workers_has_no_cluster(token):
@@ -84,7 +84,7 @@ def test_where_no_cluster_is_it_is_said_at_once(token, monkeypatch):
     before = signal.getsignal(signal.SIGTERM)
     for address in ("127.0.0.1:9", "nowhere", "auto"):
         with pytest.raises(InputError, match=f"no Ray cluster answers at '{address}'"):
-            on_ray.Cluster(address, 2, 1, None)
+            ray_cluster.Cluster(address, 2, 1, None)
     assert signal.getsignal(signal.SIGTERM) is before
 
 
@@ -161,9 +161,11 @@ class Ray:
 
 @pytest.fixture
 def cluster(token, monkeypatch):
-    def made(ray: Ray, number: int, threads: int = 1, gpus: float | None = None) -> on_ray.Cluster:
-        monkeypatch.setattr(on_ray, "_connected", lambda address: ray)
-        return on_ray.Cluster("auto", number, threads, gpus)
+    def made(
+        ray: Ray, number: int, threads: int = 1, gpus: float | None = None
+    ) -> ray_cluster.Cluster:
+        monkeypatch.setattr(ray_cluster, "_connected", lambda address: ray)
+        return ray_cluster.Cluster("auto", number, threads, gpus)
 
     return made
 

@@ -8,7 +8,7 @@ import pytest
 from tati_re import InputError, Simulation
 from tati_re.core.backend import keras, tf
 from tati_re.data import load_data
-from tati_re.data.on_disk import Store, on_disk
+from tati_re.data.disk_arrays import Store, on_disk
 from tati_re.posterior.device_data import StreamedInputs
 from tati_re.system import batch_norm
 

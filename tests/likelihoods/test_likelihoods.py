@@ -26,7 +26,7 @@ from tati_re.likelihoods.mixture import (
 from tati_re.likelihoods.registry import LIKELIHOODS, LOSSES, likelihood_class
 from tati_re.likelihoods.skeleton import Gumbel
 from tati_re.options.table import OPTIONS
-from tati_re.posterior.given_likelihood import likelihood_given
+from tati_re.posterior.likelihood_option import likelihood_given
 from tati_re.prediction.scores import crps as normal_crps
 from tati_re.prediction.scores import mixture_interval
 from tati_re.testing.likelihood_protocol import check_likelihood

@@ -15,7 +15,7 @@ from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.core.evaluate import Delegating, Energy, Evaluate, Rung
 from tati_re.core.potential import Potential, Prior
-from tati_re.engine.silent import SilentEvaluate
+from tati_re.engine.zero_evaluate import SilentEvaluate
 from tati_re.evidence.springs import Springs, SpringsPotential
 from tati_re.exchange.well_tempered import Bias, Biased, ExactEnergies
 from tati_re.posterior.function import FunctionPotential

@@ -14,7 +14,7 @@ from tati_re import InputError, SamplingError, Simulation, load
 from tati_re.cli import optimize, sample
 from tati_re.core.backend import keras
 from tati_re.engine.limits import Limits
-from tati_re.launch import unattended
+from tati_re.launch import automatic_choices
 from tati_re.runs import files
 from tests.systems import tables
 
@@ -201,7 +201,7 @@ def test_the_command_says_it_on_one_line(folder, capsys, monkeypatch, case):
     """
     if not case.startswith("walls"):
         monkeypatch.setattr(
-            unattended._Choice, "_fit", lambda *_: pytest.fail("the walkers were fitted")
+            automatic_choices._Choice, "_fit", lambda *_: pytest.fail("the walkers were fitted")
         )
     before = sorted(path.name for path in folder.iterdir())
     argv, *words = COMMANDS[case]

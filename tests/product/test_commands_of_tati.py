@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from tati_re import InputError
-from tati_re.cli import analyse, dataset, explore, inputspace, landscape, of_tati
+from tati_re.cli import analyse, dataset, explore, inputspace, landscape, tati_tools
 from tati_re.coming_from_tati import Simulation as tati
 from tati_re.options.make import make_options
 from tati_re.options.tati_names import EXPLORER_FILES, sentences
@@ -319,4 +319,4 @@ def test_the_mean_loss_has_no_prior_where_none_is_named():
     ],
 )
 def test_a_mode_is_no_value_of_our_directions(line, is_tati):
-    assert of_tati.scans(line.split()) is is_tati
+    assert tati_tools.scans(line.split()) is is_tati

@@ -14,7 +14,7 @@ from tati_re.core.errors import InputError
 from tati_re.engine.limits import Limits
 from tati_re.engine.loop import Loop
 from tati_re.engine.time_limit import TimeLimit
-from tati_re.launch import unattended
+from tati_re.launch import automatic_choices
 from tati_re.launch.loops import RunLoops
 from tati_re.report import write_report
 from tati_re.runs.verify import verify
@@ -194,7 +194,7 @@ def ticks(monkeypatch):
 def test_compiling_the_fits_counts_and_leaves_three_quarters_of_the_rest(ticks, monkeypatch):
     """Of ten seconds the fits take two to compile, and two of the eight that are left."""
     began = []
-    launch = unattended.launch_finite
+    launch = automatic_choices.launch_finite
 
     def noted(*given, **more):
         began.append(ticks[0])
@@ -202,7 +202,7 @@ def test_compiling_the_fits_counts_and_leaves_three_quarters_of_the_rest(ticks, 
         began.append(ticks[0])
         return run
 
-    monkeypatch.setattr(unattended, "launch_finite", noted)
+    monkeypatch.setattr(automatic_choices, "launch_finite", noted)
     run = simulation(verbose=0).sample(max_time=10.0, fit_steps=10**6)
     assert began == [0.0, pytest.approx(4.0, abs=0.2)]
     assert ticks[0] == pytest.approx(10.0, abs=0.2) and run.exit_status == 75

@@ -33,8 +33,8 @@ from tati_re.samplers import (
     StepSizeTuning,
     make_sampler,
 )
-from tati_re.samplers.own_samplers import imported, made
 from tati_re.samplers.skeleton import Skeleton
+from tati_re.samplers.user_samplers import imported, made
 from tati_re.testing import check_law, check_sampler
 from tests.systems import tables
 

@@ -15,7 +15,7 @@ from tati_re.cli import analyse, compare
 from tati_re.core.errors import InputError
 from tati_re.report.summary import summary_lines
 from tati_re.runs import checkpoint, files, manifest
-from tati_re.runs.checked import ShorterTable
+from tati_re.runs.checked_tables import ShorterTable
 from tati_re.runs.csv_table import CsvTable, frame_text
 from tati_re.runs.digests import BLOCK_BYTES, LENGTH, Digest, lasting, of_whole
 from tati_re.runs.h5_table import H5Table

@@ -13,7 +13,7 @@ from tati_re.core.files.cells import as_cell, from_cell
 from tati_re.plotting.figure import new_figure, save
 from tati_re.report.modules import Result, write_result
 from tati_re.runs import checkpoint, files, manifest, run_folder
-from tati_re.runs.checked import header_of
+from tati_re.runs.checked_tables import header_of
 from tati_re.runs.csv_table import CsvTable, frame_text
 from tati_re.runs.h5_table import H5Table
 from tati_re.runs.reading import read_csv

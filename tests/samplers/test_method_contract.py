@@ -25,13 +25,13 @@ from tati_re.core.facets import (
     turns_of,
 )
 from tati_re.core.method import REQUIRED, Method, Optimizer, Wrapper, as_method, missing
-from tati_re.distributed.apart import Apart
+from tati_re.distributed.replica_subset import Apart
 from tati_re.exchange.ladder import make_ladder
 from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.optimizers import KerasOptimizer
 from tati_re.samplers import MALA, Splitting, StepSizeTuning
 from tati_re.samplers.hmc import HamiltonianMonteCarlo
-from tati_re.samplers.own_samplers import checked
+from tati_re.samplers.user_samplers import checked
 from tati_re.samplers.wrappers.coordinates import extend, inner_of
 from tati_re.samplers.wrappers.eqn import EnsembleQuasiNewton
 from tati_re.samplers.wrappers.mass import Massive

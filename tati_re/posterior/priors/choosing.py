@@ -11,8 +11,8 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.given import is_change, users_code
 from tati_re.core.potential import Prior
+from tati_re.core.user_input import is_change, users_code
 from tati_re.models.names import fan_in_plus_one
 from tati_re.options.patterns import by_tensor, in_words
 from tati_re.options.table import OPTIONS

@@ -11,11 +11,11 @@ import pytest
 import tati_re
 from tati_re import InputError, Simulation
 from tati_re.core.backend import keras, tf
-from tati_re.core.given import as_array
+from tati_re.core.user_input import as_array
 from tati_re.data import load_data
 from tati_re.data.labels import doubts
 from tati_re.options.make import make_options
-from tati_re.samplers.own_samplers import made
+from tati_re.samplers.user_samplers import made
 
 GENERATOR = np.random.default_rng(18)
 X, Y = GENERATOR.normal(size=(10, 2)), GENERATOR.normal(size=10)

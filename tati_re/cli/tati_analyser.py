@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tati_re.cli.of_tati import parser_of_flags, write
+from tati_re.cli.tati_tools import parser_of_flags, write
 from tati_re.core.errors import InputError, nearest, refuse_if
 
 if TYPE_CHECKING:

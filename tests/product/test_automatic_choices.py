@@ -9,7 +9,7 @@ import pytest
 import tati_re
 from tati_re.analysis import stored_positions
 from tati_re.core.backend import tf
-from tati_re.launch import unattended
+from tati_re.launch import automatic_choices
 from tati_re.options.flags import choices
 from tati_re.options.make import OPTIONS, make_options
 from tati_re.options.presets import NAMES
@@ -48,7 +48,7 @@ def chosen(monkeypatch):
 
     def options(sim, **given):
         with monkeypatch.context() as patch:
-            patch.setattr(unattended._Choice, "_fit", lambda choice: None)
+            patch.setattr(automatic_choices._Choice, "_fit", lambda choice: None)
             patch.setattr(
                 simulation, "launch_finite", lambda request, walkers, calls: request.options
             )
@@ -117,7 +117,7 @@ def test_fits_at_the_start_go_by_the_optimizer_that_was_given(tmp_path, capsys):
 
 
 def test_a_folder_that_a_killed_run_left_is_refused_before_the_fits(tmp_path, monkeypatch):
-    monkeypatch.setattr(unattended._Choice, "_fit", lambda choice: pytest.fail("fitted"))
+    monkeypatch.setattr(automatic_choices._Choice, "_fit", lambda choice: pytest.fail("fitted"))
     sim = tati_re.Simulation(**REGRESSION, walker_start="fit")
     (tmp_path / "run.csv").write_text("rows")
     (tmp_path / LOCK).write_text('{"host": "here", "process": 1, "starting": false}')
@@ -525,7 +525,7 @@ def test_fits_take_a_quarter_of_max_time(monkeypatch):
         assert time.monotonic() - request.limits.began < 60
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(unattended, "launch_finite", noted)
+    monkeypatch.setattr(automatic_choices, "launch_finite", noted)
     with pytest.raises(KeyboardInterrupt):
         tati_re.Simulation(**REGRESSION).sample(max_time=8.0)
     assert asked == [("fit", 8.0, 0.25)]
