@@ -88,8 +88,8 @@ def deep_ensemble(case: Case, budget: Budget) -> tuple[Predicted, int]:
     Each fit is kept at twenty steps; the one with the best density on a tenth of the training rows
     is the member. Groups of eight fits follow each other while there is time for one more.
     """
+    from tati_re.prediction.averaging import average
     from tati_re.prediction.draws import Members
-    from tati_re.prediction.predict import average
 
     order = np.random.default_rng(case.split).permutation(len(case.inputs))
     count = max(1, round(_VALIDATION_SHARE * len(order)))

@@ -121,7 +121,7 @@ def _predicted_by_file(typed: dict[str, Any]) -> None:
     refuse_if(len(data) != 1, problem, ", ".join(data) or "none", f"tati predict {path} new.csv")
     level = number_typed("interval", typed.get("interval", "0.9"), float, 0)
     from tati_re.prediction.inputs import read_inputs
-    from tati_re.prediction.predict import with_names
+    from tati_re.prediction.rows import with_names
     from tati_re.runs.csv_table import frame_text
     from tati_re.runs.lock import entries
     from tati_re.runs.storage import made

@@ -21,10 +21,10 @@ from tati_re.landscape.grid import MOST_POINTS, Axis, axes_of
 from tati_re.landscape.request import centre_of
 from tati_re.launch.run import load
 from tati_re.models.inspect import input_shape_of
+from tati_re.prediction.averaging import average
 from tati_re.prediction.draws import Draws, Members
 from tati_re.prediction.inputs import read_inputs as to_predict
 from tati_re.prediction.network import Network, dataset_of, has_its_data, model_of
-from tati_re.prediction.predict import average
 from tati_re.prediction.results import ClassPrediction, LabelPrediction, Prediction
 from tati_re.runs.manifest_entries import PreparationEntry
 from tati_re.system.saved_model import read_rows

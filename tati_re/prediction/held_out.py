@@ -19,6 +19,7 @@ from tati_re.likelihoods.laws import Law
 from tati_re.likelihoods.mixture import empirical_crps
 from tati_re.posterior.predictive import CLASSES, LABELS
 from tati_re.prediction import metrics
+from tati_re.prediction.averaging import average
 from tati_re.prediction.draws import Draws, Members
 from tati_re.prediction.held_out_table import (
     LEFT_OUT,
@@ -34,7 +35,7 @@ from tati_re.prediction.held_out_table import (
 from tati_re.prediction.leave_one_out import chosen_rows
 from tati_re.prediction.left_out import left_out
 from tati_re.prediction.network import Network, dataset_of
-from tati_re.prediction.predict import as_calibrated, average, predictor_note
+from tati_re.prediction.predict import as_calibrated, predictor_note
 from tati_re.prediction.results import Prediction, RegressionPrediction
 from tati_re.prediction.scores import brier_score
 from tati_re.prediction.stacking import EQUAL, chosen_weights, weigh

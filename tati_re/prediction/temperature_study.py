@@ -13,10 +13,11 @@ from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.front_door import front_door, front_doors
 from tati_re.core.views import drawn, viewable
 from tati_re.posterior.predictive import VALUES
+from tati_re.prediction.averaging import average
 from tati_re.prediction.draws import Draws
 from tati_re.prediction.network import Network
-from tati_re.prediction.predict import average, labels_by_name, test_part, with_names
 from tati_re.prediction.results import RegressionPrediction
+from tati_re.prediction.rows import labels_by_name, test_part, with_names
 from tati_re.runs import files
 
 if TYPE_CHECKING:

@@ -18,22 +18,17 @@ from tati_re.launch.run import Run, load
 from tati_re.plotting.calibration import plot_classes
 from tati_re.plotting.prediction import plot_values
 from tati_re.plotting.temperatures import plot_temperatures
+from tati_re.prediction.averaging import average
 from tati_re.prediction.draws import Members
 from tati_re.prediction.inputs import NOISE, noise_like, read_inputs
-from tati_re.prediction.predict import (
-    FEW_DRAWS,
-    as_calibrated,
-    average,
-    predict,
-    source_of,
-    test_part,
-    with_names,
-    with_training,
-)
+from tati_re.prediction.predict import FEW_DRAWS, as_calibrated, predict
 from tati_re.prediction.ranges import outside_ranges
 from tati_re.prediction.results import ClassPrediction, LabelPrediction, Prediction
+from tati_re.prediction.rows import test_part, with_names
 from tati_re.prediction.scores import auroc
+from tati_re.prediction.sources import source_of
 from tati_re.prediction.temperature_study import stopping, temperature_curve
+from tati_re.prediction.training_rows import with_training
 from tati_re.runs.csv_table import frame_text
 from tati_re.runs.storage import made, write_whole
 

@@ -29,8 +29,8 @@ from tati_re.prediction.held_out import comparison_notes, stored_comparison
 from tati_re.prediction.held_out_table import LABEL_WIDTH, SCORES, table_lines
 from tati_re.prediction.leave_one_out import stored_leave_one_out
 from tati_re.prediction.named import has_named_parameters
-from tati_re.prediction.predict import streamed_lines
 from tati_re.prediction.stacking import stored_stacking
+from tati_re.prediction.streamed import streamed_lines
 from tati_re.report.certificate import certificate, heating_lines, why_hot, widths_note
 from tati_re.report.description import step_size_text
 from tati_re.report.facts import facts_of

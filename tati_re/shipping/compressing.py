@@ -13,7 +13,8 @@ from tati_re.core.user_warnings import warn_user
 from tati_re.prediction.calibrating import NONE, calibration, chosen_calibration
 from tati_re.prediction.draws import Draws, Members
 from tati_re.prediction.network import Network, dataset_of, has_its_data
-from tati_re.prediction.predict import outputs_of_draws, source_of
+from tati_re.prediction.outputs import outputs_of_draws
+from tati_re.prediction.sources import source_of
 from tati_re.prediction.stacking import mixture_weights
 from tati_re.runs.run import RunFiles
 from tati_re.shipping.carried_run import carried_manifest

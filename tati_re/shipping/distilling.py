@@ -15,7 +15,8 @@ from tati_re.posterior.likelihood_predictive import LikelihoodPredictive
 from tati_re.posterior.predictive import CLASSES, VALUES
 from tati_re.prediction.draws import Members
 from tati_re.prediction.network import Network
-from tati_re.prediction.predict import outputs_of_draws, source_of
+from tati_re.prediction.outputs import outputs_of_draws
+from tati_re.prediction.sources import source_of
 from tati_re.runs.manifest import SCHEMA_VERSION, Manifest
 from tati_re.runs.run import RunFiles
 from tati_re.shipping.carried_run import carried_manifest

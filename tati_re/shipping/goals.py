@@ -11,7 +11,7 @@ from tati_re.core.errors import refuse_if
 from tati_re.posterior.predictive import CLASSES, LABELS
 from tati_re.prediction.draws import Members
 from tati_re.prediction.network import Network
-from tati_re.prediction.predict import outputs_of_draws
+from tati_re.prediction.outputs import outputs_of_draws
 
 SMALLEST = 1e-300
 _NEGLIGIBLE = 1e-9

@@ -15,10 +15,12 @@ from tati_re.likelihoods.contract import Likelihood
 from tati_re.likelihoods.mixture import mixture_quantile
 from tati_re.posterior.predictive import CLASSES, VALUES
 from tati_re.prediction import results
+from tati_re.prediction.averaging import average
 from tati_re.prediction.calibrating import with_scale, with_temperature
 from tati_re.prediction.draws import Members
 from tati_re.prediction.network import Network
-from tati_re.prediction.predict import average, checked_rows, labels_by_name, outputs_of_draws
+from tati_re.prediction.outputs import outputs_of_draws
+from tati_re.prediction.rows import checked_rows, labels_by_name
 from tati_re.runs.manifest import Manifest
 from tati_re.shipping.carried_run import CarriedRun
 from tati_re.shipping.predictor_file import Parts, parts_of_file, write_parts

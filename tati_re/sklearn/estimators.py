@@ -26,14 +26,11 @@ from tati_re.data.labels import called
 from tati_re.launch.run import Run
 from tati_re.likelihoods.registry import named_loss
 from tati_re.options.table import SAMPLE, options_of
+from tati_re.prediction.averaging import average
 from tati_re.prediction.draws import resampled
-from tati_re.prediction.predict import (
-    as_calibrated,
-    average,
-    outputs_of_draws,
-    source_of,
-    warn_of_few_draws,
-)
+from tati_re.prediction.outputs import outputs_of_draws
+from tati_re.prediction.predict import as_calibrated, warn_of_few_draws
+from tati_re.prediction.sources import source_of
 from tati_re.runs import files
 from tati_re.runs.failed_checks import FAILED
 from tati_re.runs.run_folder import free_folder

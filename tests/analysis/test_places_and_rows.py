@@ -30,7 +30,7 @@ from tati_re.plotting.figure import new_figure
 from tati_re.plotting.run import draw_traces
 from tati_re.prediction.arviz import to_arviz
 from tati_re.prediction.inputs import read_inputs
-from tati_re.prediction.predict import streamed_prediction
+from tati_re.prediction.streamed import streamed_prediction
 from tati_re.prediction.temperature_study import temperature_curve
 from tati_re.report.parts import differences, parameters_section
 from tati_re.runs.manifest import Manifest

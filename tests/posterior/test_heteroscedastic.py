@@ -14,7 +14,7 @@ from tati_re.engine.prediction_averages import PredictionAverages
 from tati_re.likelihoods.gaussian import LEAST_LOG_STD, PredictedGaussian
 from tati_re.posterior.losses import Loss
 from tati_re.posterior.predictive import Predictive
-from tati_re.prediction.predict import average
+from tati_re.prediction.averaging import average
 from tests.posterior.test_predictive import Linear, weighted
 
 HETEROSCEDASTIC = PredictedGaussian.name

@@ -10,7 +10,8 @@ import pytest
 import tati_re
 from tati_re.core.errors import InputError
 from tati_re.plotting.prediction import plot_prediction
-from tati_re.prediction.predict import outputs_of_draws, source_of
+from tati_re.prediction.outputs import outputs_of_draws
+from tati_re.prediction.sources import source_of
 from tati_re.report.page import page_of
 from tati_re.report.prediction import report_predictions
 from tati_re.report.summary import summarize

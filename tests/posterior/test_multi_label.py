@@ -17,9 +17,9 @@ from tati_re.plotting import plot_classes
 from tati_re.posterior.predictive import Predictive
 from tati_re.prediction import LabelPrediction
 from tati_re.prediction.arviz import to_arviz
+from tati_re.prediction.averaging import average
 from tati_re.prediction.draws import Members
 from tati_re.prediction.metrics import calibration
-from tati_re.prediction.predict import average
 from tati_re.report import prediction as report
 from tati_re.report.prediction import AVERAGE
 from tests.posterior.test_predictive import Linear

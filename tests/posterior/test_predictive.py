@@ -11,9 +11,9 @@ from scipy.stats import norm
 
 from tati_re.core.errors import InputError
 from tati_re.posterior.predictive import Predictive, entropy_of, log_mean_exp
-from tati_re.prediction import predict as predicting
+from tati_re.prediction.averaging import average
 from tati_re.prediction.draws import Members
-from tati_re.prediction.predict import average
+from tati_re.prediction.predict import predict
 from tati_re.testing.sampler_law import TOLERANCE
 
 
@@ -372,4 +372,4 @@ def test_what_does_not_fit_is_refused(classes):
     with pytest.raises(InputError, match="targets do not match"):
         average([(Linear(regression(1.0)), Members(vectors[:, :2]))], inputs, np.zeros((25, 2)))
     with pytest.raises(InputError, match="interval is out of range"):
-        predicting.predict(SimpleNamespace(), inputs, interval=1.5)
+        predict(SimpleNamespace(), inputs, interval=1.5)

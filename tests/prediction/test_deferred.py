@@ -11,11 +11,11 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 import tati_re
-from tati_re.prediction import predict as predicting
+from tati_re.prediction import part
+from tati_re.prediction.averaging import average
 from tati_re.prediction.deferred import Deferred, changed, deferrable
 from tati_re.prediction.draws import Members
 from tati_re.prediction.network import network_of
-from tati_re.prediction.predict import average
 from tati_re.prediction.scores import mixture_interval
 
 LATER = ("mean_lower", "mean_upper", "lower", "upper", "crps", "pit")
@@ -81,7 +81,7 @@ def test_a_prediction_computes_no_interval_that_is_not_read(run, monkeypatch):
     names = ("mixture_interval", "weighted_quantiles", "crps", "mixture_cdf")
     with monkeypatch.context() as patched:
         for name in names:
-            patched.setattr(predicting, name, refused)
+            patched.setattr(part, name, refused)
         x = np.zeros((3, 2))
         found = run.predict(x, np.zeros(3))
         assert np.isfinite(found.mean).all()
@@ -97,7 +97,7 @@ def test_a_prediction_computes_no_interval_that_is_not_read(run, monkeypatch):
 def test_parts_and_outputs_that_are_computed_again_change_nothing(source, monkeypatch):
     x = np.random.default_rng(1).normal(size=(7, 2))
     whole = average([source], x, x[:, 0])
-    monkeypatch.setattr(predicting, "_KEPT_VALUES", 0)
+    monkeypatch.setattr(part, "_KEPT_VALUES", 0)
     parts = average([source], x, x[:, 0], memory_values=200)
     for name in (*LATER, "mean", "parameter_std", "noise_std", "log_density"):
         np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=1e-6)
@@ -110,13 +110,13 @@ def test_draws_on_disk_are_not_read_after_the_prediction(run, monkeypatch):
     monkeypatch.setattr("tati_re.prediction.draws.CACHED_BYTES", 0)
     opened = tati_re.load(run.folder)
     after = opened.predict(x)
-    monkeypatch.setattr(predicting, "outputs_of_draws", None)
+    monkeypatch.setattr(part, "outputs_of_draws", None)
     np.testing.assert_allclose(after.lower, before.lower, rtol=1e-6)
     np.testing.assert_allclose(after.mean_upper, before.mean_upper, rtol=1e-6)
 
 
 def test_what_becomes_of_the_parameters_afterwards_does_not_matter(run, monkeypatch):
-    monkeypatch.setattr(predicting, "_KEPT_VALUES", 0)
+    monkeypatch.setattr(part, "_KEPT_VALUES", 0)
     vectors = np.random.default_rng(0).normal(size=(9, network_of(run).num_parameters))
     x = np.zeros((2, 2))
     expected = run.predict(x, parameters=vectors).lower

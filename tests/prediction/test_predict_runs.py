@@ -16,7 +16,8 @@ import tati_re.runs.run
 from tati_re.cli import predict as command
 from tati_re.core.errors import InputError
 from tati_re.prediction.draws import Draws, independent_draws
-from tati_re.prediction.predict import predict, streamed_prediction
+from tati_re.prediction.predict import predict
+from tati_re.prediction.streamed import streamed_prediction
 from tati_re.runs.csv_table import CsvTable
 from tati_re.runs.h5_table import H5Table
 from tati_re.runs.manifest import Manifest
@@ -101,8 +102,8 @@ def test_many_inputs_are_predicted_by_fewer_draws(signs, monkeypatch):
         (4 * len(x), 1, 4),
         (1, 4, 4),
     ):
-        monkeypatch.setattr("tati_re.prediction.predict.MOST_PREDICTIONS", predictions)
-        monkeypatch.setattr("tati_re.prediction.predict.FEWEST_DRAWS", fewest)
+        monkeypatch.setattr("tati_re.prediction.sources.MOST_PREDICTIONS", predictions)
+        monkeypatch.setattr("tati_re.prediction.sources.FEWEST_DRAWS", fewest)
         assert run.predict(x).num_draws == draws
         assert run.predict(x, thin=1).num_draws == 8
 

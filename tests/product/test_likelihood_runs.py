@@ -111,8 +111,8 @@ def test_averages_that_were_kept_agree_with_the_draws():
     """Means while sampling are those of the stored positions, and densities too."""
     options = {**SHORT, "stream_predictions": 1, "trajectory_every": 1}
     run = made("gamma", TARGETS["gamma"], stream_predictions=1).sample(**options)
-    kept = tati_re.prediction.predict.streamed_prediction(run)
-    inputs, labels = tati_re.prediction.predict.test_part(run)
+    kept = tati_re.prediction.streamed.streamed_prediction(run)
+    inputs, labels = tati_re.prediction.rows.test_part(run)
     drawn = run.predict(inputs, labels)
     np.testing.assert_allclose(kept.mean, drawn.mean, rtol=1e-5)
     np.testing.assert_allclose(kept.log_density, drawn.log_density, rtol=1e-4)

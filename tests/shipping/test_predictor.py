@@ -19,7 +19,7 @@ import tomli_w
 import tati_re
 from tati_re import Predictor
 from tati_re.core.errors import InputError
-from tati_re.prediction import predict as prediction
+from tati_re.prediction import sources
 from tati_re.prediction.network import Network
 from tati_re.runs import checkpoint
 from tati_re.runs.positions import Positions
@@ -87,11 +87,11 @@ def test_a_second_prediction_reads_and_traces_nothing(run, monkeypatch):
 
     for owner, name in ((Positions, "blocks"), (Network, "__init__"), (checkpoint, "load")):
         monkeypatch.setattr(owner, name, refused)
-    monkeypatch.setattr(prediction, "last_step", refused)
+    monkeypatch.setattr(sources, "last_step", refused)
     again = opened.predict(x)
     np.testing.assert_array_equal(first.mean, again.mean)
     np.testing.assert_array_equal(first.lower, again.lower)
-    network, _ = prediction.source_of(opened)
+    network, _ = sources.source_of(opened)
     traced = len(network._outputs._several._traced)
     for count in (1, 2, 5):
         opened.predict(x[:count])
@@ -211,7 +211,7 @@ def test_greedy_members_beat_random_ones(run):
     whole = run.predict(x, y).log_density
     few = run.compress(members=4, tolerance=50.0)
     lost = np.mean(whole - few.log_prob(x, y))
-    _, draws = prediction.source_of(run)
+    _, draws = sources.source_of(run)
     vectors = np.concatenate([part for _, part in draws.blocks(1_000)])
     others = []
     for number in range(20):

@@ -1,0 +1,316 @@
+"""Predictions of some inputs by all draws: averages at once, intervals and scores when read."""
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tati_re.core.errors import refuse_if
+from tati_re.likelihoods.mixture import mixture_crps, mixture_pit, mixture_quantile
+from tati_re.posterior.likelihood_predictive import LikelihoodPredictive
+from tati_re.posterior.predictive import LABELS, VALUES, log_mean_exp
+from tati_re.prediction.draws import Draws, Members
+from tati_re.prediction.metrics import class_labels
+from tati_re.prediction.network import Network
+from tati_re.prediction.outputs import outputs_of_draws
+from tati_re.prediction.scores import crps, mixture_cdf, mixture_interval, weighted_quantiles
+
+_PIT_SEED = 0x717
+"""Of the places between two probabilities of a count."""
+_BLOCK_VALUES = 1 << 17
+"""Probabilities that are computed at a time."""
+_LARGE = 1e300
+_KEPT_VALUES = 2_000_000
+"""Outputs that a prediction keeps for what is computed later, 16 MB; more are computed again."""
+
+
+class PredictedPart:
+    """Predictions of some of the inputs by all draws.
+
+    What is expensive and not always read is computed when it is read: ends of intervals, CRPS and
+    PIT. The outputs of the draws are kept until then if they are few, else computed again.
+
+    Args:
+        sources: Networks and their parameters.
+        rows: Inputs as each of the networks takes them, some of all.
+        source_outputs: Outputs of the draws of each source, and their extra parameters.
+        labels: Labels of the inputs, or None.
+        level: Probability inside the intervals.
+        compared: Whether labels are values of the outputs.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[tuple[Network, Draws | Members]],
+        rows: Sequence[np.ndarray],
+        source_outputs: list[tuple],
+        labels: np.ndarray | None,
+        level: float,
+        compared: bool = True,
+    ) -> None:
+        weight = np.concatenate([draws.weight for _, draws in sources])
+        self._share = weight / weight.sum()
+        self._weight = weight
+        self._level = level
+        self._ends = np.array([(1 - level) / 2, (1 + level) / 2])
+        self._sources = sources
+        self._rows = rows
+        self._source_outputs: list[tuple] | None = source_outputs
+        self._predictive = [network.predictive for network, _ in sources]
+        self.losses: Any = None
+        self.right: np.ndarray | None = None
+        self.log_density: Any = None
+        if labels is not None and all(one.predictive.has_loss for one, _ in sources):
+            parts = [
+                network.predictive.losses(f, network.prepared_targets(labels), extra)
+                for (network, _), (f, extra) in zip(sources, source_outputs, strict=True)
+            ]
+            self.losses = np.concatenate([part.sum(axis=1) for part in parts])
+        predictive = self._predictive
+        self._has_noise = all(one.has_noise for one in predictive)
+        self._has_laws = any(isinstance(one, LikelihoodPredictive) for one in predictive)
+        if labels is not None and predictive[0].kind == LABELS:
+            self.log_density = log_mean_exp(-np.concatenate(parts), self._weight)
+        if predictive[0].kind == VALUES:
+            self._targets: np.ndarray | None = None
+            if labels is not None and compared:
+                self._targets = np.asarray(labels, np.float64).reshape(len(labels), -1)
+            self._values(source_outputs)
+            censored = self.log_density is None and self._has_laws
+            if labels is not None and censored:
+                self.log_density = log_mean_exp(-np.concatenate(parts), self._weight)
+        else:
+            self._classes(source_outputs, labels)
+
+    def keep(self, whole: bool) -> None:
+        """Keeps the outputs of the draws for what is not computed yet, or computes it now.
+
+        Args:
+            whole: Whether this part has all inputs, so that no other part keeps outputs as well.
+        """
+        in_memory = all(draws.in_memory for _, draws in self._sources)
+        size = sum(outputs.size for outputs, _ in self._source_outputs or ())
+        if not in_memory:
+            self._compute_all()
+        if not (in_memory and whole and size <= _KEPT_VALUES):
+            self._source_outputs = None
+
+    def _compute_all(self) -> None:
+        """Computes what is computed when it is read."""
+        if self._predictive[0].kind == VALUES:
+            _ = self.mean_ends, self.value_ends, self.value_scores
+        else:
+            _ = self.probability_ends
+
+    def _outputs(self) -> list[tuple]:
+        """Outputs of the draws of each source, and their extra parameters."""
+        if self._source_outputs is not None:
+            return self._source_outputs
+        pairs = zip(self._sources, self._rows, strict=True)
+        return [outputs_of_draws(*source, rows) for source, rows in pairs]
+
+    def _triples(self, source_outputs: list[tuple]) -> list[tuple[Any, Any, Any]]:
+        """What the outputs of each source predict, the outputs, and their extra parameters."""
+        return [(one, *pair) for one, pair in zip(self._predictive, source_outputs, strict=True)]
+
+    def _classes(self, source_outputs: list[tuple], labels: np.ndarray | None) -> None:
+        several = self._predictive[0].kind == LABELS
+        p = np.empty(
+            (sum(len(f) for f, _ in source_outputs), *self._shape_of(source_outputs[0][0]))
+        )
+        entropy = np.zeros(p.shape[1:] if several else p.shape[1:-1])
+        right = np.zeros(len(p), np.int64)
+        classes = None
+        if labels is not None and not several:
+            classes = class_labels(labels.reshape(p.shape[1], -1), p.shape[-1])
+        # A few draws at a time: temporary arrays stay in the cache.
+        for some_draws, (predictive, outputs, _) in self._blocks(source_outputs, p[0].size):
+            logs = predictive.log_probabilities(outputs)
+            each = np.exp(logs)
+            logs = np.maximum(logs, -_LARGE)
+            logs *= each
+            entropy -= np.tensordot(self._share[some_draws], logs @ np.ones(logs.shape[-1]), 1)
+            each = each[..., 1] if several else each
+            p[some_draws] = each
+            if classes is not None:
+                right[some_draws] = (each.argmax(axis=-1) == classes).sum(axis=1)
+        self.expected_entropy = entropy.sum(axis=1) if several else entropy
+        self.probabilities = np.tensordot(self._share, p, 1)
+        variance = np.zeros_like(self.probabilities)
+        for some_draws in _slices(len(p), p[0].size):
+            away = p[some_draws] - self.probabilities
+            away *= away
+            variance += np.tensordot(self._share[some_draws], away, 1)
+        self.std = np.sqrt(variance)
+        if labels is not None and several:
+            self.right = ((p > 0.5) == labels).all(axis=-1).sum(axis=1)
+        elif labels is not None:
+            self.right = right
+
+    def _shape_of(self, outputs: np.ndarray) -> tuple[int, int]:
+        """Rows, and classes or labels, of the outputs of draws."""
+        return outputs.shape[1], self._predictive[0].num_columns
+
+    def _values(self, source_outputs: list[tuple]) -> None:
+        columns = self._predictive[0].num_columns
+        values = np.empty((len(self._share), source_outputs[0][0].shape[1], columns))
+        for some_draws, (predictive, outputs, extra) in self._blocks(
+            source_outputs, values[0].size
+        ):
+            values[some_draws] = predictive.restored(outputs, extra)
+        self.mean = np.tensordot(self._share, values, 1)
+        variance = np.zeros_like(self.mean)
+        for some_draws in _slices(len(values), values[0].size):
+            away = values[some_draws] - self.mean
+            away *= away
+            variance += np.tensordot(self._share[some_draws], away, 1)
+        self.parameter_std = np.sqrt(variance)
+        self.noise_std = None
+        if not self._has_noise:
+            return
+        triples = self._triples(source_outputs)
+        if self._has_laws:
+            self.noise_std = np.sqrt(np.tensordot(self._share, self._law(triples).std ** 2, 1))
+        else:
+            self.noise_std = np.broadcast_to(self._mean_noise(source_outputs), self.mean.shape)
+        if self._targets is not None:
+            densities = [one.log_densities(f, self._targets, own) for one, f, own in triples]
+            self.log_density = log_mean_exp(np.concatenate(densities), self._weight)
+
+    def _mean_noise(self, source_outputs: list[tuple]) -> np.ndarray:
+        """Root of the mean variance of the noise, shape (n or 1, outputs)."""
+        size = self._noise_size(self.mean.shape)
+        total = np.zeros(size)
+        for some_draws, (predictive, outputs, extra) in self._blocks(
+            source_outputs, self.mean.size
+        ):
+            noise = predictive.noise(outputs, extra) ** 2
+            each = np.broadcast_to(noise, (len(outputs), *size))
+            total += np.tensordot(self._share[some_draws], each, 1)
+        return np.sqrt(total)
+
+    def _noise_size(self, shape: tuple[int, ...]) -> tuple[int, int]:
+        """Rows and columns of the noise: a single row if no network predicts it."""
+        rows = shape[0] if any(one.predicts_noise for one in self._predictive) else 1
+        return rows, shape[-1]
+
+    def _blocks(
+        self, source_outputs: list[tuple], size: int
+    ) -> Iterator[tuple[slice, tuple[Any, np.ndarray, np.ndarray | None]]]:
+        """A few draws at a time: which of all they are; what they predict, outputs and extra."""
+        start = 0
+        for predictive, outputs, extra in self._triples(source_outputs):
+            for some_draws in _slices(len(outputs), size):
+                some = outputs[some_draws]
+                own = None if extra is None else extra[some_draws]
+                yield (
+                    slice(start + some_draws.start, start + some_draws.start + len(some)),
+                    (predictive, some, own),
+                )
+            start += len(outputs)
+
+    def _restored(self, triples: list[tuple[Any, Any, Any]]) -> np.ndarray:
+        """Predicted values of all draws in the units of the data, shape (draws, n, outputs)."""
+        return joined_draws([one.restored(f, extra) for one, f, extra in triples])
+
+    def _noise(self, triples: list[tuple[Any, Any, Any]], shape: tuple[int, ...]) -> np.ndarray:
+        """Deviations of the noise of all draws, shape (draws, n or 1, outputs)."""
+        each = [one.noise(f, own) for one, f, own in triples]
+        size = self._noise_size(shape[1:])
+        return joined_draws(
+            [
+                np.broadcast_to(s, (len(f), *size))
+                for s, (_, f, _) in zip(each, triples, strict=True)
+            ]
+        )
+
+    def _law(self, triples: list[tuple[Any, Any, Any]]) -> Any:
+        """The laws of all draws under a likelihood of the registry."""
+        refuse_if(
+            len({one.name for one, _, _ in triples}) > 1,
+            "The runs have different likelihoods.",
+            ", ".join(sorted({one.name for one, _, _ in triples})),
+            "one likelihood",
+        )
+        laws = [one.law(f, extra) for one, f, extra in triples]
+        return type(laws[0]).joined(laws)
+
+    @cached_property
+    def probability_ends(self) -> np.ndarray:
+        """Ends of the intervals of probabilities over the draws, shape (2, n, classes)."""
+        source_outputs = self._outputs()
+        several = self._predictive[0].kind == LABELS
+        p = np.empty(
+            (sum(len(f) for f, _ in source_outputs), *self._shape_of(source_outputs[0][0]))
+        )
+        for some_draws, (predictive, outputs, _) in self._blocks(source_outputs, p[0].size):
+            logs = predictive.log_probabilities(outputs)
+            p[some_draws] = np.exp(logs[..., 1] if several else logs)
+        return weighted_quantiles(p, self._weight, self._ends)
+
+    @cached_property
+    def mean_ends(self) -> np.ndarray:
+        """Ends of the intervals of outputs over the draws, shape (2, n, outputs)."""
+        values = self._restored(self._triples(self._outputs()))
+        return weighted_quantiles(values, self._weight, self._ends)
+
+    @cached_property
+    def value_ends(self) -> Any:
+        """Ends of the intervals of new values, shape (2, n, outputs); twice None without noise."""
+        if not self._has_noise:
+            return None, None
+        triples = self._triples(self._outputs())
+        if self._has_laws:
+            law = self._law(triples)
+            outputs = self.mean.shape[-1]
+            first = self._predictive[0]
+            discrete = isinstance(first, LikelihoodPredictive) and first.target_law.discrete
+            return [
+                mixture_quantile(law, float(end), self._weight, outputs, discrete)
+                for end in self._ends
+            ]
+        values = self._restored(triples)
+        noise = self._noise(triples, values.shape)
+        ends = [
+            mixture_interval(values[..., k], noise[..., k], self._weight, self._level)
+            for k in range(values.shape[-1])
+        ]
+        return [np.stack(part, axis=1) for part in zip(*ends, strict=True)]
+
+    @cached_property
+    def value_scores(self) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """CRPS and PIT of the targets, shape (n, outputs) each; None without targets or noise."""
+        y = self._targets
+        if y is None or not self._has_noise:
+            return None, None
+        triples = self._triples(self._outputs())
+        if self._has_laws:
+            if y.shape != self.mean.shape:
+                return None, None
+            law = self._law(triples)
+            random = np.random.default_rng(_PIT_SEED)
+            return mixture_crps(law, y, self._weight), mixture_pit(law, y, self._weight, random)
+        values = self._restored(triples)
+        noise = self._noise(triples, values.shape)
+        columns = range(values.shape[-1])
+        scores = [crps(y[:, k], values[..., k], noise[..., k], self._weight) for k in columns]
+        below = [mixture_cdf(y[:, k], values[..., k], noise[..., k], self._weight) for k in columns]
+        return np.stack(scores, axis=1), np.stack(below, axis=1)
+
+
+def joined_draws(parts: list[np.ndarray]) -> np.ndarray:
+    """Arrays one behind the other; a single one is not copied."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _slices(count: int, size: int) -> Iterator[slice]:
+    """Slices of so many draws that their values fit into the cache.
+
+    Args:
+        count: Number of draws.
+        size: Values of a draw.
+    """
+    step = max(1, _BLOCK_VALUES // max(1, size))
+    for first in range(0, count, step):
+        yield slice(first, first + step)
