@@ -39,6 +39,9 @@ DEEP = {
     "many dotted keys of digits": "".join(f"{i}.1 = 1\n" for i in range(250_000)),
     "many headers": "".join(f"[a{i}]\n" for i in range(250_000)),
     "many empty arrays": "".join(f"a{i} = []\n" for i in range(250_000)),
+    "many keys": "".join(f"k{i} = 1\n" for i in range(250_000)),
+    "many keys of an inline table": f"a = {{{','.join(f'k{i}=1' for i in range(250_000))}}}",
+    "many values": f"a = [{'1,' * 1_100_000}]",
 }
 HUGE = {
     "decimal": "seed = " + "9" * 6_000,
@@ -50,9 +53,15 @@ HUGE = {
 @pytest.mark.parametrize("name", DEEP)
 def test_what_is_nested_deeply_is_refused_before_it_is_parsed(name):
     began = time.process_time()
-    with pytest.raises(ValueError, match=r"parts|nested"):
+    with pytest.raises(ValueError, match=r"parts|nested|values"):
         toml_of(DEEP[name])
     assert time.process_time() - began < 5
+
+
+def test_commas_of_a_text_are_no_values():
+    text = "a,b" * 600_000
+    for quotes in ("'", '"', "'''", '"""'):
+        assert toml_of(f"# {text}\na = {quotes}{text}{quotes}") == {"a": text}
 
 
 @pytest.mark.parametrize("name", HUGE)

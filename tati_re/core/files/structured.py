@@ -17,7 +17,9 @@ MOST_JSON = 256_000_000
 DEEPEST = 64
 """Levels of tables and arrays inside each other, and parts of a dotted key."""
 MOST_TABLES = 200_000
-"""Tables, arrays and parts of dotted keys in a file, each of which takes up to a kilobyte."""
+"""Tables, arrays and parts of keys in a file, each of which takes up to a kilobyte."""
+MOST_VALUES = 1_000_000
+"""Values that commas separate, each of which takes some microseconds and a hundred bytes."""
 MOST_BITS = 1024
 """Bits of an integer: what is larger has no floating-point number."""
 
@@ -27,7 +29,7 @@ _TOKEN = re.compile(
     r'|"""(?:[^"\\]++|\\[\s\S]|"(?!""))*+(?:"{3,5}|\Z)'
     r"|'''(?:[^']++|'(?!''))*+(?:'{3,5}|\Z))"
     rf"|(?P<key>{_KEY}(?:[ \t]*+\.[ \t]*+{_KEY})*+)(?P<equals>[ \t]*+=)?+"
-    r"|(?P<open>[\[{])|(?P<close>[\]}])"
+    r"|(?P<open>[\[{])|(?P<close>[\]}])|(?P<comma>,)"
 )
 _STRINGS = re.compile(r""""(?:[^"\\\n]++|\\.)*+"|'[^'\n]*+'""")
 
@@ -107,10 +109,10 @@ def reason_of(error: BaseException) -> str:
 
 
 def _check_nesting(text: str) -> None:
-    """Counts tables and keys before they are made: the parser takes the square of the parts of a
-    dotted key in time and memory, and a kilobyte for each table.
+    """Counts tables, keys and values before they are made: the parser takes the square of the parts
+    of a dotted key in time and memory, and a kilobyte for each table.
     """
-    depth = tables = 0
+    depth = tables = values = 0
     for token in _TOKEN.finditer(text):
         if token["open"]:
             depth += 1
@@ -121,12 +123,18 @@ def _check_nesting(text: str) -> None:
             dots = _dots(token["key"])
             if dots >= DEEPEST:
                 raise ValueError(f"a key has more than {DEEPEST} parts")
-            # A single dot may be that of a number.
-            tables += dots if dots > 1 or token["equals"] else 0
+            if token["equals"]:
+                tables += dots + 1
+            elif dots > 1:  # a single dot may be that of a number
+                tables += dots
+        elif token["comma"]:
+            values += 1
         if depth > DEEPEST:
             raise ValueError(f"tables or arrays are nested more than {DEEPEST} times")
         if tables > MOST_TABLES:
             raise ValueError(f"it has more than {MOST_TABLES:,} tables, arrays and parts of keys")
+        if values > MOST_VALUES:
+            raise ValueError(f"its lists have more than {MOST_VALUES:,} values")
 
 
 def _dots(key: str) -> int:
