@@ -14,7 +14,16 @@ import numpy as np
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.user_input import as_array
 from tati_re.data.columns import numbered
-from tati_re.data.numerals import DATES, MISSING, is_missing, numeral_of
+from tati_re.data.numerals import (
+    DATES,
+    FINITE,
+    MISSING,
+    MISSING_TEXT,
+    is_missing,
+    is_number,
+    is_placeholder,
+    numeral_of,
+)
 
 _ENCODED = (
     "numbers: convert text to columns of 0 and 1 with pandas.get_dummies or OneHotEncoder of "
@@ -184,11 +193,14 @@ def _check(column: Any, where: str) -> None:
     column = Series(np.asarray(column)) if isinstance(column.dtype, CategoricalDtype) else column
     missing = np.flatnonzero(column.isna())
     if len(missing):
+        others = column[column.notna()]
+        of_text = len(others) and all(isinstance(cell, str) for cell in others)
         raise InputError(
             f"{where} has missing values.",
-            f"{len(missing)}, the first in row {missing[0]}",
-            MISSING,
+            f"{len(missing)}, the first in row {missing[0]}, counting from 0",
+            MISSING_TEXT if of_text else MISSING,
         )
+    check_finite(column, where)
     number = types.is_numeric_dtype(column.dtype) or types.is_bool_dtype(column.dtype)
     if len(column) and (not number or types.is_complex_dtype(column.dtype)):
         value = next((each for each in column if not isinstance(each, int | float)), column.iloc[0])
@@ -197,19 +209,45 @@ def _check(column: Any, where: str) -> None:
         written = "," not in text and _FRACTION.fullmatch(text)
         instead = "numbers: x.astype(float) converts text to numbers" if written else advice(text)
         instead = {COLUMNS: SENTENCES if " " in text else TEXT}.get(instead, instead)
+        instead = MISSING if is_placeholder(text) and any(map(_counts, column)) else instead
         refuse_if(isinstance(value, str | bytes), problem, repr(value), instead)
         kind = "dates" if isinstance(value, date) else type(value).__name__
         expected = DATES if isinstance(value, date | timedelta) else "integers or floats"
         raise InputError(f"{where} contains {kind}.", repr(value), expected)
 
 
-def advice(cell: str) -> str:
+def check_finite(column: Any, where: str) -> None:
+    """Refuses a column with numbers that are not finite, by its name and the first row.
+
+    Args:
+        column: The column, a series of pandas or an array `(n,)`; only floats are looked at.
+        where: What the message calls it.
+
+    Raises:
+        InputError: A number is infinite or NaN.
+    """
+    values = np.asarray(column)
+    if values.dtype.kind != "f":
+        return
+    odd = np.flatnonzero(~np.isfinite(values))
+    if len(odd):
+        received = f"{values[odd[0]]} in row {odd[0]}, counting from 0"
+        raise InputError(f"{where} has values that are not finite.", received, FINITE)
+
+
+def _counts(cell: Any) -> bool:
+    """Whether a cell is a number, or a text of one."""
+    return is_number(cell) if isinstance(cell, str) else isinstance(cell, int | float)
+
+
+def advice(cell: str, among_numbers: bool = False) -> str:
     """What a cell of a table that is no number should have been.
 
     Args:
         cell: The text of the cell.
+        among_numbers: Whether other cells of the column are numbers. Default: not known.
     """
-    if is_missing(cell):
+    if is_missing(cell) or (among_numbers and is_placeholder(cell)):
         return MISSING
     numeral = numeral_of(cell)
     if numeral is None:

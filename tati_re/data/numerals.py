@@ -9,7 +9,22 @@ from datetime import datetime
 UNKNOWN = ("", "na", "n/a", "nan", "nat", "null", "none", "?")
 """Cells without a value, in lower case."""
 
+_PLACEHOLDERS = (
+    "-|--|---|–|—|.|..|...|*|**|x|n.a.|n.a|<na>|-nan|nil|nd|n/d|n.d.|tbd|missing|unknown|unk|"
+    "unavailable|not available|not applicable|no data|empty|blank|undefined|#n/a|#n/a n/a|#na|"
+    "#div/0!|#value!|#ref!|#num!|#name?|#null!|1.#ind|-1.#ind|1.#qnan|-1.#qnan"
+)
+PLACEHOLDERS = frozenset(_PLACEHOLDERS.split("|"))
+"""What people and programs write in place of a missing number, in lower case. Most of them also
+name categories, so that they mean a missing value among numbers alone.
+"""
+
 MISSING = "numbers in all rows: use dropna or fillna of pandas, or SimpleImputer of scikit-learn"
+MISSING_TEXT = (
+    "a text in all rows: dropna of pandas removes rows, fillna('missing') makes empty cells a "
+    "category"
+)
+FINITE = "finite numbers in all rows"
 DATES = "numbers, such as days since a first date: (x - x.min()) / pandas.Timedelta(days=1)"
 PLAIN = (
     "plain numbers such as -1234.5: no units, percent or currency signs, no thousands "
@@ -151,6 +166,11 @@ def is_number(cell: str, fortran: bool = True) -> bool:
 def is_missing(cell: str) -> bool:
     """Whether a cell says that there is no value."""
     return cell.strip().lower() in (*UNKNOWN, "inf", "-inf", "+inf")
+
+
+def is_placeholder(cell: str) -> bool:
+    """Whether a cell among numbers says that there is no value, as `is_missing` or as `-` does."""
+    return is_missing(cell) or cell.strip().lower() in PLACEHOLDERS
 
 
 def numeral_of(cell: str) -> Numeral | None:

@@ -20,9 +20,11 @@ from tati_re.data.contents import Contents
 from tati_re.data.frames import CLASSES, advice
 from tati_re.data.labels import MAX_CLASSES, check_spellings
 from tati_re.data.numerals import (
+    MISSING_TEXT,
     UNKNOWN,
     is_missing,
     is_number,
+    is_placeholder,
     number_in,
     numeral_of,
 )
@@ -369,21 +371,29 @@ def _bad_cell(
     of_text = {each.column: each for each in categories}
     for number, cells in file.rows():
         for name, cell in zip(names, cells, strict=True):
-            if name in of_text and not is_missing(cell):
-                of_text[name].code(cell, f"{path.name}, line {number}, column '{name}'")
+            place = f"{path.name}, line {number}, column '{name}'"
+            received = cell or "an empty cell"
+            if name in of_text:
+                if is_missing(cell):
+                    return InputError(f"{place} has no category.", received, MISSING_TEXT)
+                of_text[name].code(cell, place)
                 continue
             if name in used and not (_is_number(cell, read) and np.isfinite(read(cell))):
-                place = f"{path.name}, line {number}, column '{name}'"
-                instead = advice(cell)
-                if name in labels and not is_missing(cell):
+                among_numbers = is_placeholder(cell) and _has_numbers(file, names, name)
+                instead = advice(cell, among_numbers)
+                if name in labels and not is_missing(cell) and not among_numbers:
                     numeral = numeral_of(cell)
                     instead = CLASSES if numeral is None else numeral.advice
-                return InputError(
-                    f"{place} is not a finite number.", cell or "an empty cell", instead
-                )
+                return InputError(f"{place} is not a finite number.", received, instead)
     return InputError(
         f"{path.name} cannot be read as a table of numbers.", path, "numbers separated by commas"
     )
+
+
+def _has_numbers(file: TextTable, names: Sequence[str], column: str) -> bool:
+    """Whether some cells of a column are numbers."""
+    place = list(names).index(column)
+    return any(is_number(cells[place].replace(",", ".")) for _, cells in file.rows())
 
 
 def _refuse_truth_among_numbers(

@@ -21,6 +21,10 @@ TEXTS = (".csv", ".tsv", *WHITE_SPACE)
 """The suffixes of tables of text, which may be followed by `.gz`."""
 
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?', re.I)
+_ERRORS_OF_EXCEL = (
+    r"N/A|DIV/0!|REF!|VALUE!|NUM!|NAME\?|NULL!|SPILL!|CALC!|FIELD!|BLOCKED!|CONNECT!|UNKNOWN!"
+)
+_BEGINS_WITH_ERROR = re.compile(rf"\s*#(?:{_ERRORS_OF_EXCEL})\s*(?=[,;\t|]|$)", re.I)
 _HOW_TO_READ = "encoding = 'latin-1' or another encoding, or the file saved as UTF-8"
 _NO_TEXT = {
     b"PK\x03\x04": "an Excel workbook or another zip archive",
@@ -63,19 +67,41 @@ class TextTable:
         self._spaced = path.name.lower().removesuffix(".gz").endswith(WHITE_SPACE)
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """The lines that are neither empty nor comments, with their numbers from 1."""
+        """The lines that are neither empty nor comments, with their numbers from 1.
+
+        Raises:
+            InputError: The file cannot be read, or a line may be a comment or a row.
+        """
+        below = False
+        for number, line, is_comment in self._lines_and_comments():
+            if not is_comment:
+                yield number, line
+                below = True
+            elif below:
+                self._check_comment(number, line)
+
+    def _first_lines(self, count: int) -> list[str]:
+        """The first lines that are neither empty nor comments."""
+        lines = (line for _, line, is_comment in self._lines_and_comments() if not is_comment)
+        return list(islice(lines, count))
+
+    def _lines_and_comments(self) -> Iterator[tuple[int, str, bool]]:
+        """The lines that are not empty, with their numbers from 1, and whether they are comments."""
         opened = gzip.open if self._is_packed else open
         first = True
         try:
             self._refuse_other_kinds()
             with opened(self.path, "rt", newline="", encoding=self._codec) as file:
                 for number, line in enumerate(file, 1):
-                    if not line.strip() or line.lstrip().startswith("#"):
+                    if not line.strip():
+                        continue
+                    if line.lstrip().startswith("#") and not _BEGINS_WITH_ERROR.match(line):
+                        yield number, line, True
                         continue
                     if "\0" in line:
                         raise self._other_encoding(number, 0)
                     if not (first and _SEPARATOR_LINE.fullmatch(line.strip("\r\n"))):
-                        yield number, line
+                        yield number, line, False
                     first = False
         except UnicodeError:
             raise self._undecodable() from None
@@ -86,7 +112,7 @@ class TextTable:
     def separator(self) -> str | None:
         """What stands between cells; None for white space."""
         opened = gzip.open if self._is_packed else open
-        lines = [line for _, line in islice(self.lines(), 2)]
+        lines = self._first_lines(2)
         with suppress(OSError, UnicodeError):
             with opened(self.path, "rt", newline="", encoding=self._codec) as file:
                 first = file.readline(80).strip("\r\n")
@@ -172,6 +198,26 @@ class TextTable:
             raise InputError(f"{self.path} cannot be read: {error}.") from None
         return size
 
+    def _check_comment(self, number: int, line: str) -> None:
+        """Refuses a line below the header that begins with # and may be a row: in a table whose
+        first column is text, one with as many cells.
+        """
+        text = line.lstrip()
+        if text[1:2].isspace() or self._begins_with_number or self._count(text) != self.width:
+            return
+        if not is_number(self.cells(text)[0].lstrip("#")):
+            problem = (
+                f"{self.path.name}, line {number} begins with # and has as many cells as a row."
+            )
+            expected = 'a space behind the # of a comment; in a row, quotes as in "#1 north"'
+            raise InputError(problem, text.strip()[:40], expected)
+
+    @cached_property
+    def _begins_with_number(self) -> bool:
+        """Whether the first cell of the first row is a number."""
+        rows = self._first_lines(2)[1:]
+        return any(is_number(self.cells(line)[0]) for line in rows)
+
     def _count(self, line: str) -> int:
         if self.separator is None:
             return len(line.split())
@@ -200,11 +246,11 @@ class TextTable:
 
     @cached_property
     def _all_names(self) -> list[str]:
-        line = next((line for _, line in self.lines()), None)
-        if line is None:
+        lines = self._first_lines(1)
+        if not lines:
             expected = "a header line, then one line per example"
             raise InputError(f"{self.path} is empty.", expected=expected)
-        cells = self.cells(line)
+        cells = self.cells(lines[0])
         if not self._has_header:
             return [f"x{i + 1}" for i in range(len(cells))]
         return [from_cell(cell) for cell in cells]
@@ -216,7 +262,7 @@ class TextTable:
         """
         if not self._spaced:
             return True
-        kinds = [[*map(is_number, self.cells(line))] for _, line in islice(self.lines(), 2)]
+        kinds = [[*map(is_number, self.cells(line))] for line in self._first_lines(2)]
         if not kinds or all(kinds[0]):
             return not kinds
         return len(kinds) < 2 or self.separator is None or kinds[0] != kinds[1] or not any(kinds[0])

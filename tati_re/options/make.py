@@ -30,7 +30,7 @@ from tati_re.options.flags import (
 from tati_re.options.methods import flattened, option_set, table_of_methods, tables_with
 from tati_re.options.patterns import is_table
 from tati_re.options.presets import expanded
-from tati_re.options.representable import representable_range
+from tati_re.options.representable import is_deep, representable_range
 from tati_re.options.stages import sentence as stage_sentence
 from tati_re.options.table import COMMANDS_ONLY, GROUPS, OPTIONS, Options, group_of, options_of
 from tati_re.options.table import EVIDENCE as EVIDENCE
@@ -126,7 +126,7 @@ def _checked(
     strict: bool = True,
     text: bool = False,
 ) -> Options:
-    _refuse_frames(values, spell)
+    _refuse_others(values, spell)
     plain = {name: _plain(value) if name in OPTIONS else None for name, value in values.items()}
     # What errors of pydantic cannot hold either; an empty text may stand where a number belongs.
     filled = {
@@ -142,12 +142,22 @@ def _checked(
     return options
 
 
-def _refuse_frames(values: Mapping[str, Any], spell: Callable[[str], str]) -> None:
-    """Refuses data frames, and other objects that have no truth and cannot be compared."""
+def _refuse_others(values: Mapping[str, Any], spell: Callable[[str], str]) -> None:
+    """Refuses data frames, and other objects that have no truth and cannot be compared; lists that
+    hold themselves, or are nested as deeply.
+    """
     for name, value in values.items():
-        if name in OPTIONS and not _is_comparable(_plain(value)):
-            problem = f"{spell(name)} has the wrong type."
-            raise InputError(problem, f"a {type(value).__name__}", expected(OPTIONS[name]))
+        if name not in OPTIONS:
+            continue
+        plain = _plain(value)
+        received = f"a {type(value).__name__}"
+        if not _is_comparable(plain):
+            raise InputError(
+                f"{spell(name)} has the wrong type.", received, expected(OPTIONS[name])
+            )
+        if is_deep(plain):
+            problem = f"{spell(name)} is nested too deeply."
+            raise InputError(problem, received, expected(OPTIONS[name]))
 
 
 def _is_comparable(value: Any) -> bool:
@@ -205,7 +215,7 @@ def make_options(values: Mapping[str, Any] | Options | None = None, /, **overrid
         InputError: A name is unknown (the message suggests the closest one), a type is wrong, a
             value is out of range, or both temperatures are set.
     """
-    _refuse_frames(overrides, str)
+    _refuse_others(overrides, str)
     overrides = {name: _plain(value) for name, value in flattened(overrides).items()}
     if isinstance(values, Options):
         explicit = values.values_of(
@@ -213,7 +223,9 @@ def make_options(values: Mapping[str, Any] | Options | None = None, /, **overrid
         )
         before = aliases.Translated(explicit, dict(values.tati), {})
     else:
-        before = aliases.translated(flattened(values or {}))
+        first = flattened(values or {})
+        _refuse_others(first, str)
+        before = aliases.translated({name: _plain(value) for name, value in first.items()})
     now = aliases.translated(overrides)
     merged = _merged(before.values, now.values)
     if merged.get("resume") is not None:

@@ -2,7 +2,7 @@
 can hold, text.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -12,6 +12,40 @@ LARGEST = {"float32": 1e18, "float64": 1e150}
 """Of the sizes of floats, by precision: squares and their inverses are then numbers, neither 0 nor
 infinite.
 """
+
+
+DEEPEST = 32
+"""Levels of lists and tables inside each other in the value of an option."""
+
+
+def is_deep(value: Any, levels: int = DEEPEST) -> bool:
+    """Whether lists and tables lie inside each other more than so many times, as in one that holds
+    itself.
+
+    Args:
+        value: The value of an option.
+        levels: Levels that are right. Default: 32.
+
+    Returns:
+        The answer.
+    """
+    level = [value]
+    for _ in range(levels + 1):
+        # By identity: a list that holds itself twice would have twice as many parts at each level.
+        level = [*{id(part): part for each in level for part in _inside(each)}.values()]
+        if not level:
+            return False
+    return True
+
+
+def _inside(value: Any) -> list[Any]:
+    """The lists and tables in a list or table."""
+    parts: Iterable[Any] = ()
+    if isinstance(value, Mapping):
+        parts = value.values()
+    elif isinstance(value, (list, tuple)):
+        parts = value
+    return [part for part in parts if isinstance(part, (list, tuple, Mapping))]
 
 
 def representable_range(value: Any, dtype: str | None) -> str | None:

@@ -4,6 +4,7 @@ order.
 
 from __future__ import annotations
 
+import re
 import time
 
 import numpy as np
@@ -229,3 +230,85 @@ def test_tables_of_many_columns_take_no_time(tmp_path):
     in_order(pd.DataFrame(data.inputs, columns=names[:-1]), names[:-1], "inputs")
     assert time.process_time() - began < 20
     assert data.inputs.shape == (3, 19_999)
+
+
+NUMBERS = "".join(f"{i},{i * 0.5},{i * 2}\n" for i in range(10))
+TEXTS = "".join(f"{'uv'[i % 2]},{i * 0.5},{i * 2}\n" for i in range(10))
+
+
+@pytest.mark.parametrize("error", ["#N/A", "#DIV/0!", "#REF!", "#VALUE!", "#NAME?", "#NUM!"])
+@pytest.mark.parametrize("start", ["a,b,y\n", f"a,b,y\n{NUMBERS}", "sep=,\na,b,y\n"])
+def test_a_row_that_begins_with_an_error_of_excel_is_no_comment(tmp_path, start, error):
+    """It was left out without a word."""
+    line = start.count("\n") + 1
+    words = rf"line {line}, column 'a' is not a finite number\. Received: {re.escape(error)}\."
+    with pytest.raises(InputError, match=words):
+        read(tmp_path, f"{start}{error},1,2\n{NUMBERS}")
+    assert len(read(tmp_path, f"a,b,y\n{NUMBERS}#N/Acorn, DIV,REF\n").targets) == 10
+
+
+@pytest.mark.parametrize("start", ["a,b,y\n", f"a,b,y\n{TEXTS}"])
+def test_a_line_that_may_be_a_row_or_a_comment_is_refused(tmp_path, start):
+    with pytest.raises(InputError, match=r"begins with # and has as many cells as a row\. Rec"):
+        read(tmp_path, f"{start}#tag,1,2\n{TEXTS}")
+    with pytest.raises(InputError, match=r"begins with # and has as many cells as a row\. Rec"):
+        read(tmp_path, f"{start}#tag,1,2\n{TEXTS}".replace(",", " "), "own.dat")
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        (f"a,b,y\n{TEXTS}# tag,1,2\n", 10),
+        (f"a,b,y\n{TEXTS}#tag 1 2\n", 10),
+        (f"a,b,y\n{TEXTS}#1,1,2\n", 10),
+        (f'a,b,y\n{TEXTS}"#tag",1,2\n"#tag",1,3\n', 12),
+        (f"a,b,y\n{NUMBERS}#tag,1,2\n", 10),
+        (f"#x,y,z\na,b,y\n{TEXTS}", 10),
+    ],
+)
+def test_comments_and_texts_that_begin_with_a_number_sign(tmp_path, text, count):
+    assert len(read(tmp_path, text).targets) == count
+
+
+MISSING_NUMBERS = ["", "NA", "?", "-", ".", "N.A.", "#N/A", "<NA>", "missing", "Unknown", "1.#QNAN"]
+
+
+@pytest.mark.parametrize("cell", MISSING_NUMBERS)
+@pytest.mark.parametrize("column", ["b", "y"])
+def test_what_stands_for_a_missing_number_is_called_missing(tmp_path, column, cell):
+    row = {"a": "1", "b": "2", "y": "3.5"} | {column: cell}
+    words = rf"line 12, column '{column}' is not a finite number\. .*: use dropna or fillna"
+    with pytest.raises(InputError, match=words):
+        read(tmp_path, f"a,b,y\n{NUMBERS}{','.join(row.values())}\n")
+    frame = pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0], "y": [5.0, 6.5]}).astype(object)
+    frame.loc[1, column] = cell or None
+    words = rf"column '{column}' (has missing values|contains text)\. .*: use dropna or fillna"
+    with pytest.raises(InputError, match=words):
+        load_data(frame, 0)
+
+
+def test_a_missing_text_asks_for_a_text(tmp_path):
+    words = r"fillna\('missing'\) makes empty cells a category"
+    with pytest.raises(InputError, match=rf"line 12, column 'a' has no category\. .*{words}"):
+        read(tmp_path, f"a,b,y\n{TEXTS},1,2\n")
+    frame = pd.DataFrame({"a": ["u", "v"] * 5, "b": np.arange(10.0), "y": np.arange(10.0)})
+    frame.loc[3, "a"] = None
+    with pytest.raises(InputError, match=rf"1, the first in row 3, counting from 0\. .*{words}"):
+        load_data(frame, 0)
+    frame.to_parquet(tmp_path / "own.parquet")
+    with pytest.raises(InputError, match=rf"'a' has an empty cell\. Received: row 3.*{words}"):
+        load_data(tmp_path / "own.parquet", 0)
+    filled = load_data(frame.fillna("missing"), 0)
+    assert filled.input_categories[0].texts == ("missing", "u", "v")
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+def test_the_column_of_an_infinite_value(tmp_path, value):
+    frame = pd.DataFrame({"a": np.arange(10.0), "b": np.arange(10.0), "y": np.arange(10.0)})
+    frame.loc[3, "b"] = value
+    words = rf"column 'b' has values that are not finite\. Received: {value} in row 3, counting"
+    with pytest.raises(InputError, match=words):
+        load_data(frame, 0)
+    frame.to_parquet(tmp_path / "own.parquet")
+    with pytest.raises(InputError, match=words):
+        load_data(tmp_path / "own.parquet", 0)

@@ -394,7 +394,7 @@ DAYS = pd.date_range("2020-02-28", periods=3)
         (FRAME.assign(city=DAYS.date), "column 'city' contains dates"),
         (
             FRAME.assign(city=[1.0, None, None]),
-            r"'city' has missing values\. Received: 2, the first in row 1\. .*dropna",
+            r"'city' has missing values\. Received: 2, the first in row 1, counting from 0\. .*dropna",
         ),
         (FRAME.assign(city=["Bonn", None, "Rome"]), "column 'city' has missing values"),
         (

@@ -11,8 +11,8 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.files.unpacking import check_size, check_texts
 from tati_re.data.categories import Categories, with_codes
 from tati_re.data.contents import Contents
-from tati_re.data.frames import COLUMNS, labels_of, numbers_of
-from tati_re.data.numerals import DATES, MISSING
+from tati_re.data.frames import COLUMNS, check_finite, labels_of, numbers_of
+from tati_re.data.numerals import DATES, MISSING, MISSING_TEXT
 from tati_re.data.readers.contract import ReadRequest, TableReader
 
 
@@ -59,8 +59,9 @@ def _contents(path: Path, request: ReadRequest) -> Contents:
     texts, `(N,)`.
     """
     used = (*request.inputs, *request.labels, *((request.weights,) if request.weights else ()))
-    of_text = _columns_of_text(path, request.inputs)
-    opened = _opened(path, (*request.labels, *of_text))
+    plain = _opened(path)
+    of_text = _columns_of_text(plain, request.inputs)
+    opened = _opened(path, (*request.labels, *of_text), plain.metadata)
     with _readable(path):
         _check_parquet(path, opened, used, request.limit)
         for name in used:
@@ -91,16 +92,11 @@ def _contents(path: Path, request: ReadRequest) -> Contents:
     )
 
 
-def _columns_of_text(path: Path, names: Sequence[str]) -> list[str]:
-    """Those of some columns that hold text."""
-    import pyarrow.types as types
-
-    schema = _opened(path).schema_arrow
-    kinds = {name: schema.field(name).type for name in names if name in schema.names}
-    plain = {
-        name: kind.value_type if types.is_dictionary(kind) else kind for name, kind in kinds.items()
-    }
-    return [name for name, kind in plain.items() if "string" in str(kind)]
+def _columns_of_text(opened: Any, names: Sequence[str]) -> list[str]:
+    """Those of some columns of an open file that hold text."""
+    schema = opened.schema_arrow
+    known = [name for name in names if name in schema.names]
+    return [name for name in known if _holds_text(schema.field(name).type)]
 
 
 def _categories(
@@ -174,8 +170,10 @@ def _readable(path: Path) -> Iterator[None]:
         raise InputError(f"{path} cannot be read as a parquet file: {reason}.") from None
 
 
-def _opened(path: Path, texts: Sequence[str] = ()):
-    """A Parquet file; columns of `texts` are read as numbers into a dictionary of their texts."""
+def _opened(path: Path, texts: Sequence[str] = (), metadata: Any = None):
+    """A Parquet file; columns of `texts` are read as numbers into a dictionary of their texts.
+    `metadata` of the file that was opened before is not read again.
+    """
     try:
         import pyarrow
         import pyarrow.parquet
@@ -185,7 +183,7 @@ def _opened(path: Path, texts: Sequence[str] = ()):
             problem, expected="pip install 'tati_re[parquet]', or a .csv or .npz file"
         ) from None
     try:
-        return pyarrow.parquet.ParquetFile(path, read_dictionary=[*texts])
+        return pyarrow.parquet.ParquetFile(path, read_dictionary=[*texts], metadata=metadata)
     except (pyarrow.ArrowException, OSError) as error:
         raise InputError(
             f"{path} cannot be read as a parquet file.", str(error).split("\n")[0].rstrip(".")
@@ -196,16 +194,25 @@ def _column(path: Path, name: str, column) -> np.ndarray:
     place = f"{path.name}, column '{name}'"
     if column.null_count:
         row = next(i for i, value in enumerate(column) if not value.is_valid)
-        raise InputError(f"{place} has an empty cell.", f"row {row}, counting from 0", MISSING)
-    return column.to_numpy()
+        instead = MISSING_TEXT if _holds_text(column.type) else MISSING
+        raise InputError(f"{place} has an empty cell.", f"row {row}, counting from 0", instead)
+    values = column.to_numpy()
+    check_finite(values, place)
+    return values
+
+
+def _holds_text(kind: Any) -> bool:
+    import pyarrow.types as types
+
+    return "string" in str(kind.value_type if types.is_dictionary(kind) else kind)
 
 
 def _check_kind(path: Path, name: str, kind: Any, names_classes: bool) -> None:
     import pyarrow.types as types
 
-    kind = kind.value_type if types.is_dictionary(kind) else kind
-    if names_classes and "string" in str(kind):
+    if names_classes and _holds_text(kind):
         return
+    kind = kind.value_type if types.is_dictionary(kind) else kind
     if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
         dates = types.is_date(kind) or types.is_timestamp(kind)
         raise InputError(
