@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import tati_re
@@ -307,3 +309,24 @@ def test_commands_share_a_file_of_options(tmp_path, capsys):
     for command in own:
         assert command.main(["--config", str(path), "--print-config"]) == 2
         assert "Did you mean 'optimizer'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", sorted(OPTIONS))
+def test_a_value_that_holds_itself_is_refused(name):
+    twice: list[Any] = []
+    twice += [twice, twice]
+    table: dict[str, Any] = {}
+    table["a"] = table
+    for value in (twice, (twice,), table, {"a": twice}):
+        with pytest.raises(InputError):
+            make_options({name: value})
+        with pytest.raises(InputError):
+            make_options(**{name: value})
+
+
+@pytest.mark.parametrize(
+    "value", [np.array([1.0, 2.0]), np.zeros((2, 2)), pd.DataFrame({"a": [1]})]
+)
+def test_a_mapping_of_options_may_hold_arrays(value):
+    with pytest.raises(InputError, match=r"^potential has the wrong type\."):
+        make_options({"potential": value})
