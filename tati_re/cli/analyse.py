@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 from tati_re.cli.arguments import Parser, entry_point, flags_named, loading, number_typed
 from tati_re.cli.tati_analyser import analyse_as_tati, analyses
 from tati_re.core.errors import InputError, nearest, refuse_if
+from tati_re.core.user_warnings import warn_user
 from tati_re.options.flags import flag
 
 if TYPE_CHECKING:
     from tati_re.launch.run import Run
     from tati_re.report.modules import Choices, Result
 
-WHAT = {
+MODULES = {
     "averages": "means with errors, effective sample sizes, R-hat, autocorrelation times",
     "parameters": "mean and standard deviation of each parameter",
     "covariance": "leading eigenpairs of the covariance, with autocorrelation times along them",
@@ -45,10 +46,11 @@ NUMBERS = {
     "num_bins": (2, "free_energy: number of bins, or of points of the kernel estimate; default 40"),
 }
 OWN: dict[str, tuple[Any, str]] = {
-    "what": (
+    "modules": (
         ("MODULE",),
         "modules, listed below; default: the figures of a first look for which the run has data",
     ),
+    "what": (("MODULE",), "the old name of --modules; will be removed"),
     "by": ("WORD", "by all walkers together, by walker, or by rung; default all"),
     "observables": (("NAME",), "columns of run.csv; default those that vary"),
     **{name: ("N", text) for name, (_, text) in NUMBERS.items()},
@@ -86,7 +88,7 @@ def parser_of_command() -> Parser:
         description="Analyse runs: print tables, and write them with figures to the folder analysis "
         "of each run.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="modules:\n" + "\n".join(f"  {name:<20} {text}" for name, text in WHAT.items()),
+        epilog="modules:\n" + "\n".join(f"  {name:<20} {text}" for name, text in MODULES.items()),
     )
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders; runs in progress too")
     parser.add_table(OWN)
@@ -198,6 +200,17 @@ def _compare(results: dict[str, dict[str, Result]], typed: dict[str, Any]) -> No
         print(f"\nspectra of all runs: {path}")
 
 
+def _rename_what(typed: dict[str, Any]) -> None:
+    """Takes `--what`, the old name of `--modules`, with a warning."""
+    if "what" not in typed:
+        return
+    refuse_if(
+        "modules" in typed, "Give --modules once: --what means the same.", expected="--modules only"
+    )
+    warn_user("Use --modules: its old name --what will be removed.", FutureWarning)
+    typed["modules"] = typed.pop("what")
+
+
 def _body(argv: list[str]) -> None:
     if analyses(argv):
         return analyse_as_tati(argv)
@@ -207,9 +220,10 @@ def _body(argv: list[str]) -> None:
         "tati-analyse needs a run folder.",
         expected="tati-analyse RUN [RUN ...]",
     )
-    if "what" in typed:
-        typed["what"] = [
-            _one_of("what", name.replace("-", "_"), list(WHAT)) for name in typed["what"]
+    _rename_what(typed)
+    if "modules" in typed:
+        typed["modules"] = [
+            _one_of("modules", name.replace("-", "_"), list(MODULES)) for name in typed["modules"]
         ]
     _one_of("to", typed.get("to", "csv"), TO)
     loading(not typed.get("quiet"), f"Reading {', '.join(typed['runs'])}")
@@ -222,7 +236,7 @@ def _body(argv: list[str]) -> None:
     runs = [load(folder) for folder in typed["runs"]]
     arviz = ["arviz"] if typed.get("to") == "arviz" else []
     modules_by_run = [
-        typed.get("what") or ([] if arviz else modules_of(run, choices.burnin)) for run in runs
+        typed.get("modules") or ([] if arviz else modules_of(run, choices.burnin)) for run in runs
     ]
     refuse_idle(typed, list(dict.fromkeys(sum(modules_by_run, arviz))), flag)
     names = [run.folder.resolve().name for run in runs]

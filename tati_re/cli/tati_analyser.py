@@ -60,7 +60,7 @@ _NO = ("no", "false", "f", "n", "0")
 def analyses(argv: Sequence[str]) -> bool:
     """Whether a command line is one of TATi's analyser: it has one of its modules and flags.
 
-    A run folder may have the name of a module, and `--what` modules of the same names.
+    A run folder may have the name of a module, and `--modules` modules of the same names.
     """
     flags = {text.split("=")[0].removeprefix("--") for text in argv if text.startswith("--")}
     if flags & {*_FILES}:

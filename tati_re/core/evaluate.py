@@ -85,7 +85,7 @@ class Evaluate(Protocol):
         num_examples: N.
         exact: Whether the batch of this step is all data.
         counting: Whether each call also computes the accuracy, if possible.
-        found: The last evaluated position, and the accuracy there or None.
+        known_accuracy: The last evaluated position, and the accuracy there or None.
     """
 
     rung: Rung

@@ -1,4 +1,4 @@
-"""Names of arguments that changed: the old ones work for one release, with a warning."""
+"""Names that changed: the old ones work for one release, with a warning."""
 
 from __future__ import annotations
 
@@ -55,3 +55,25 @@ def renamed_attribute(old: str, new: str) -> property:
         return attrgetter(new)(self)
 
     return property(value, doc=f"The old name of `{new}`.")
+
+
+def renamed_function(old: str, function: Function) -> Function:
+    """Makes a function of the old name, which warns and calls the new one.
+
+    Args:
+        old: The old name.
+        function: The function, which has the new name.
+
+    Returns:
+        A function with the arguments and the result of `function`.
+    """
+
+    @wraps(function)
+    def renaming(*positional: Any, **named: Any) -> Any:
+        text = f"{old} is now called {function.__name__}; the old name will be removed."
+        warn_user(text, DeprecationWarning)
+        return function(*positional, **named)
+
+    renaming.__doc__ = f"The old name of `{function.__name__}`."
+    renaming.__name__ = old
+    return renaming  # type: ignore[return-value]

@@ -196,7 +196,7 @@ def check_codes(values: np.ndarray, known: Sequence[Categories], names: Sequence
         each.check_codes(numbers, f"inputs: column '{each.column}'")
 
 
-def one_of_each(
+def one_hot_columns(
     columns: Columns | None, names: Sequence[str], known: Sequence[Categories]
 ) -> Columns | None:
     """The map of columns with one input of 0 and 1 for each category.

@@ -8,7 +8,7 @@ from typing import Any
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.front_door import front_door
 from tati_re.data.archives import KERAS
-from tati_re.data.categories import one_of_each
+from tati_re.data.categories import one_hot_columns
 from tati_re.data.contents import Contents
 from tati_re.data.dataset import Dataset, with_weights
 from tati_re.data.frames import check_order, is_frame
@@ -181,7 +181,7 @@ def _of_dataset(
     contents = Contents(source.inputs, source.targets, names=source.feature_names)
     columns = derived(contents, reading)
     if columns is not None or source.preparation is None:
-        columns = one_of_each(columns, source.feature_names, source.input_categories)
+        columns = one_hot_columns(columns, source.feature_names, source.input_categories)
 
     several = multi_label and data.num_classes is None
     if several and are_labels(data.targets, data.test_targets, 0):

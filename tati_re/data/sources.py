@@ -10,7 +10,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.data.archives import KERAS, load_keras
-from tati_re.data.categories import Categories, one_of_each, with_codes
+from tati_re.data.categories import Categories, one_hot_columns, with_codes
 from tati_re.data.columns import Columns, numbered, parse_columns
 from tati_re.data.contents import Contents, joined
 from tati_re.data.frames import check_order, in_order, is_frame, labels_of, numbers_of
@@ -77,7 +77,7 @@ def read_source(source: object, reading: ReadOptions) -> tuple[Contents, Columns
             read_tf_dataset(source, reading.limit) if is_tf_dataset(source) else _from_pair(source)
         )
     columns = derived(contents, reading)
-    return contents, one_of_each(columns, contents.names, contents.categories)
+    return contents, one_hot_columns(columns, contents.names, contents.categories)
 
 
 def _from_frame(source: Any, reading: ReadOptions) -> tuple[Contents, Columns | None]:
@@ -107,7 +107,7 @@ def _from_frame(source: Any, reading: ReadOptions) -> tuple[Contents, Columns | 
         weights=weights,
         categories=categories,
     )
-    return parts, one_of_each(choice.derived, choice.inputs, categories)
+    return parts, one_hot_columns(choice.derived, choice.inputs, categories)
 
 
 def derived(contents: Contents, reading: ReadOptions) -> Columns | None:
@@ -205,7 +205,7 @@ def _from_tables(
         categories=reading.categories,
     )
     contents = joined(_read_all(reader, paths, request))
-    return contents, one_of_each(choice.derived, choice.inputs, contents.categories)
+    return contents, one_hot_columns(choice.derived, choice.inputs, contents.categories)
 
 
 def _read_all(reader: Reader, paths: Sequence[Path], request: ReadRequest) -> list[Contents]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.protocol import fields_of
-from tati_re.distributed.replica_subset import Placed
+from tati_re.distributed.replica_subset import RungPlacement
 from tati_re.engine.divergence import total_energy
 from tati_re.engine.loop import Loop, entry
 from tati_re.engine.recording import (
@@ -43,7 +43,7 @@ class Answer(NamedTuple):
         return self.facts[:, 0]
 
 
-class OneVector:
+class PackedTensors:
     """Tensors of one structure as one vector of float64, which holds their whole numbers exactly:
     each tensor that is handed to TensorFlow, or taken from there, costs some 25 microseconds.
     `part` has the places of named fields.
@@ -85,7 +85,7 @@ def joined(parts: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
     ]
 
 
-class Held:
+class BlockServer:
     """The blocks of one process, by their first walker. It answers messages and knows of no
     transport.
     """
@@ -218,7 +218,7 @@ class _Buffers(RowBuffers):
 
 
 class BlockLoop(Loop):
-    """The loop of a block of a ladder, whose method is `Apart`: a stretch may begin with the swaps
+    """The loop of a block of a ladder, whose method is `ReplicaSubset`: a stretch may begin with the swaps
     of the step before, which is recorded then, and tells at its end what the next swaps are decided
     by. `kept` are places in the order of the run's rows, the first ones, whose positions and
     moments are stored.
@@ -282,7 +282,7 @@ class BlockLoop(Loop):
             self._own = [name for name in method.of_rung if name not in self._wide]
             rungs = state.rungs
             own = fields_of(state, self._own).values()
-            self._flat = OneVector(
+            self._flat = PackedTensors(
                 [rungs.table, rungs.bias, rungs.index, tf.zeros((self.walkers,), tf.float64), *own]
             )
         if not apply:
@@ -325,7 +325,7 @@ class BlockLoop(Loop):
     ) -> tuple:
         """The beginning of the steps: the swaps of the step before, and its record."""
         table, bias, index, acceptance, *own = self._flat.parted(vector)
-        placed = Placed(index, table, bias, carry.state.rungs.replica)
+        placed = RungPlacement(index, table, bias, carry.state.rungs.replica)
         fields = wide | dict(zip(self._own, own, strict=True))
         evaluate = self._at(tf.constant(0), due, indices, sizes, carry.auxiliary)
         before = self._unpack(self._pack(carry.state), evaluate.rung)

@@ -12,12 +12,12 @@ import numpy as np
 
 from tati_re.core.backend import Direct, refilled, tf
 from tati_re.core.evaluate import Clock
-from tati_re.distributed.block import Answer, OneVector, joined
-from tati_re.distributed.replica_subset import Apart, Placed
+from tati_re.distributed.block import Answer, PackedTensors, joined
+from tati_re.distributed.replica_subset import ReplicaSubset, RungPlacement
 from tati_re.engine.loop import Loop
 from tati_re.engine.noise import Draw, RecordingNoise, StepNoise, draw_numbers
 from tati_re.engine.recording import Carry, Chunk, RunningMoments, carry_of, leaves_of
-from tati_re.engine.zero_evaluate import SilentEvaluate
+from tati_re.engine.zero_evaluate import ZeroEvaluate
 from tati_re.runs.checkpoint import moments_of
 from tati_re.runs.stored_arrays import StoredArrays
 
@@ -27,8 +27,8 @@ round needs.
 """
 
 
-class Asked(Protocol):
-    """Whoever holds the blocks: verbs of `Held`, with what is common to the blocks and what is the
+class BlockHolder(Protocol):
+    """Whoever holds the blocks: verbs of `BlockServer`, with what is common to the blocks and what is the
     own of each, by its first walker, in so many workers. `load` puts all of them somewhere, `mark`
     says where they are.
     """
@@ -70,7 +70,12 @@ class Blocks(Loop):
     method: Any
 
     def __init__(
-        self, *arguments, team: Asked, size: int, apart: Apart | None = None, **options
+        self,
+        *arguments,
+        team: BlockHolder,
+        size: int,
+        apart: ReplicaSubset | None = None,
+        **options,
     ) -> None:
         super().__init__(*arguments, **options)
         self._team = team
@@ -103,7 +108,7 @@ class Blocks(Loop):
         method = self._apart or self.method
         rung = self.rung.part(0, self.size)
         position = tf.zeros((self.size, self.potential.num_parameters), self.potential.dtype)
-        return method.init(position, SilentEvaluate(rung), RecordingNoise(self.potential.dtype))
+        return method.init(position, ZeroEvaluate(rung), RecordingNoise(self.potential.dtype))
 
     def _of_walkers(self, like) -> bool:
         return like.shape.rank > 0 and like.shape[0] == self.size
@@ -185,7 +190,7 @@ class Blocks(Loop):
             )
         return states
 
-    def _placed(self, rungs) -> dict[int, Placed]:
+    def _placed(self, rungs) -> dict[int, RungPlacement]:
         """Where the walkers of each block are; β, λ and the bias are the same arrays for all, and
         travel once.
         """
@@ -195,14 +200,14 @@ class Blocks(Loop):
             made and type(made)(*map(np.asarray, made)) for made in (rungs.table, rungs.bias)
         )
         return {
-            first: Placed(index[members], table, bias, replica[members])
+            first: RungPlacement(index[members], table, bias, replica[members])
             for first, members in self._parts.items()
         }
 
     def _load(self, carry: Carry) -> None:
         self.prepare(carry.state)
         if self._apart is not None:
-            self._flat = OneVector(carry.state.rungs)
+            self._flat = PackedTensors(carry.state.rungs)
             self._rungs = self._flat.joined(carry.state.rungs).numpy()
         self._longest = min(self._team.load(self._split(carry)).values())
         self.chunk_steps = max(self.chunk_steps, self._longest)

@@ -135,7 +135,7 @@ def gpu_of(number: int, share: float | None) -> int | None:
     return None if share is None else int(number * share + 1e-9)
 
 
-class Here:
+class LocalWorker:
     """A worker that is this process."""
 
     pid = os.getpid()

@@ -13,7 +13,7 @@ from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.samplers.wrappers.coordinates import extend, inner_of
 
 
-class Placed(NamedTuple):
+class RungPlacement(NamedTuple):
     """The rung of some walkers and their numbers as replicas, `(walkers,)`, int32; β, λ and the
     bias of all rungs.
     """
@@ -24,7 +24,7 @@ class Placed(NamedTuple):
     replica: Any
 
 
-class PartOfLadder(Temperatures):
+class PartialLadder(Temperatures):
     """The rungs of replicas that are held apart from the others.
 
     Args:
@@ -43,7 +43,7 @@ class PartOfLadder(Temperatures):
         return self.exchange.ladder.bound(state, evaluate)
 
 
-class Apart(Wrapper):
+class ReplicaSubset(Wrapper):
     """Some replicas of a ladder, which step and record as within `ReplicaExchange`; whoever holds
     the others tells where they are after a round. `first_replica` is the number of the first one at
     the next `init`.
@@ -52,7 +52,7 @@ class Apart(Wrapper):
     def __init__(self, exchange: ReplicaExchange) -> None:
         super().__init__(exchange.inner)
         self.exchange = exchange
-        self.ladder = PartOfLadder(exchange)
+        self.ladder = PartialLadder(exchange)
         self.name = exchange.name
         self.label_names = exchange.label_names
         self.current = exchange.current
@@ -66,7 +66,7 @@ class Apart(Wrapper):
         table = RungTargets(*(tf.constant(values) for values in exchange.target))
         zeros = tf.zeros((exchange.num_rungs,), tf.float64)
         bias = () if exchange.bias is None else exchange.bias.init(zeros, table.inverse_temperature)
-        placed = Placed(replica, table, bias, replica)
+        placed = RungPlacement(replica, table, bias, replica)
         rung = exchange.rung_of(placed, evaluate.rung)
         state = self.inner.init(position, evaluate.at(rung), noise)._replace(rung=evaluate.rung)
         return extend(
@@ -81,7 +81,7 @@ class Apart(Wrapper):
         inner, info = self.exchange.moved(state, state.rungs, evaluate, noise)
         return self.exchange.whole(state, inner, state.rungs, evaluate), info
 
-    def exchanged(self, state, placed: Placed, changed: dict, evaluate):
+    def exchanged(self, state, placed: RungPlacement, changed: dict, evaluate):
         """The state of walkers that were told where they are, and what belongs to the rung
         there.
         """

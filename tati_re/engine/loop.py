@@ -23,7 +23,7 @@ from tati_re.engine.noise import Drawing, RecordingNoise, StepNoise, draw_number
 from tati_re.engine.observables import Observables
 from tati_re.engine.recording import Carry, Chunk, RowBuffers, RunningMoments
 from tati_re.engine.timeline import Factor, Moves, Timeline
-from tati_re.engine.zero_evaluate import SilentEvaluate
+from tati_re.engine.zero_evaluate import ZeroEvaluate
 from tati_re.runs.stored_arrays import StoredArrays
 
 _BUFFER_BYTES = 16 * 2**20
@@ -157,7 +157,7 @@ class Loop:
         """
         position = tf.constant(position, self.potential.dtype)
         rung = self._rung_at(*(factor[0] for factor in self.timeline.factors(np.ones(1, np.int64))))
-        silent = SilentEvaluate(rung)
+        silent = ZeroEvaluate(rung)
         noise = RecordingNoise(self.potential.dtype)
         state = self.method.init(position, silent, noise)
         needed = {*State._fields, *self.method.shown}
@@ -300,7 +300,7 @@ class Loop:
         """
         noise = RecordingNoise(self.potential.dtype)
         position = tf.constant(position, self.potential.dtype)
-        return self.method.init(position, SilentEvaluate(self.rung), noise)
+        return self.method.init(position, ZeroEvaluate(self.rung), noise)
 
     def prepare(self, state) -> None:
         """Determines what random numbers a step draws and how many steps fit in a chunk.
@@ -313,7 +313,7 @@ class Loop:
         if self._state_type is not None:
             return
         self._state_type = type(state)
-        silent = SilentEvaluate(self.rung)
+        silent = ZeroEvaluate(self.rung)
         noise = RecordingNoise(self.potential.dtype)
         stepped = self.method.step(state, silent, noise)
         pair = isinstance(stepped, tuple) and len(stepped) == 2

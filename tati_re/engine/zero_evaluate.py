@@ -5,7 +5,7 @@ from tati_re.core.evaluate import Energy, Evaluate, Rung
 from tati_re.posterior.function import no_clock
 
 
-class SilentEvaluate(Evaluate):
+class ZeroEvaluate(Evaluate):
     scale = 1.0
     num_examples = 1
     exact = False

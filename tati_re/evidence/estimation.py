@@ -149,7 +149,7 @@ class Estimation:
         )
         few = options.execution == "auto" and options.num_steps <= _FEW_STEPS
         self.execution = "graph" if few else self.system.execution(options)
-        self.options = options.settled(execution=self.execution)
+        self.options = options.resolved(execution=self.execution)
         check(sim, options, self.potential(1))
         if "mbar" in options.method:
             load_pymbar()

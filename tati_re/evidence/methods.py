@@ -109,7 +109,7 @@ def sample_parts(options: Options, folder: Path, method: str) -> None:
     """Keeps the parts of an estimate in a folder that is opened, where other workers write as well;
     in a worker, which does not have the module of a command.
     """
-    now = prepared(Simulation.from_options(options.settled(verbose=0)), [method])
+    now = prepared(Simulation.from_options(options.resolved(verbose=0)), [method])
     now.folder = folder
     now.by(method)
 

@@ -15,6 +15,7 @@ from tati_re.core.backend import threads
 from tati_re.core.errors import InputError
 from tati_re.core.files.unpacking import load_arrays
 from tati_re.core.protocol import fields_of
+from tati_re.core.renamed import renamed_attribute
 from tati_re.distributed.jobs import SideBySide
 from tati_re.exploration.descent import StationaryPoint, lowest_below
 from tati_re.exploration.trajectories import FunctionTrajectories, ModelTrajectories, candidates
@@ -61,6 +62,8 @@ class JobResult(NamedTuple):
     rows: np.ndarray
     points: list[StationaryPoint]
     is_cut: bool = False
+
+    found = renamed_attribute("found", "points")
 
 
 class ExploredSystem:

@@ -9,6 +9,7 @@ goes on where it was stopped. `hessian_eigenpairs`, `hessian_trace`, `hessian_de
 from tati_re.core.lazy import names_exported
 from tati_re.landscape.directions import between as between
 from tati_re.landscape.directions import covariance_directions as covariance_directions
+from tati_re.landscape.directions import fixed_mask as fixed_mask
 from tati_re.landscape.directions import held as held
 from tati_re.landscape.directions import project_out as project_out
 from tati_re.landscape.directions import random_directions as random_directions

@@ -7,6 +7,7 @@ import numpy as np
 
 from tati_re.analysis.covariance import covariance_eigenpairs, leading_eigenpairs, signed
 from tati_re.core.errors import InputError, nearest, refuse_if
+from tati_re.core.renamed import renamed_function
 
 NORMALIZATIONS = ("filter", "tensor", "none")
 
@@ -24,7 +25,7 @@ def random_directions(
     d is drawn from N(0, 1), then d_ij <- d_ij / |d_ij| * |θ_ij| for filter j of tensor i. A filter
     holds the weights that lead into one unit, along the last axis of a kernel. Networks that
     compute the same function with rescaled filters then have the same landscape. Tensors of one
-    axis (biases, scales) count as one filter. Published practice sets them to 0, which `held` does.
+    axis (biases, scales) count as one filter. Published practice sets them to 0, which `fixed_mask` does.
     Source: H. Li, Z. Xu, G. Taylor, C. Studer, T. Goldstein, Visualizing the loss landscape of
     neural nets, NeurIPS 2018, section 4.
 
@@ -176,7 +177,7 @@ def between(*sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return points[0], directions
 
 
-def held(names: Sequence[str], patterns: Sequence[str]) -> np.ndarray:
+def fixed_mask(names: Sequence[str], patterns: Sequence[str]) -> np.ndarray:
     """Returns the mask of parameters that stay fixed at the center.
 
     Args:
@@ -208,6 +209,9 @@ def held(names: Sequence[str], patterns: Sequence[str]) -> np.ndarray:
             )
         mask |= matches
     return mask
+
+
+held = renamed_function("held", fixed_mask)
 
 
 def project_out(directions: np.ndarray, mask: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
 from tati_re.landscape.directions import (
     between,
     covariance_directions,
-    held,
+    fixed_mask,
     random_directions,
     trajectory_directions,
 )
@@ -101,7 +101,7 @@ def fixed(
     names: Sequence[str], fix: Sequence[str], exclude: Sequence[str]
 ) -> tuple[np.ndarray, dict[int, float]]:
     """The mask of fixed parameters, `(parameters,)`, and their values by place."""
-    mask = held(names, exclude)
+    mask = fixed_mask(names, exclude)
     values = {}
     for text in fix:
         pattern, sign, number = text.rpartition("=")
@@ -111,7 +111,7 @@ def fixed(
             sign = ""
         if not sign or not pattern or not np.isfinite(value):
             raise InputError("fix has the wrong form.", text, "PATTERN=NUMBER, such as */bias=0")
-        matches = held(names, [pattern])
+        matches = fixed_mask(names, [pattern])
         mask |= matches
         values.update(dict.fromkeys(np.flatnonzero(matches).tolist(), value))
     return mask, values
@@ -135,7 +135,7 @@ def named_axes(
             )
         chosen.update(
             dict.fromkeys(
-                np.flatnonzero(held(names, [pattern])).tolist(), parse_axis(numbers, "grid")
+                np.flatnonzero(fixed_mask(names, [pattern])).tolist(), parse_axis(numbers, "grid")
             )
         )
     chosen_numbers = sorted(chosen)

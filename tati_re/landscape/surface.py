@@ -203,7 +203,7 @@ class _OfModel:
             self._test = self.potential.test.x, self.potential.test.y
         potential = self.potential
         train = potential.train
-        self._data = (train.x, train.y) if self._indices is None else train.taken(self._indices)
+        self._data = (train.x, train.y) if self._indices is None else train.gathered(self._indices)
         self._piece = int(
             np.clip(_NUMBERS // (points * _width(potential.flat.model)), 64, _MOST_EXAMPLES)
         )

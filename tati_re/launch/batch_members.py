@@ -75,9 +75,9 @@ class Rounds:
         return float(np.mean([one.densities.mean() for one in self.fits]))
 
     @property
-    def apart(self) -> np.ndarray:
+    def cross_stopped(self) -> np.ndarray:
         """Held-out log densities under all members, each stopped by other rows, shape (rows,)."""
-        return _mean_density([one.apart for one in self.fits])
+        return _mean_density([one.cross_stopped for one in self.fits])
 
     def best(self) -> Rounds:
         """The rounds without those that make the ensemble worse, left out one after the other."""
@@ -86,8 +86,8 @@ class Rounds:
             fewer = [
                 Rounds([one for one in best.fits if one is not left_out]) for left_out in best.fits
             ]
-            better = max(fewer, key=lambda one: float(one.apart.mean()))
-            if better.apart.mean() <= best.apart.mean():
+            better = max(fewer, key=lambda one: float(one.cross_stopped.mean()))
+            if better.cross_stopped.mean() <= best.cross_stopped.mean():
                 break
             best = better
         return best
@@ -98,7 +98,7 @@ class Rounds:
         if len(self.fits) < 2:
             return math.inf
         before = Rounds(self.fits[:-1])
-        return float(self.best().apart.mean() - before.best().apart.mean())
+        return float(self.best().cross_stopped.mean() - before.best().cross_stopped.mean())
 
 
 def _mean_density(densities: Sequence[np.ndarray]) -> np.ndarray:

@@ -107,7 +107,7 @@ class BatchSetup:
             Sentences on what was found.
         """
         sim = self._sim
-        system = self._maker.apart(sim.system, held_out)
+        system = self._maker.held_out_system(sim.system, held_out)
         names_chains = self._names_chains()
         seconds = self._plan.fit_seconds(with_chains=names_chains)
         members = self._members_at_once(system, seconds)
@@ -266,7 +266,7 @@ class BatchSetup:
             self.trial = Trial("no chains on mini-batches: short ones drew nothing in their time")
             return False
 
-        wins = exceeds(density, rounds.apart)
+        wins = exceeds(density, rounds.cross_stopped)
         drawn = float(density.mean())
         sentence = (
             f"{'chains from the fits' if wins else 'no chains'}: {chains.num_steps:,} steps of "

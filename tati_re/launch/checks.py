@@ -14,7 +14,7 @@ from tati_re.core.errors import InputError, abbreviated, nearest, refuse_if
 from tati_re.core.facets import temperatures_of
 from tati_re.core.user_input import as_array
 from tati_re.engine.observables import Observables
-from tati_re.launch.request import Request, own_sampler
+from tati_re.launch.request import Request, inner_sampler
 from tati_re.launch.workers import check_workers
 from tati_re.optimizers import make_optimizer
 from tati_re.options.make import Options
@@ -49,7 +49,7 @@ def check_values(
     the others are.
     """
     makers: dict[str, Callable[[], Any]] = {
-        "sampler": lambda: own_sampler(options, objects),
+        "sampler": lambda: inner_sampler(options, objects),
         "optimizer": lambda: make_optimizer(
             objects.get("optimizer", options.optimizer), options, system.flat.shapes
         ),
@@ -611,7 +611,7 @@ def check_observables(request: Request) -> None:
     refuse_if(taken, problem, ", ".join(taken), "another name, or trajectory_every 0")
 
 
-def check_given(request: Request) -> None:
+def check_directions_and_schedules(request: Request) -> None:
     """Directions that are no row vectors of the parameters, schedules that give no numbers."""
     names = ("directions", *(("step_schedule", "temperature_schedule") if request.samples else ()))
     check_values(names, request.options, request.objects, request.system)
@@ -631,5 +631,5 @@ CHECKS = [
         check_starts,
     ),
     *(check_batch_norm, check_validation, check_single_files, check_tensorboard, check_energies),
-    *(check_until, check_given, check_observables, check_workers),
+    *(check_until, check_directions_and_schedules, check_observables, check_workers),
 ]

@@ -68,7 +68,7 @@ many, and not.
 
 def _is_fixed(stored: Manifest) -> bool:
     """Whether the number of steps was given, at the start or to a resume."""
-    return stored.was_given("num_steps") or stored.until.given
+    return stored.is_explicit_option("num_steps") or stored.until.given
 
 
 class Ending:
@@ -185,7 +185,7 @@ class Ending:
             return step
         more = more if is_near else drawn
         bound = step + -(-int(more) // self._turn) * self._turn
-        if not stored.was_given("trajectory_every"):
+        if not stored.is_explicit_option("trajectory_every"):
             # About twice as many positions as before the bound at most.
             every = self.trajectory_every if until.every is None else until.every
             self.trajectory_every = every * 2 ** max(0, math.ceil(math.log2(bound / most / 2)))

@@ -80,7 +80,7 @@ class FitMaker:
         return system_of(options, {**self._objects, "data": data})
 
     @staticmethod
-    def apart(system: System, held_out: np.ndarray) -> System:
+    def held_out_system(system: System, held_out: np.ndarray) -> System:
         """The system whose test set are the held-out rows, with the noise prior of all rows.
 
         Of standardized targets that is the same prior for all data, seeds and folds: their fits
@@ -114,7 +114,7 @@ class FitMaker:
         training if asked.
         """
         size = min(size, system.dataset.num_examples)
-        chosen = make_options(options, batch_size=size, **values).settled(
+        chosen = make_options(options, batch_size=size, **values).resolved(
             execution="xla" if xla else "graph", num_walkers=members
         )
         return system.potential(
@@ -168,7 +168,7 @@ class FitMaker:
         if not (predicts_spread(after) and self._is_built(options)):
             return start
         plain = make_options(options, loss=MEAN)
-        of_mean = self.apart(self.system(plain), held_out)
+        of_mean = self.held_out_system(self.system(plain), held_out)
         if not of_mean.flat.samples_noise:  # targets that do not vary
             return start
         fits = self.fits(of_mean, plain, members, xla=False)
@@ -190,7 +190,7 @@ class FitMaker:
 
     def whole(self, system: System, options: Options, members: int) -> ModelPotential:
         """The potential of a few chains on all rows but the held-out ones."""
-        chosen = make_options(options, batch_size=None).settled(
+        chosen = make_options(options, batch_size=None).resolved(
             execution="graph", num_walkers=members
         )
         return system.potential(chosen, self._objects, copies=members)

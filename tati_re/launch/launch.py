@@ -116,7 +116,7 @@ def started(
         try:
             with saying(lambda: "Interrupted before the first step: nothing was saved."):
                 running, carry = _begun(request, walkers, start, brief)
-                running.guarded(lambda: running.settle(folder))
+                running.guarded(lambda: running.write_manifest(folder))
         except BaseException:
             # No step was taken: nothing may stand in the way of the same call again.
             if not files.is_started(folder):
@@ -158,7 +158,7 @@ def _begun(request: Request, walkers: Walkers, folder: Path, brief: bool) -> tup
         refuse_if(forced, "execution: XLA cannot compile this model.", received, "auto or graph")
         running.progress.message("XLA cannot compile this model. Running the steps as a graph.")
         running.loops.close()
-        graph = request.options.settled(execution="graph")
+        graph = request.options.resolved(execution="graph")
         running = Launch(
             request=replace(request, options=graph),
             walkers=walkers,
@@ -262,7 +262,7 @@ class Launch:
         self._expected = {"heating": {"start": self._heating(carry)}} if self._has_noise else {}
         return carry
 
-    def settle(self, folder: Path) -> None:
+    def write_manifest(self, folder: Path) -> None:
         """Writes the manifest, from which on the run can be resumed, and takes its place in the
         folder.
         """
@@ -274,7 +274,7 @@ class Launch:
             self.folder,
             manifest_of(self.loops) | unseen | self._expected | self._center() | self._choice(),
         )
-        run_folder.settle(folder)
+        run_folder.replace_with_start(folder)
         self.folder = self.ending.folder = self.driver.folder = folder
         self.driver.tables.move(folder)
 

@@ -72,7 +72,7 @@ class FittedMembers:
     steps: np.ndarray
     num_steps: int
     step_seconds: float = 0.0
-    apart: np.ndarray = field(default_factory=lambda: np.empty(0))
+    cross_stopped: np.ndarray = field(default_factory=lambda: np.empty(0))
     auxiliary: tuple[np.ndarray, ...] = ()
 
     @property
@@ -103,7 +103,7 @@ class Fitted(Protocol):
     def steps(self) -> np.ndarray: ...
 
     @property
-    def apart(self) -> np.ndarray: ...
+    def cross_stopped(self) -> np.ndarray: ...
 
 
 def leave_at(walkers: Walkers, members: Fitted, held_out: np.ndarray, fits_alone: bool) -> None:
@@ -124,7 +124,7 @@ def leave_at(walkers: Walkers, members: Fitted, held_out: np.ndarray, fits_alone
         auxiliary=members.auxiliary,
         held_out=held_out,
         steps=members.steps,
-        density=members.apart,
+        density=members.cross_stopped,
     )
     walkers.fits_alone = fits_alone
 
@@ -272,7 +272,7 @@ class MemberFits:
             steps=steps,
             num_steps=look * each,
             step_seconds=paced / each,
-            apart=stopped_apart(np.stack(seen)),
+            cross_stopped=cross_stopped_density(np.stack(seen)),
         )
 
     def seconds_of_step(self, start: np.ndarray) -> float:
@@ -466,7 +466,7 @@ def mixture(densities: np.ndarray) -> np.ndarray:
     return np.logaddexp.reduce(densities, axis=0) - math.log(len(densities))
 
 
-def stopped_apart(densities: np.ndarray) -> np.ndarray:
+def cross_stopped_density(densities: np.ndarray) -> np.ndarray:
     """Log density of rows under an ensemble of members that other rows stopped.
 
     Members that are kept where some rows have the best density look better on these rows than on

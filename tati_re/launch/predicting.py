@@ -198,7 +198,7 @@ class PredictionSetup:
         """
         options = self.maker.options_with(candidate)
         try:
-            system = self.maker.apart(self.maker.system(options), held_out)
+            system = self.maker.held_out_system(self.maker.system(options), held_out)
             fits = self.maker.fits(system, options, FEW_MEMBERS, xla=False)
         except InputError:
             # A list of the user's own is right or wrong as a whole.
@@ -236,7 +236,7 @@ class PredictionSetup:
     def _fit(self, choice: ModelChoice) -> str:
         """Fits the members, each until its held-out density is best, and says how good they are."""
         sim = self._sim
-        system = self.maker.apart(sim.system, choice.held_out)
+        system = self.maker.held_out_system(sim.system, choice.held_out)
         members = sim.options.num_walkers
         plan = self._plan
         samples = plan.has_chains(fits=True) or "num_steps" in self._options.explicit

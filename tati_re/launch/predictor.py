@@ -11,7 +11,7 @@ from tati_re.core.errors import InputError
 from tati_re.launch.candidates import exceeds
 from tati_re.launch.goal import PREDICT
 from tati_re.prediction.leave_one_out import LEAST_DRAWS
-from tati_re.prediction.left_out import LeftOut, left_out, of_rows_apart, rows_apart
+from tati_re.prediction.left_out import LeftOut, left_out, left_out_of_unseen_rows, unseen_rows
 from tati_re.prediction.network import dataset_of, likelihood_of
 from tati_re.prediction.stacking import chosen_weights
 from tati_re.runs import manifest
@@ -79,7 +79,7 @@ def _compared(run: RunFiles) -> dict[str, Any] | None:
     """The entry of a run with draws; None if no row was held out of its fits."""
     data, _ = likelihood_of(run, dataset_of(run))
     passes = _affordable_passes(run)
-    rows = rows_apart(run, data, min(MOST_ROWS, max(_FEWEST_ROWS, passes // MOST_DRAWS)))
+    rows = unseen_rows(run, data, min(MOST_ROWS, max(_FEWEST_ROWS, passes // MOST_DRAWS)))
     if not len(rows):
         return None
 
@@ -93,7 +93,7 @@ def _compared(run: RunFiles) -> dict[str, Any] | None:
     most_draws = max(LEAST_DRAWS, FEWEST_DRAWS * len(np.unique(stored.walker)))
     most_draws = min(MOST_DRAWS, max(most_draws, passes // len(rows)))
     chains = left_out(run, data, rows, most_draws, chosen_weights(run.manifest, None))
-    fits = _density_of_fits(run, rows, of_rows_apart(run, data, rows))
+    fits = _density_of_fits(run, rows, left_out_of_unseen_rows(run, data, rows))
     return {**better(fits, chains.log_density), "draws": draws}
 
 

@@ -211,7 +211,7 @@ class _Draft:
             subtracts = method.subtracts_noise and not sees_all(self.options, self.system)
             self._settle(batch_sampling="replacement" if subtracts else "epochs")
         request = Request(
-            options=self.system.settled(self.options),
+            options=self.system.resolved(self.options),
             objects=self.objects,
             system=self.system,
             kind=self.kind,
@@ -227,7 +227,7 @@ class _Draft:
         return replace(request, fewest_positions=fewest)
 
     def _settle(self, **values: Any) -> None:
-        self.options = self.options.settled(**values)
+        self.options = self.options.resolved(**values)
 
     def _sampler(self) -> Method:
         """The sampler of a run on its ladder."""
@@ -277,7 +277,7 @@ class _Draft:
         )
 
 
-def own_sampler(options: Options, objects: Mapping[str, Any]):
+def inner_sampler(options: Options, objects: Mapping[str, Any]):
     """The sampler of the options or objects, without what a run wraps around it."""
     sampler = objects.get("sampler")
     if sampler is None:
@@ -289,7 +289,7 @@ def sampler_of(options: Options, objects: Mapping[str, Any], system: System, tun
     """The sampler with mass, ensemble and control variate as the options ask; it may find its step
     size (`tunes`).
     """
-    sampler = own_sampler(options, objects)
+    sampler = inner_sampler(options, objects)
     if tunes:
         sampler = with_steps(sampler, options, "step_schedule" in objects)
     sampler.check(options.first_step_size, options.kT, options.num_burnin_steps)

@@ -104,7 +104,7 @@ def reopened(
     stack.enter_context(writing(RunFiles(folder).folder, new=False))
     stack.enter_context(saying(lambda: _as_it_was(folder)))
     run_files = folder if isinstance(folder, RunFiles) else RunFiles(folder)
-    run_folder.settle(run_files.folder)
+    run_folder.replace_with_start(run_files.folder)
     resume = _resume_of(os.fspath(folder), run_files, num_steps, trust, objects)
     _check_turn(resume, turn)
     for check in CHECKS:
@@ -117,7 +117,7 @@ def reopened(
     content = resume.manifest
     if content.workers is not None:
         size = content.workers.block_size
-        options = options.settled(threads=content.workers.threads, block_size=size)
+        options = options.resolved(threads=content.workers.threads, block_size=size)
 
     start, request = _request_of(resume, options, limits)
     for check_of_request in CHECKS_OF_REQUEST:
@@ -221,11 +221,11 @@ def _options_of(resume: Resume) -> Options:
     content = resume.manifest
     stored = content.options.table
     values = {
-        **manifest.given_options(content),
+        **manifest.explicit_options(content),
         **resume.again,
         **dict.fromkeys(("max_time", "cluster", "worker_gpus")),
     }
-    if content.given is not None and not content.was_given("num_burnin_steps"):
+    if content.given is not None and not content.is_explicit_option("num_burnin_steps"):
         values.pop("num_burnin_steps", None)  # where it is not over, its end is still to be found
 
     # The model of the folder is used where there is one, not the code that made it.
@@ -241,7 +241,7 @@ def _options_of(resume: Resume) -> Options:
     if content.until.reached:
         every["until"] = None  # a longer run: its end was reached before
     order = content.options.batch_sampling or "auto"
-    return options.settled(batch_sampling=order, execution=content.execution, **every)
+    return options.resolved(batch_sampling=order, execution=content.execution, **every)
 
 
 def _request_of(resume: Resume, options: Options, limits: Limits) -> tuple[Options, Request]:

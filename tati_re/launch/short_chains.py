@@ -11,7 +11,7 @@ import numpy as np
 
 from tati_re.core.backend import Compiled, deterministic, tf
 from tati_re.core.protocol import Rung
-from tati_re.engine.zero_evaluate import SilentEvaluate
+from tati_re.engine.zero_evaluate import ZeroEvaluate
 from tati_re.launch.member_fits import log_deviation
 from tati_re.posterior.potential import ModelPotential
 from tati_re.samplers.microcanonical import MCLMC
@@ -149,7 +149,7 @@ class ShortChains:
     ) -> tuple:
         ones = tf.ones_like(size)
         rung = Rung(ones, ones, size)
-        silent = SilentEvaluate(rung)
+        silent = ZeroEvaluate(rung)
         template = self._method.init(position, silent, _Normals(seeds, position.dtype))
         evaluate = self._potential.bind(rung, None, ())
         parameters = float(position.shape[1])

@@ -15,14 +15,14 @@ import numpy as np
 from tati_re.core.backend import deterministic, keras, on_gpu, tf, threads
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.facets import temperatures_of, turns_of
-from tati_re.distributed.block import Held
-from tati_re.distributed.processes import Here, Process
+from tati_re.distributed.block import BlockServer
+from tati_re.distributed.processes import LocalWorker, Process
 from tati_re.distributed.ray_cluster import Cluster, check_cluster
-from tati_re.distributed.replica_subset import Apart
+from tati_re.distributed.replica_subset import ReplicaSubset
 from tati_re.distributed.team import Team
 from tati_re.engine.environment import versions
 from tati_re.launch.request import Request
-from tati_re.models.custom_objects import accepting, own_code
+from tati_re.models.custom_objects import accepting, custom_objects
 from tati_re.models.precision import default_precision
 from tati_re.options.make import Options
 
@@ -143,13 +143,13 @@ class Workers:
         self.blocks = range(0, request.copies, size)
         ladder = temperatures_of(request.method)
         exchange: Any = request.method
-        self.apart = Apart(exchange) if ladder.divides else None
+        self.apart = ReplicaSubset(exchange) if ladder.divides else None
         asks = ladder.asks_examples(request.full_batch)
         request = _of_block(request, size, self.apart, execution)
         alike = self.threads == threads() and not on_gpu()
         self.here = self.number == 1 and alike and not asks and options.cluster is None
         start: Callable[[int], Any] = partial(
-            Here, partial(_made, False, made_of, request, execution)
+            LocalWorker, partial(_made, False, made_of, request, execution)
         )
         if not self.here:
             pickled = _pickled(request, made_of, execution)
@@ -185,10 +185,10 @@ class Workers:
         }
 
 
-def _of_block(request: Request, size: int, apart: Apart | None, execution: str) -> Request:
+def _of_block(request: Request, size: int, apart: ReplicaSubset | None, execution: str) -> Request:
     """What a worker has to know: the run of one block, with what was read and settled here."""
     every = {"record_every": request.record_every, "trajectory_every": request.trajectory_every}
-    settled = request.options.settled(num_walkers=size, workers=None, execution=execution, **every)
+    settled = request.options.resolved(num_walkers=size, workers=None, execution=execution, **every)
     objects = {name: value for name, value in request.objects.items() if name not in _STAYS}
     if request.directions is not None:
         objects["directions"] = request.directions
@@ -228,7 +228,9 @@ def _learned(collected: dict[str, Any], dtype: str) -> bool:
 def _pickled(request: Request, made_of: Callable, execution: str) -> bytes:
     import cloudpickle
 
-    learned: Any = own_code(request.system.model) if request.system.has_data else nullcontext({})
+    learned: Any = (
+        custom_objects(request.system.model) if request.system.has_data else nullcontext({})
+    )
     try:
         with learned as collected:
             return cloudpickle.dumps(
@@ -256,7 +258,7 @@ def _made(
     if alone:
         _OPEN.enter_context(deterministic())
     loop = made_of(request, execution).loops[0]
-    return Held(loop).answer, _fingerprint(loop) if alone else {}
+    return BlockServer(loop).answer, _fingerprint(loop) if alone else {}
 
 
 def _fingerprint(loop: Loop) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.likelihoods.categorical import refuse_labels, taken_as
+from tati_re.likelihoods.categorical import loss_with_outputs, refuse_labels
 from tati_re.likelihoods.contract import (
     CLASSES,
     StandardizedLikelihood,
@@ -106,4 +106,4 @@ class Bernoulli(StandardizedLikelihood):
         return tf.reduce_all(tf.equal(outputs > threshold, targets > 0.5), axis=-1)
 
     def describe(self) -> str:
-        return taken_as(self.name, self.from_logits)
+        return loss_with_outputs(self.name, self.from_logits)

@@ -16,7 +16,7 @@ from tati_re.likelihoods.contract import (
 from tati_re.likelihoods.gaussian import flat
 
 
-def taken_as(name: str, from_logits: bool) -> str:
+def loss_with_outputs(name: str, from_logits: bool) -> str:
     """The name of a loss with what it takes the model's outputs for."""
     return f"{name}, the model's outputs treated as {'logits' if from_logits else 'probabilities'}"
 
@@ -108,7 +108,7 @@ class Categorical(StandardizedLikelihood):
         super().check_fit(outputs, targets, num_classes)
 
     def describe(self) -> str:
-        return taken_as(self.name, self.from_logits)
+        return loss_with_outputs(self.name, self.from_logits)
 
 
 class SparseCategorical(Categorical):

@@ -8,7 +8,7 @@ from typing import Any
 from tati_re.core.backend import keras, tf
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.user_input import users_code
-from tati_re.likelihoods.categorical import taken_as
+from tati_re.likelihoods.categorical import loss_with_outputs
 from tati_re.likelihoods.contract import Objective
 from tati_re.likelihoods.registry import LOSSES, named_loss
 from tati_re.likelihoods.without_density import WithoutDensity
@@ -94,7 +94,7 @@ class KerasLoss(WithoutDensity):
         return columns if self._keras_name in means else 1
 
     def describe(self) -> str:
-        return taken_as(self.name, self.from_logits) if self.takes_logits else self.name
+        return loss_with_outputs(self.name, self.from_logits) if self.takes_logits else self.name
 
 
 def traits_of(loss: Any) -> Any:

@@ -34,7 +34,7 @@ def accepting(kind: Any) -> Any:
 
 
 @contextmanager
-def own_code(model: Any) -> Iterator[dict[str, Any]]:
+def custom_objects(model: Any) -> Iterator[dict[str, Any]]:
     """The classes and functions of users in a model, by the names under which Keras looks for them.
     Meanwhile lambdas, which Keras would save without their closure, and those that share a name
     have names of their own.

@@ -10,7 +10,7 @@ import numpy as np
 
 from tati_re.core.backend import keras, layers_of, tf
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.models.custom_objects import accepted, own_code
+from tati_re.models.custom_objects import accepted, custom_objects
 from tati_re.models.inspect import input_dtype_of, input_shape_of
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64", "mixed_float16", "mixed_bfloat16")
@@ -35,7 +35,7 @@ def rebuilt_in(model: Any, dtype: str) -> Any:
         InputError: The model has no config from which it can be made again.
     """
     hint = f'a model with get_config, or dtype="{model.dtype_policy.variable_dtype}"'
-    with own_code(model) as custom:
+    with custom_objects(model) as custom:
         try:
             config = keras.saving.serialize_keras_object(model)
         except (NotImplementedError, TypeError, ValueError):

@@ -955,7 +955,7 @@ class Options(BaseModel):
         """The explicit options that nobody gave: they follow from names of TATi."""
         return self._derived
 
-    def settled(self, **values: Any) -> "Options":
+    def resolved(self, **values: Any) -> "Options":
         """The same options with values that follow from a run; they do not count as given."""
         copied = self.model_copy(update=values)
         copied.model_fields_set.intersection_update(self.explicit)

@@ -198,7 +198,7 @@ def _analysis(instead: str) -> Translation:
     return _refused("it belongs to the analysis of a run", instead)
 
 
-_MAP = "tati-analyse RUN --what diffusion_map"
+_MAP = "tati-analyse RUN --modules diffusion_map"
 _DROPOUT = "a Keras model with keras.layers.Dropout(rate), as model; it acts in fit and is off while sampling"
 _ROWS = "norms and energies are computed for recorded rows only"
 _AT_ONE = "walkers at one place have no covariance"
@@ -321,7 +321,7 @@ NOT_OF_EXPLORER = {
 EXPLORER_FILES = ("minima_file", "cornerpoints_file", "trajectory_file")
 
 
-def names_here(name: str) -> tuple[str, ...]:
+def current_names(name: str) -> tuple[str, ...]:
     return ALIASES[name].new if name in ALIASES and name not in OPTIONS else (name,)
 
 
@@ -460,7 +460,7 @@ def capped(options: Any, num_examples: int) -> Any:
     """
     if not options.tati or options.batch_size is None or not 0 < num_examples < options.batch_size:
         return options
-    fitting = options.settled(batch_size=None)
+    fitting = options.resolved(batch_size=None)
     fitting._tati = {**options.tati, "batch_size": options.batch_size}
     return fitting
 

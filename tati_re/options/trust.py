@@ -41,14 +41,14 @@ def options_of_folder(
     )
     options = make_options(values, **overrides)
     if not trust:
-        code_options = asked_of(options, Path(folder))
+        code_options = outside_references(options, Path(folder))
         refuse_untrusted(
             {name: text for name, text in code_options.items() if name not in again}, folder, who
         )
     return options
 
 
-def asked_of(options: Options, folder: Path) -> dict[str, str]:
+def outside_references(options: Options, folder: Path) -> dict[str, str]:
     """Code, and files outside of the folder that a run would write, by the option that names them.
     A sampler that an installed package has registered has a name without a module, and is the
     choice of who installed it.

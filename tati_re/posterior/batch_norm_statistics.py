@@ -12,7 +12,7 @@ from tati_re.core.backend import Compiled, layers_of
 _MOST_BATCHES = 16
 
 
-class OwnStatistics:
+class BatchNormStatistics:
     """Means and variances of the layers that normalize by each batch, for one vector of parameters:
     averages over up to 16 mini-batches of the training data, `inputs`, which `prepared` makes what
     the model takes. A trajectory holds none, and those with which a walker ended fit no other

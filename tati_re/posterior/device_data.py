@@ -82,7 +82,7 @@ class StoredExamples:
         self.limit = limit
         self.streamed = isinstance(self.x, StreamedInputs)
 
-    def taken(self, indices) -> tuple:
+    def gathered(self, indices) -> tuple:
         """Inputs and labels of some examples, `(*indices.shape, ...)`."""
         return self.x.take(indices) if self.streamed else tf.gather(self.x, indices), tf.gather(
             self.y, indices
@@ -103,7 +103,7 @@ class StoredExamples:
         whole = self.count - self.count % piece
 
         def body(start, *sums):
-            return start + piece, *map(tf.add, sums, part(*self.taken(start + tf.range(piece))))
+            return start + piece, *map(tf.add, sums, part(*self.gathered(start + tf.range(piece))))
 
         _, *sums = tf.while_loop(lambda start, *_: start < whole, body, (tf.constant(0), *zeros))
         return tuple(

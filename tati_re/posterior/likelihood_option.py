@@ -11,7 +11,7 @@ from tati_re.likelihoods.registry import is_likelihood, likelihood_class, likeli
 from tati_re.options.user_code import imported_object, is_code
 
 
-def likelihood_given(loss: Any, options: Any) -> Likelihood | None:
+def likelihood_of_loss(loss: Any, options: Any) -> Likelihood | None:
     """The likelihood that the option `loss` means, not fitted; None for other losses.
 
     Args:

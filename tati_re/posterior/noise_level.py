@@ -233,7 +233,7 @@ def _noise_scale(options, examples, extra: ExtraParameter) -> float:
     return float(np.float32(scale))
 
 
-def settled_noise(options, loss: object, dataset) -> float | str:
+def resolved_noise(options, loss: object, dataset) -> float | str:
     """`noise_std` as given; by default sampled under the Gaussian likelihood of targets that vary,
     of several targets for each, else 1. A mean loss and options of TATi have no such parameter;
     `loss` is an object in place of the option.

@@ -54,7 +54,7 @@ def noise_spectrum(
     random = np.random.default_rng(0)
     ones = tf.ones((1,), tf.float64)
     extra = tuple(tf.constant(value) for value in auxiliary)
-    x, y = potential.train.taken(tf.constant(indices, tf.int32))
+    x, y = potential.train.gathered(tf.constant(indices, tf.int32))
     x = potential.prepared(x)
 
     def gradient(weight):

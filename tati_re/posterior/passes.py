@@ -200,9 +200,9 @@ class ModelPasses:
             # is not in it.
             indices = tf.gather(indices, tf.range(indices.shape[1]) % batch.size, axis=1)
         if self.shared:
-            x, y = self.train.taken(indices[0])
+            x, y = self.train.gathered(indices[0])
             return self.prepared(x), y
-        return self.train.taken(indices)
+        return self.train.gathered(indices)
 
     def prepared(self, x):
         return scaled(x, self.flat.input_dtype, self.dataset.input_scale)
@@ -430,7 +430,7 @@ class ModelPasses:
 
         def gradients(indices):
             count = indices.shape[0]
-            x, y = self.train.taken(indices[:, None])
+            x, y = self.train.gathered(indices[:, None])
             weights, own = (
                 tf.nest.map_structure(lambda v: tf.repeat(v[None], count, 0), v)
                 for v in (theta, extra)
@@ -589,7 +589,7 @@ class ModelPasses:
         """Loss of the examples `(n,)`, or `(walkers, n)`, for each walker: `(walkers, n)`,
         float64.
         """
-        x, y = self.train.taken(indices)
+        x, y = self.train.gathered(indices)
         return self._losses(position, x, y, auxiliary, len(indices.shape) == 1)
 
     def _losses(self, position, x, y, auxiliary: tuple, shared: bool = True):

@@ -16,14 +16,14 @@ from tati_re.likelihoods.laws import Law
 from tati_re.posterior.predictive import CLASSES, VALUES
 from tati_re.prediction.deferred import Deferred, changed
 from tati_re.prediction.leave_one_out import chosen_rows
-from tati_re.prediction.left_out import left_out, of_rows_apart, rows_apart
+from tati_re.prediction.left_out import left_out, left_out_of_unseen_rows, unseen_rows
 from tati_re.prediction.metrics import class_labels
 from tati_re.prediction.network import dataset_of
 from tati_re.prediction.results import ClassPrediction, RegressionPrediction
 from tati_re.prediction.stacking import chosen_weights
 from tati_re.runs import files
 from tati_re.runs.csv_table import frame_text
-from tati_re.runs.derived_tables import has_numbers, kept_table
+from tati_re.runs.derived_tables import derived_table, has_numbers
 from tati_re.runs.manifest import Manifest
 from tati_re.runs.run import RunFiles
 from tati_re.runs.storage import write_whole
@@ -92,8 +92,8 @@ def calibration(run: RunFiles, model: Any = None, of_fits: bool = False) -> Left
         return stored
     data = dataset_of(run)
     if of_fits:
-        rows = rows_apart(run, data, MOST_ROWS)
-        held_out = of_rows_apart(run, data, rows, model)
+        rows = unseen_rows(run, data, MOST_ROWS)
+        held_out = left_out_of_unseen_rows(run, data, rows, model)
     else:
         rows = chosen_rows(data.num_examples, MOST_ROWS)
         weights = chosen_weights(run.manifest, None)
@@ -143,7 +143,7 @@ def stored_calibration(run: RunFiles) -> LeftOutCalibration | None:
     Raises:
         InputError: The file is no such table.
     """
-    frame = kept_table(run, files.CALIBRATION)
+    frame = derived_table(run, files.CALIBRATION)
     if frame is None:
         return None
     path = run.folder / files.CALIBRATION

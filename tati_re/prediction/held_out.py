@@ -41,7 +41,7 @@ from tati_re.prediction.scores import brier_score
 from tati_re.prediction.stacking import EQUAL, chosen_weights, weigh
 from tati_re.runs import files
 from tati_re.runs.csv_table import frame_text
-from tati_re.runs.derived_tables import kept_table
+from tati_re.runs.derived_tables import derived_table
 from tati_re.runs.fits import Fits, held_out_of, read_fits
 from tati_re.runs.run import AnyRun, RunFiles, last_step, stored_every
 from tati_re.runs.selection import as_run, burnin_of
@@ -145,7 +145,7 @@ def stored_comparison(run: RunFiles) -> pd.DataFrame | None:
     """
     expected = "the file of the run"
     reading = {"index_col": "predictor", "dtype": {"scored_on": str}}
-    frame = kept_table(run, files.COMPARISON, expected, **reading)
+    frame = derived_table(run, files.COMPARISON, expected, **reading)
     if frame is None:
         return None
     path = run.folder / files.COMPARISON

@@ -21,7 +21,7 @@ from tati_re.prediction.network import likelihood_blocks, likelihood_of
 from tati_re.runs import files
 from tati_re.runs.checked_tables import read_table
 from tati_re.runs.csv_table import frame_text
-from tati_re.runs.derived_tables import kept_since_draws
+from tati_re.runs.derived_tables import path_since_draws
 from tati_re.runs.failed_checks import warn_of_failed_checks
 from tati_re.runs.positions import Block, Positions
 from tati_re.runs.run import AnyRun, RunFiles
@@ -273,7 +273,7 @@ def left_out_weights(logs: np.ndarray, efficiency: float = 1.0) -> tuple[np.ndar
 
 def stored_leave_one_out(run: RunFiles) -> LeaveOneOut | None:
     """What an earlier call found, None where there was none since the run stored positions."""
-    path = kept_since_draws(run, files.LOO)
+    path = path_since_draws(run, files.LOO)
     if path is None:
         return None
     table = read_table(path)

@@ -101,7 +101,7 @@ def left_out(
     )
 
 
-def rows_apart(run: RunFiles, data: Any, most: int) -> np.ndarray:
+def unseen_rows(run: RunFiles, data: Any, most: int) -> np.ndarray:
     """Training rows that no fit of a run was trained on, and that count.
 
     Args:
@@ -121,13 +121,15 @@ def rows_apart(run: RunFiles, data: Any, most: int) -> np.ndarray:
     return rows[chosen_rows(len(rows), most)]
 
 
-def of_rows_apart(run: RunFiles, data: Any, rows: np.ndarray, model: Any = None) -> LeftOut:
+def left_out_of_unseen_rows(
+    run: RunFiles, data: Any, rows: np.ndarray, model: Any = None
+) -> LeftOut:
     """Predictions of rows by the fits of a run, which were not trained on these rows.
 
     Args:
         run: The run, of a likelihood.
         data: Its data set.
-        rows: Numbers of training rows, as of `rows_apart`, shape (n,), at least 1.
+        rows: Numbers of training rows, as of `unseen_rows`, shape (n,), at least 1.
         model: The Keras model if the folder holds none. Default: the model in the folder.
 
     Returns:

@@ -112,7 +112,7 @@ def dataset_of(run: RunFiles) -> Dataset:
         )
     stored = run.manifest.dataset
     labels = "binary_crossentropy" if stored.task == "multi_label" else None
-    options = {**manifest.given_options(run.manifest), "verbose": 0} | (
+    options = {**manifest.explicit_options(run.manifest), "verbose": 0} | (
         {"loss": labels} if labels else {}
     )
     if stored.task in ("regression", "classification"):
@@ -248,10 +248,10 @@ class Network:
 
     @cached_property
     def _own_statistics(self) -> Any:
-        """Statistics of each draw where the run normalized by batches, see `OwnStatistics`; None
+        """Statistics of each draw where the run normalized by batches, see `BatchNormStatistics`; None
         else.
         """
-        from tati_re.posterior.batch_norm_statistics import OwnStatistics
+        from tati_re.posterior.batch_norm_statistics import BatchNormStatistics
 
         run = self._run
         options = self._run.manifest.options
@@ -259,7 +259,7 @@ class Network:
         if not by_draw or options.batch_norm != "batch":
             return None
         if has_its_data(run):
-            return OwnStatistics(
+            return BatchNormStatistics(
                 self.flat, dataset_of(run).inputs, options.batch_size, self.prepared
             )
         notice = "All draws use the batch normalization statistics from the end of the run"

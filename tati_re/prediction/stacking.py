@@ -29,7 +29,7 @@ from tati_re.prediction.leave_one_out import (
 from tati_re.prediction.network import likelihood_blocks, likelihood_of
 from tati_re.runs import files
 from tati_re.runs.csv_table import frame_text
-from tati_re.runs.derived_tables import has_numbers, kept_table
+from tati_re.runs.derived_tables import derived_table, has_numbers
 from tati_re.runs.manifest import Manifest, check_data
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import AnyRun, RunFiles
@@ -306,7 +306,7 @@ def stored_stacking(run: RunFiles) -> Stacking | None:
     Raises:
         InputError: The file is no such table.
     """
-    frame = kept_table(run, files.STACKING)
+    frame = derived_table(run, files.STACKING)
     if frame is None:
         return None
     path = run.folder / files.STACKING

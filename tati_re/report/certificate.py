@@ -831,7 +831,9 @@ def _burnin(facts: RunFacts) -> list[CheckResult]:
     manifest = facts.manifest
     burnin = facts.burnin
     moved = _moved(facts.kept)
-    ended_itself = 0 < burnin == facts.own_burnin and not manifest.was_given("num_burnin_steps")
+    ended_itself = 0 < burnin == facts.own_burnin and not manifest.is_explicit_option(
+        "num_burnin_steps"
+    )
     most = manifest.until.most or manifest.options.num_steps or 0
     unsettled = manifest.burnin_open
     late = ended_itself and (burnin >= latest_end(most) if unsettled is None else bool(unsettled))

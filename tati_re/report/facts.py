@@ -73,7 +73,7 @@ class RunFacts:
 
     @property
     def bias_is_given(self) -> bool:
-        return self.manifest.was_given("target_bias")
+        return self.manifest.is_explicit_option("target_bias")
 
     @property
     def own_burnin(self) -> int:

@@ -25,6 +25,7 @@ from tati_re.analysis.temperature import group_sentences, group_temperatures
 from tati_re.core.errors import AnyPath, nearest, refuse_if
 from tati_re.core.front_door import front_door
 from tati_re.core.printable import printable
+from tati_re.core.renamed import renamed_arguments
 from tati_re.core.rhat import rhat_of_halves
 from tati_re.core.views import html_table
 from tati_re.launch.run import load
@@ -393,7 +394,7 @@ def refuse_idle(
         if along and name in Choices().diffusion:
             modules.append("free_energy")
         problem = f"{spell(name)} applies to another module."
-        expected = f"{spell('what')} {' or '.join(modules)}"
+        expected = f"{spell('modules')} {' or '.join(modules)}"
         refuse_if(
             modules and not {*modules} & {*requested}, problem, ", ".join(requested), expected
         )
@@ -412,15 +413,16 @@ def result_of(run: RunFiles, name: str, choices: Choices | None = None) -> Resul
     return result
 
 
+@renamed_arguments(what="modules")
 @front_door
 def analyse(
-    run: AnyRun, what: Sequence[str] | None = None, output: AnyPath | None = None, **choices: Any
+    run: AnyRun, modules: Sequence[str] | None = None, output: AnyPath | None = None, **choices: Any
 ) -> dict[str, Result]:
     """Analyzes a run as `tati-analyse` does: tables with errors, and figures of them.
 
     Args:
         run: A run or its folder.
-        what: Names of modules: averages, parameters, covariance, temperatures, diffusion_map,
+        modules: Names of modules: averages, parameters, covariance, temperatures, diffusion_map,
             free_energy, alignment, learning_coefficient, reweighting. Default: None, the modules of
             a first look for which the run has data.
         output: Folder for tables (CSV), arrays (NPZ) and figures (PNG), created if missing.
@@ -450,7 +452,7 @@ def analyse(
         )
     run = run if isinstance(run, RunFiles) else load(run)
     chosen = Choices(**choices)
-    refuse_idle(choices, requested := what or modules_of(run, chosen.burnin))
+    refuse_idle(choices, requested := modules or modules_of(run, chosen.burnin))
     with writing(output):
         folder = None if output is None else made(output)
         results = {name: result_of(run, name, chosen) for name in requested}

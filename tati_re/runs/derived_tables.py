@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas
 
 
-def kept_since_draws(run: RunFiles, name: str) -> Path | None:
+def path_since_draws(run: RunFiles, name: str) -> Path | None:
     """Finds a file that was computed from the draws of a run.
 
     Args:
@@ -44,7 +44,7 @@ def has_numbers(frame: pandas.DataFrame, names: Iterable[str]) -> bool:
     return {*names} <= {*frame.columns} and all(kind.kind in "if" for kind in frame.dtypes)
 
 
-def kept_table(
+def derived_table(
     run: RunFiles,
     name: str,
     expected: str = "the file as the run wrote it",
@@ -66,7 +66,7 @@ def kept_table(
     """
     import pandas as pd
 
-    path = kept_since_draws(run, name)
+    path = path_since_draws(run, name)
     if path is None:
         return None
     content = regular_bytes(path)

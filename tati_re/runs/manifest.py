@@ -27,7 +27,7 @@ from tati_re.core.files.typed_tables import (
 from tati_re.core.process.interruption import in_command
 from tati_re.options.make import make_options
 from tati_re.options.table import OPTIONS
-from tati_re.options.trust import asked_of
+from tati_re.options.trust import outside_references
 from tati_re.runs import checkpoint
 from tati_re.runs.digests import lasting
 from tati_re.runs.files import FILES, MANIFEST, MODEL
@@ -184,7 +184,7 @@ class Manifest(Mapping[str, Any]):
         whole = size == self.dataset.num_examples
         return size is not None and (not whole or options.batch_sampling == "replacement")
 
-    def was_given(self, option: str) -> bool:
+    def is_explicit_option(self, option: str) -> bool:
         """Whether an option was given; False if an earlier version did not say."""
         return option in (self.given or ())
 
@@ -332,7 +332,7 @@ def changes(folder: AnyPath, content: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def given_options(manifest: Manifest) -> dict[str, Any]:
+def explicit_options(manifest: Manifest) -> dict[str, Any]:
     """The options that a run was given: more than the same values by default, for which a rule may
     have no use; and those that it had by default, or found by itself, where the default is
     another.
@@ -390,7 +390,9 @@ def going_on(folder: Path, num_steps: int | None = None) -> str:
     """
     stored = read(folder)
     stored_names = {"directions"} | ({"model"} if (folder / MODEL).exists() else set())
-    trusts = bool(asked_of(make_options(given_options(stored)), folder).keys() - stored_names)
+    trusts = bool(
+        outside_references(make_options(explicit_options(stored)), folder).keys() - stored_names
+    )
     again = [f"{name}=..." for name in sorted({*stored.objects} - stored_names)]
     steps = [] if num_steps is None else [str(num_steps)]
     trust = ["trust=True"] if trusts else []

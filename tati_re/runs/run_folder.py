@@ -14,7 +14,7 @@ from tati_re.runs.storage import LEFTOVER, replace, storing
 
 def prepare(path: AnyPath, overwrite: bool = False) -> Path:
     """Makes the folder of a new run, with its parents; it has to be empty, but for a start that was
-    killed, or an old run where `overwrite` says so, which stays until `settle`.
+    killed, or an old run where `overwrite` says so, which stays until `replace_with_start`.
     """
     folder = Path(path)
     refuse_if(
@@ -38,7 +38,7 @@ def prepare(path: AnyPath, overwrite: bool = False) -> Path:
     return folder
 
 
-def settle(folder: Path) -> None:
+def replace_with_start(folder: Path) -> None:
     """Gives a start that is whole the place of the old run; a kill at any moment leaves one of the
     two, or what another call completes. A start that is not whole is removed.
     """

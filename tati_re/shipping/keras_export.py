@@ -12,7 +12,7 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.front_door import front_door
 from tati_re.data.columns import IS
 from tati_re.models.chain import chain_of
-from tati_re.models.custom_objects import own_code
+from tati_re.models.custom_objects import custom_objects
 from tati_re.models.inspect import input_shape_of
 from tati_re.posterior.predictive import CLASSES, LABELS
 from tati_re.shipping.exportable import Exportable
@@ -78,7 +78,7 @@ def _refuse_other_networks(network: Network) -> None:
     problem = "to_keras: outputs at several places are not exported."
     num_places = network.predictive.rows * network.places
     refuse_if(num_places > 1, problem, f"{num_places} places", "a network with one row of outputs")
-    with own_code(model) as own:
+    with custom_objects(model) as own:
         problem = "to_keras: the model has layers or functions of your own."
         names = ", ".join(sorted(own))
         refuse_if(own, problem, names, "layers and functions of Keras")

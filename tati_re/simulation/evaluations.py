@@ -6,7 +6,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.protocol import Energy
-from tati_re.launch.request import own_sampler
+from tati_re.launch.request import inner_sampler
 from tati_re.launch.step_size_advice import StepSizeAdvice, advice
 from tati_re.options.make import Options, make_options
 from tati_re.posterior.evaluator import Evaluator
@@ -125,7 +125,7 @@ class Evaluations:
         Raises:
             InputError: The sampler or the mass gives each parameter a different step size.
         """
-        sampler = own_sampler(self.options, self.objects)
+        sampler = inner_sampler(self.options, self.objects)
         mass = self.objects.get("mass", self.options.mass)
         problem = "suggest_step_size: the curvature of U sets no limit if each parameter has its own speed."
         received = f"mass, {sampler.name}" if sampler.has_momentum else sampler.name

@@ -24,7 +24,7 @@ from tati_re.launch.description import say_unused
 from tati_re.launch.goal import with_goal
 from tati_re.launch.header import header
 from tati_re.launch.launch import launch_finite
-from tati_re.launch.request import make_request, own_sampler
+from tati_re.launch.request import inner_sampler, make_request
 from tati_re.launch.resume import reopened
 from tati_re.launch.run import Run
 from tati_re.launch.starts import starting_walkers
@@ -262,7 +262,7 @@ class Simulation(Evaluations):
         self.walkers.momentum = self.walkers.fitting(value, "momenta")
 
     def _check_momentum(self) -> None:
-        sampler = own_sampler(self.options, self.objects)
+        sampler = inner_sampler(self.options, self.objects)
         problem = f"momenta: {sampler.name} has none; it moves positions only."
         refuse_if(
             not sampler.has_momentum,
@@ -581,7 +581,7 @@ class Simulation(Evaluations):
         """
         if name is None:
             return self.options
-        names = [new for new in aliases.names_here(name) if new in OPTIONS]
+        names = [new for new in aliases.current_names(name) if new in OPTIONS]
         if not names:
             describe(name)
             raise InputError(f"{name} has no value here.", expected=aliases.ALIASES[name].instead)

@@ -52,7 +52,7 @@ class MatrixSupport(Support):
             first += number
         return ops.transpose(ops.join_last(rows))
 
-    def taken(self, matrix: np.ndarray) -> np.ndarray:
+    def triangle_entries(self, matrix: np.ndarray) -> np.ndarray:
         """The entries of the lower triangle `(..., n)` of matrices `(..., K, K)`, row by row."""
         flat = matrix.reshape(*matrix.shape[:-2], self.order**2)
         return flat[..., self._places]
@@ -99,7 +99,7 @@ class CholeskyCorrelation(MatrixSupport):
         left = 1 - np.cumsum(value**2, axis=-1) + value**2
         inside = np.tril(np.ones((self.order, self.order)), -1) > 0
         partial = np.where(inside, value / np.sqrt(np.where(inside, left, 1.0)), 0.0)
-        return np.arctanh(self.taken(partial))
+        return np.arctanh(self.triangle_entries(partial))
 
     def contains(self, value: np.ndarray) -> bool:
         triangular = (np.triu(value, 1) == 0).all()
@@ -169,7 +169,7 @@ class CholeskyCovariance(MatrixSupport):
 
     def unconstrain(self, value: np.ndarray) -> np.ndarray:
         inside = np.eye(self.order) > 0
-        return self.taken(np.where(inside, np.log(np.where(inside, value, 1.0)), value))
+        return self.triangle_entries(np.where(inside, np.log(np.where(inside, value, 1.0)), value))
 
     def contains(self, value: np.ndarray) -> bool:
         diagonal = np.diagonal(value, axis1=-2, axis2=-1)

@@ -4,7 +4,7 @@ from tati_re.core.backend import tf
 from tati_re.core.errors import refuse_if
 from tati_re.core.protocol import Rung
 from tati_re.engine.noise import RecordingNoise
-from tati_re.engine.zero_evaluate import SilentEvaluate
+from tati_re.engine.zero_evaluate import ZeroEvaluate
 
 LAYER = "BatchNormalization"
 
@@ -13,7 +13,7 @@ class _VarianceRequested(Exception):
     """A method wants the variance of a mini-batch's gradient."""
 
 
-class _VarianceProbe(SilentEvaluate):
+class _VarianceProbe(ZeroEvaluate):
     def gradient_variance(self, position):
         raise _VarianceRequested
 

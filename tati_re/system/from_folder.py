@@ -38,7 +38,7 @@ def from_folder(kind: Any, folder: AnyPath, trust: bool, overrides: dict[str, An
     changed = {name: value for name, value in overrides.items() if name not in objects}
     stored_options = {
         name: value
-        for name, value in manifest.given_options(run.manifest).items()
+        for name, value in manifest.explicit_options(run.manifest).items()
         if name not in _OF_START
     }
     classes = manifest.counted_classes(run.manifest)

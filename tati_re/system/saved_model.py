@@ -67,7 +67,7 @@ def save_model(
     if flat.model is None:
         return False
     try:
-        with values_kept(flat.model):
+        with restored_values(flat.model):
             flat.set(walkers.position[0])
             for variable, value in zip(flat.others, walkers.auxiliary, strict=True):
                 variable.assign(value[0])
@@ -82,7 +82,7 @@ def save_model(
 
 
 @contextmanager
-def values_kept(model: Any) -> Iterator[None]:
+def restored_values(model: Any) -> Iterator[None]:
     """Gives a model's variables back the values that they have now."""
     before = [variable.numpy() for variable in model.variables]
     try:

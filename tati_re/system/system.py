@@ -47,16 +47,16 @@ from tati_re.models.inspect import (
 from tati_re.models.last_layer import flat_model
 from tati_re.models.precision import in_precision
 from tati_re.options.make import OPTIONS, Options, options_of, unknown
-from tati_re.options.tati_names import ALIASES, check_dimensions, names_here
+from tati_re.options.tati_names import ALIASES, check_dimensions, current_names
 from tati_re.options.user_code import is_code
 from tati_re.posterior.device_data import device_bytes, device_targets, is_signs, scaled
-from tati_re.posterior.likelihood_option import likelihood_given
+from tati_re.posterior.likelihood_option import likelihood_of_loss
 from tati_re.posterior.losses import Loss, make_loss
 from tati_re.posterior.noise_level import (
     check_noise,
     extended,
     is_sampled,
-    settled_noise,
+    resolved_noise,
     target_names,
     with_extra_priors,
 )
@@ -176,7 +176,7 @@ def refuse_fixed(names: Iterable[str]) -> None:
     options.
     """
     for name in names:
-        if any(new in FIXED for new in names_here(name)):
+        if any(new in FIXED for new in current_names(name)):
             raise InputError(
                 f"{name} cannot change after the Simulation is created.",
                 expected=f"{name} in Simulation(...)",
@@ -270,7 +270,7 @@ class System:
             device_bytes(data.inputs, data.input_scale, self.flat.input_dtype) > self.memory_limit
         )
 
-    def settled(self, options: Options) -> Options:
+    def resolved(self, options: Options) -> Options:
         """The options with what follows from data and network where nothing was given."""
         noise = self.noise_std(options)
         how: str = options.standardize
@@ -279,7 +279,7 @@ class System:
                 "none" if self.dataset.preparation is None else self.dataset.preparation.standardize
             )
         classes = {} if self.num_classes is None else {"num_classes": self.num_classes}
-        return options.settled(standardize=how, noise_std=noise, **classes)
+        return options.resolved(standardize=how, noise_std=noise, **classes)
 
     def noise_std(self, options: Options) -> float | str:
         """The noise under these options: as given, else as it was when the parameters were
@@ -325,7 +325,7 @@ class System:
         Dataset, or a name.
         """
         read = dataset_from_options(
-            self.settled(options).settled(standardize="none"),
+            self.resolved(options).resolved(standardize="none"),
             data,
             places=output_shape_of(self.model)[1:-1],
         )
@@ -370,7 +370,7 @@ class System:
             else loss_option
         )
         targets = tuple(dataset.targets.shape[1:])
-        law = likelihood_given(loss_option, options)
+        law = likelihood_of_loss(loss_option, options)
         if law is None:
             activation = self._activation
             if activation is None and (dataset.num_classes is not None or dataset.multi_label):
@@ -532,7 +532,7 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
         InputError: Options, data and model do not fit each other.
     """
     given_loss = objects.get("loss", options.loss)
-    given_loss = likelihood_given(given_loss, options) or given_loss
+    given_loss = likelihood_of_loss(given_loss, options) or given_loss
     _refuse_unfit(options, objects, given_loss)
     name = loss_name(given_loss)
     traits = traits_of(given_loss if isinstance(given_loss, Likelihood) else name)
@@ -559,7 +559,7 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
         objects.get("loss"),
         places=shape[1:-1],
     )
-    noise_std = settled_noise(options, objects.get("loss"), read)
+    noise_std = resolved_noise(options, objects.get("loss"), read)
 
     builder = model if callable(model) and not isinstance(model, keras.Model) else None
     code = builder is not None or (model is None and is_code(options.model))
@@ -643,7 +643,7 @@ def _with_classes(
     options: Options, objects: Mapping[str, Any], count: int, notes: tuple[str, ...] = ()
 ) -> System:
     """The system of labels that are so many classes; 0: of a regression."""
-    system = assemble(options.settled(num_classes=count), objects)
+    system = assemble(options.resolved(num_classes=count), objects)
     return replace(system, num_classes=count, notes=(*system.notes, *notes))
 
 

@@ -146,7 +146,7 @@ class TargetSystem(System):
             "dataset: a potential given as a function has no data.", expected="a model with data"
         )
 
-    def settled(self, options: Options) -> Options:
+    def resolved(self, options: Options) -> Options:
         return options
 
     def view(self, batch: Callable[[], Any]) -> Any:

@@ -84,7 +84,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "types in TensorFlow in float64": engine.check_types_in_tensorflow,
     "types in TensorFlow in float32": partial(engine.check_types_in_tensorflow, dtype="float32"),
     "purity": protocol.check_pure,
-    "random numbers": protocol.check_noise_asked_alike,
+    "random numbers": protocol.check_same_noise_requested,
     "independent walkers": protocol.check_walkers_alone,
     "gradients": protocol.check_gradients,
     "walls": engine.check_walls,

@@ -239,7 +239,7 @@ def check_pure(sampler: Any) -> None:
     )
 
 
-def check_noise_asked_alike(sampler: Any) -> None:
+def check_same_noise_requested(sampler: Any) -> None:
     """The same kinds and shapes each time, `(walkers, ...)` or `()`, whatever the state."""
     state, evaluate = started(sampler)
     requests = []

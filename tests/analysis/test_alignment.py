@@ -126,7 +126,7 @@ def test_from_a_run(tmp_path, monkeypatch, capsys):
     model, start = sim.system.model, 2 * generator.standard_normal(sim.num_parameters())
     sim.parameters = np.stack([start, *(permuted(model, start, generator, True) for _ in range(2))])
     sim.sample(step_size=0.003, num_steps=200, trajectory_every=5, output="run")
-    analyse.main(["run", "--what", "alignment"])
+    analyse.main(["run", "--modules", "alignment"])
     said = capsys.readouterr().out
     before, after = (
         float(word.strip(",;"))
@@ -154,4 +154,4 @@ def test_a_run_with_fixed_weights_is_refused():
     with pytest.raises(
         InputError, match=r"fixed weights cannot be permuted\. Received: dense/kernel"
     ):
-        tati_re.analyse(run, what=["alignment"])
+        tati_re.analyse(run, modules=["alignment"])

@@ -260,7 +260,7 @@ def test_a_fit_has_no_temperature(tmp_path, capsys):
     assert analyse.main([str(fit.folder)]) == 0
     assert "not draws" in capsys.readouterr().out
     for module in ("free_energy", "reweighting", "temperatures"):
-        assert analyse.main([str(fit.folder), "--what", module]) == 2
+        assert analyse.main([str(fit.folder), "--modules", module]) == 2
         assert "is a fit, and samples no temperature" in capsys.readouterr().err
 
 
@@ -326,7 +326,7 @@ def test_the_command(run, tmp_path, capsys):
     np.testing.assert_allclose(table["mean"], averages(run)["mean"])
     arguments = [
         str(run.folder),
-        "--what",
+        "--modules",
         "parameters",
         "--by",
         "walker",
@@ -345,7 +345,7 @@ def test_analyse_is_the_command_in_python(run, tmp_path, monkeypatch):
         run.folder, ["averages", "covariance"], tmp_path / "python", burnin=2000, num_eigenpairs=2
     )
     given = [
-        "--what",
+        "--modules",
         "averages",
         "covariance",
         "--burnin",
@@ -415,35 +415,41 @@ def test_a_run_that_has_stored_no_positions_yet_has_its_averages(tmp_path):
     ("arguments", "sentence"),
     [
         ([], "tati-analyse needs a run folder"),
-        (["{run}", "--what", "averges"], "--what has an unknown value. Did you mean 'averages'?"),
+        (
+            ["{run}", "--modules", "averges"],
+            "--modules has an unknown value. Did you mean 'averages'?",
+        ),
         (["{run}", "--thin", "0"], "--thin is out of range"),
         (["{run}", "--burnin", "x"], "--burnin has the wrong type"),
         (["{run}", "--to", "excel"], "--to has an unknown value"),
         (["{run}", "--by", "day"], "--by has an unknown value"),
         (["{run}x"], "does not exist"),
         (
-            ["{run}", "--what", "averages", "--num-bins", "7"],
+            ["{run}", "--modules", "averages", "--num-bins", "7"],
             "--num-bins applies to another module. Received: averages",
         ),
-        (["{run}", "--what", "averages", "--along", "loss"], "--along applies to another module."),
         (
-            ["{run}", "--what", "covariance", "--target-measure"],
-            "another module. Received: covariance. Expected: --what diff",
+            ["{run}", "--modules", "averages", "--along", "loss"],
+            "--along applies to another module.",
         ),
         (
-            ["{run}", "--what", "free_energy", "--alpha", "1", "--along", "loss"],
+            ["{run}", "--modules", "covariance", "--target-measure"],
+            "another module. Received: covariance. Expected: --modules diff",
+        ),
+        (
+            ["{run}", "--modules", "free_energy", "--alpha", "1", "--along", "loss"],
             "--alpha applies to another module.",
         ),
         (
-            ["{run}", "--what", "covariance", "--observables", "loss"],
-            "Expected: --what averages or reweighting.",
+            ["{run}", "--modules", "covariance", "--observables", "loss"],
+            "Expected: --modules averages or reweighting.",
         ),
         (
             ["{run}", "--method", "kernel"],
-            "another module. Received: averages, covariance. Expected: --what free",
+            "another module. Received: averages, covariance. Expected: --modules free",
         ),
         (
-            ["{run}", "--what", "diffusion_map", "--alpha", "2"],
+            ["{run}", "--modules", "diffusion_map", "--alpha", "2"],
             "error: --alpha is out of range. Received: 2",
         ),
         (
@@ -451,7 +457,7 @@ def test_a_run_that_has_stored_no_positions_yet_has_its_averages(tmp_path):
             "--groups applies to another module. Received: averages, covariance.",
         ),
         (
-            ["{run}", "--what", "covariance", "--by", "rung"],
+            ["{run}", "--modules", "covariance", "--by", "rung"],
             "--by applies to another module. Received: covariance.",
         ),
         (

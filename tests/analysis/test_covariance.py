@@ -174,7 +174,7 @@ def test_spectra_of_several_runs(tmp_path):
     out = tmp_path / "out"
     assert (
         analyse.main(
-            [*folders, "--what", "covariance", "--quiet", "--thin", "20", "--output", str(out)]
+            [*folders, "--modules", "covariance", "--quiet", "--thin", "20", "--output", str(out)]
         )
         == 0
     )

@@ -382,7 +382,7 @@ def test_modules_of_the_command(run, tmp_path, capsys):
         out,
         "--thin",
         "5",
-        "--what",
+        "--modules",
         "free_energy",
         "diffusion_map",
     ]
@@ -402,7 +402,7 @@ def test_modules_of_the_command(run, tmp_path, capsys):
     assert {"free_energy.csv", "free_energy.png", "diffusion_map.csv", "diffusion_map.png"} <= names
     table = pd.read_csv(tmp_path / "out" / "diffusion_map.csv")
     assert sorted(table["landmark"].dropna()) == [1, 2, 3, 4, 5]
-    assert analyse.main([str(run.folder), "--what", "diffusion_map", "--bandwidth", "wide"]) == 2
+    assert analyse.main([str(run.folder), "--modules", "diffusion_map", "--bandwidth", "wide"]) == 2
     assert "--bandwidth has the wrong type" in capsys.readouterr().err
 
 

@@ -79,9 +79,9 @@ def test_the_variance_is_a_second_estimate(tmp_path, power, exact):
     assert moved["from_variance"] == pytest.approx(line["from_variance"])
     assert moved["raw"] == pytest.approx(line["raw"] + 2 * exact, rel=1e-6)
     assert moved["disagreement"] > 2 * Z
-    result = tati_re.analyse(tmp_path / "low", what=["learning_coefficient"])
+    result = tati_re.analyse(tmp_path / "low", modules=["learning_coefficient"])
     assert "The two disagree at 1 of 1 rungs" in " ".join(result["learning_coefficient"].sentences)
-    result = tati_re.analyse(tmp_path / "run", what=["learning_coefficient"])
+    result = tati_re.analyse(tmp_path / "run", modules=["learning_coefficient"])
     assert "disagree" not in " ".join(result["learning_coefficient"].sentences)
 
 
@@ -228,7 +228,7 @@ def test_from_the_fit_to_the_table(tmp_path, capsys, monkeypatch):
         tati_re.Simulation.from_folder("run", data=given["data"]).options, {}
     ).center
     assert run.manifest["prior"] == {"prior": "tether", "tether": 10.0}
-    analyse.main(["run", "--what", "learning-coefficient"])
+    analyse.main(["run", "--modules", "learning-coefficient"])
     said = capsys.readouterr().out
     assert "coldest rungs fit λ = " in said
     assert (tmp_path / "run/analysis/learning_coefficient.png").exists()

@@ -57,7 +57,7 @@ def test_a_run_in_summary_report_and_command(tmp_path, capsys, rows, short):
     assert any(value.endswith(SHORT) for _, value in lines) == short
     assert ((SHORT, SHORT_NOTE) in lines) == short
     assert (SHORT_NOTE in page_of([run])) == (SHORT_NOTE in page_of([run, run])) == short
-    assert analyse.main([str(folder), "--what", "averages", "--no-figures"]) == 0
+    assert analyse.main([str(folder), "--modules", "averages", "--no-figures"]) == 0
     assert (SHORT_NOTE in capsys.readouterr().out) == short
     written = pd.read_csv(folder / "analysis" / "averages.csv")
     assert written["short"].tolist() == [short] * len(written) and written["error"].dtype == float

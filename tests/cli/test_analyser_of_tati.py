@@ -157,7 +157,7 @@ def test_files_are_read_and_described(files, monkeypatch, capsys):
 def test_which_command_lines_are_of_tati():
     assert all(analyses([module, "--run_file", "x"]) for module in MODULES)
     assert analyses(["--trajectory_file", "t.csv", "covariance"])
-    assert not analyses(["runs/a", "--what", "covariance"])
+    assert not analyses(["runs/a", "--modules", "covariance"])
     assert not analyses([])
 
 

@@ -32,9 +32,9 @@ from tati_re import InputError, SamplingError, Simulation, temperature_study, ve
 from tati_re.core.backend import tf, threads
 from tati_re.core.errors import refuse_if
 from tati_re.distributed import processes
-from tati_re.distributed.block import OneVector
+from tati_re.distributed.block import PackedTensors
 from tati_re.distributed.fork_server import ForkServer
-from tati_re.distributed.processes import Failed, Here, Lost, Process
+from tati_re.distributed.processes import Failed, LocalWorker, Lost, Process
 from tati_re.distributed.team import Team
 from tati_re.engine.limits import LIMITS
 from tati_re.evidence import log_evidence
@@ -365,7 +365,7 @@ def test_three_deaths_at_one_step_end_the_run():
 
 
 def test_a_block_that_dies_again_and_again_leaves_a_checkpoint_to_go_on_from(tmp_path, monkeypatch):
-    class Mortal(Here):
+    class Mortal(LocalWorker):
         def send(self, message) -> None:
             self.dies = message[0] == "advance" and message[1][0] > 40
             super().send(message)
@@ -379,7 +379,7 @@ def test_a_block_that_dies_again_and_again_leaves_a_checkpoint_to_go_on_from(tmp
 
     run(tmp_path / "whole", 4, workers=1, block_size=2, **FEW)
     with monkeypatch.context() as patch:
-        patch.setattr("tati_re.launch.workers.Here", Mortal)
+        patch.setattr("tati_re.launch.workers.LocalWorker", Mortal)
         said = "A worker died 3 times at the same step .killed.. The last checkpoint is of step 40;.*--resume"
         sim = simulation(4, checkpoint_seconds=1e-9)
         sim.limits = replace(LIMITS, first_steps=8, chunk_seconds=0.0)
@@ -393,7 +393,7 @@ def test_a_block_that_dies_again_and_again_leaves_a_checkpoint_to_go_on_from(tmp
 def test_what_a_worker_raises_is_one_sentence_with_the_checkpoint(tmp_path, monkeypatch):
     """As of code of users, which the driver never calls."""
 
-    class Raising(Here):
+    class Raising(LocalWorker):
         fails = False
 
         def send(self, message) -> None:
@@ -405,7 +405,7 @@ def test_what_a_worker_raises_is_one_sentence_with_the_checkpoint(tmp_path, monk
                 raise Failed("ValueError", "no\n  number.")
             return super().receive()
 
-    monkeypatch.setattr("tati_re.launch.workers.Here", Raising)
+    monkeypatch.setattr("tati_re.launch.workers.LocalWorker", Raising)
     sim = simulation(2, checkpoint_seconds=1e-9)
     sim.limits = replace(LIMITS, first_steps=8, chunk_seconds=0.0)
     with pytest.raises(SamplingError) as found:
@@ -421,7 +421,7 @@ def test_a_stop_before_the_first_step_ends_the_workers_at_once(monkeypatch, verb
     """Whoever keeps the exception, as a notebook does, keeps what its frames hold."""
     begun, ended = [], []
 
-    class Stopped(Here):
+    class Stopped(LocalWorker):
         def send(self, message) -> None:
             begun.append(self)
             if message[0] == verb:
@@ -431,7 +431,7 @@ def test_a_stop_before_the_first_step_ends_the_workers_at_once(monkeypatch, verb
         def close(self) -> None:
             ended.append(self)
 
-    monkeypatch.setattr("tati_re.launch.workers.Here", Stopped)
+    monkeypatch.setattr("tati_re.launch.workers.LocalWorker", Stopped)
     with pytest.raises(KeyboardInterrupt) as kept:
         simulation(2).sample(workers=1, block_size=1, num_steps=24, step_size=0.02)
     assert ended == begun[-1:], kept
@@ -535,7 +535,7 @@ def test_another_number_of_workers_is_no_change_of_the_manifest(tmp_path, monkey
 
     def beside(pickled, *_):
         made = cloudpickle.loads(pickled)
-        return Here(partial(made.func, False, *made.args[1:]), 0)
+        return LocalWorker(partial(made.func, False, *made.args[1:]), 0)
 
     with monkeypatch.context() as patch:  # two workers, both in this process
         patch.setattr("tati_re.launch.workers.Process", beside)
@@ -828,7 +828,7 @@ def test_layers_and_functions_of_a_script_travel_to_another_process(monkeypatch)
         "num_steps": 2,
     }
     sim = Simulation(model, data=(X, Y), num_walkers=2, **given)
-    request = make_request("sample", sim.options.settled(workers=1), sim.objects, sim.system)
+    request = make_request("sample", sim.options.resolved(workers=1), sim.objects, sim.system)
     known = keras.saving.get_custom_objects()
     for name in ("Own", "own_1", "own_2"):
         monkeypatch.setitem(known, name, None)  # what is read stays in this test
@@ -972,7 +972,7 @@ def test_a_structure_of_tensors_travels_as_one_vector():
         "loss": tf.constant([1 / 3, np.nan, -0.0], tf.float64),
     }
     State = namedtuple("State", sorted(values))
-    flat = OneVector(State(**values))
+    flat = PackedTensors(State(**values))
     vector = flat.joined(State(**values)).numpy()
     np.testing.assert_array_equal(vector[flat.part["index"]], [3, 0, -1])
     for name, value in flat.parted(tf.constant(vector))._asdict().items():

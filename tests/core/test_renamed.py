@@ -7,9 +7,13 @@ import inspect
 import pytest
 
 from tati_re.analysis import landmarks
+from tati_re.cli import analyse as analyse_command
 from tati_re.core.errors import InputError
 from tati_re.core.renamed import renamed_arguments
+from tati_re.exploration.jobs import JobResult
+from tati_re.landscape import fixed_mask, held
 from tati_re.likelihoods import ExtraParameter
+from tati_re.report.modules import analyse
 
 
 @renamed_arguments(found="points", what="title")
@@ -49,3 +53,32 @@ def test_public_names_that_changed():
     sigma = ExtraParameter("log_sigma", "sigma")
     with pytest.warns(DeprecationWarning, match="said is now called text"):
         assert sigma.said() == sigma.text()
+    with pytest.warns(DeprecationWarning, match="held is now called fixed_mask"):
+        mask = held(["dense/bias", "dense/kernel"], patterns=["*bias"])
+    assert mask.tolist() == fixed_mask(["dense/bias", "dense/kernel"], ["*bias"]).tolist()
+    with pytest.warns(DeprecationWarning, match="found is now called points"):
+        assert JobResult(positions=0, rows=1, points=[2]).found == [2]
+
+
+def test_modules_of_an_analysis_were_called_what(tmp_path):
+    missing = tmp_path / "run"
+    with (
+        pytest.warns(DeprecationWarning, match="argument what is now called modules"),
+        pytest.raises(InputError, match="run folder"),
+    ):
+        analyse(missing, what=["averages"])
+    with pytest.raises(TypeError, match="both what and modules"):
+        analyse(missing, what=["averages"], modules=["averages"])
+
+
+def test_the_flag_what_works_and_warns(tmp_path, capsys):
+    missing = str(tmp_path / "run")
+    with pytest.warns(FutureWarning, match="its old name --what will be removed"):
+        assert analyse_command.main([missing, "--what", "averages"]) == 2
+    assert "run folder" in capsys.readouterr().err
+
+    assert analyse_command.main([missing, "--what", "averages", "--modules", "averages"]) == 2
+    assert "Give --modules once: --what means the same." in capsys.readouterr().err
+
+    assert analyse_command.main([missing, "--modules", "averages"]) == 2
+    assert "--what" not in capsys.readouterr().err

@@ -209,7 +209,7 @@ def test_arrays_on_the_disk_and_streams(tmp_path):
     sim = Simulation(data=(mapped, np.arange(N) % 2), **QUICK)
     assert "they are on disk" in sim.system.notes[0] and sim.dataset.preparation is None
     stream = tf.data.Dataset.from_tensor_slices((FAR, VALUES)).batch(16)
-    assert Simulation(data=stream, **QUICK).system.settled(sim.options).standardize == "all"
+    assert Simulation(data=stream, **QUICK).system.resolved(sim.options).standardize == "all"
 
 
 def test_a_raw_table_is_sampled_in_its_own_units(tmp_path):
@@ -275,7 +275,7 @@ def test_a_saved_model_takes_and_gives_numbers_of_the_data(tmp_path):
 def test_noise_is_sampled_where_the_likelihood_is_gaussian():
     def num(data=(NEAR, NEAR[:, 0]), kind=Simulation, **options) -> tuple[int, str]:
         sim = kind(data=data, **{**QUICK, "hidden": [], **options})
-        return sim.num_parameters(), sim.system.settled(sim.options).noise_std
+        return sim.num_parameters(), sim.system.resolved(sim.options).noise_std
 
     assert num() == (5, "sampled") and num(loss="gaussian") == (5, "sampled")
     assert num(noise_std=0.3) == (4, 0.3)
@@ -364,8 +364,8 @@ def test_runs_from_before_keep_what_they_had():
     stored = manifest.Manifest.of(
         {"options": options, "given": ["seed"], "dataset": {}, "loss": {"loss": "gaussian"}}
     )
-    assert manifest.given_options(stored) == {"standardize": "none", "noise_std": 1.0, "seed": 3}
-    assert manifest.given_options(
+    assert manifest.explicit_options(stored) == {"standardize": "none", "noise_std": 1.0, "seed": 3}
+    assert manifest.explicit_options(
         stored | {"dataset": {"potential": True}, "loss": {"loss": "potential"}}
     ) == {"seed": 3}
     assert OPTIONS["standardize"].default == "auto" and OPTIONS["noise_std"].default == "sampled"
@@ -373,12 +373,12 @@ def test_runs_from_before_keep_what_they_had():
     sampled["loss"] = {"loss": "gaussian", "noise_std": "sampled"}
     before = manifest.Manifest.of(sampled)
     kept = {"noise_prior_scale": "deviation", "noise_std": "sampled"}
-    assert manifest.given_options(before) == kept
+    assert manifest.explicit_options(before) == kept
     sampled["options"]["noise_prior_scale"] = "auto"
     one_noise = manifest.Manifest.of(sampled)
-    assert manifest.given_options(one_noise) == {"noise_std": "sampled"}
+    assert manifest.explicit_options(one_noise) == {"noise_std": "sampled"}
     sampled["options"]["quantile_level"] = 0.5
-    assert manifest.given_options(manifest.Manifest.of(sampled)) == {}
+    assert manifest.explicit_options(manifest.Manifest.of(sampled)) == {}
 
 
 def test_targets_that_do_not_vary_are_found_at_any_size():

@@ -117,16 +117,16 @@ RUN = {
 }
 READERS = [
     *(
-        (analyse, ["--no-figures", "--what", what])
+        (analyse, ["--no-figures", "--modules", what])
         for what in ("averages", "parameters", "covariance", "reweighting")
     ),
     *(
-        (analyse, ["--no-figures", "--what", what])
+        (analyse, ["--no-figures", "--modules", what])
         for what in ("free_energy", "diffusion_map", "temperatures")
     ),
     *(
         (analyse, words)
-        for words in ([], ["--by", "rung"], ["--burnin", "39"], ["--what", "alignment"])
+        for words in ([], ["--by", "rung"], ["--burnin", "39"], ["--modules", "alignment"])
     ),
     *(
         (report, []),

@@ -180,11 +180,16 @@ def test_a_plane_through_given_points():
 
 def test_held_parameters():
     names = ["dense/kernel[0,0]", "dense/kernel[0,1]", "dense/bias[0]", "dense_1/bias[0]"]
-    assert landscape.held(names, ["*/bias"]).tolist() == [False, False, True, True]
-    assert landscape.held(names, ["dense/kernel[0,1]"]).tolist() == [False, True, False, False]
-    assert landscape.held(names, ["dense/*"]).tolist() == [True, True, True, False]
+    assert landscape.fixed_mask(names, ["*/bias"]).tolist() == [False, False, True, True]
+    assert landscape.fixed_mask(names, ["dense/kernel[0,1]"]).tolist() == [
+        False,
+        True,
+        False,
+        False,
+    ]
+    assert landscape.fixed_mask(names, ["dense/*"]).tolist() == [True, True, True, False]
     with pytest.raises(InputError, match=r"matches no parameter\. Did you mean 'dense/bias'"):
-        landscape.held(names, ["dens/bias"])
+        landscape.fixed_mask(names, ["dens/bias"])
     mask = np.array([True, False, True, True])
     assert landscape.project_out(np.ones((1, 4)), mask).tolist() == [[0, 1, 0, 0]]
     with pytest.raises(InputError, match="changes only"):

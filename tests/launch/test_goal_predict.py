@@ -155,7 +155,7 @@ def test_the_prior_of_the_noise_is_that_of_all_rows():
     scales = []
     for seed in range(3):
         held_out = held_out_rows(sim.system.dataset, predicting.HELD_OUT, seed)
-        apart = fit_maker.FitMaker.apart(sim.system, held_out)
+        apart = fit_maker.FitMaker.held_out_system(sim.system, held_out)
         assert apart.examples.targets.std() != pytest.approx(1.0, abs=1e-6)
         scales.append(apart.prior(sim.options).get_config())
     assert scales == [whole.get_config()] * 3
@@ -275,7 +275,7 @@ def test_each_look_evaluates_the_held_out_rows_once(monkeypatch, sim_of_table):
     plan = TimePlan(None, 0.0)
     setup = predicting.PredictionSetup(sim, sim.options, sim.objects, plan)
     held_out = held_out_rows(sim.system.dataset, predicting.HELD_OUT, 0)
-    system = setup.maker.apart(sim.system, held_out)
+    system = setup.maker.held_out_system(sim.system, held_out)
     fits = setup.maker.fits(system, sim.options, 2, xla=False)
     start = 0.1 * np.random.default_rng(0).standard_normal((2, system.flat.num_parameters))
     start = start.astype(system.flat.dtype)

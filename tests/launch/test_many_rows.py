@@ -81,7 +81,7 @@ def members(density, members=2, rows=200, seed=0):
         densities=each,
         steps=np.full(members, 100),
         num_steps=100,
-        apart=mixed,
+        cross_stopped=mixed,
     )
 
 
@@ -107,7 +107,7 @@ def test_a_round_that_predicts_badly_is_left_out():
     good = [members(-0.5, seed=1), members(-0.5, seed=2)]
     rounds = Rounds([good[0], members(-9.0, seed=3), good[1]])
     assert rounds.best().fits == good
-    assert rounds.best().apart.mean() > rounds.apart.mean() + 0.2  # than all rounds
+    assert rounds.best().cross_stopped.mean() > rounds.cross_stopped.mean() + 0.2  # than all rounds
     assert Rounds(good).gain > LEAST_GAIN  # independent members make a better mixture
     assert Rounds([good[0], members(-9.0, seed=3)]).gain == 0
 
@@ -169,7 +169,7 @@ def linear(rows=256, tests=40, seed=0):
 
 def potential_of(sim, walkers, batch_size):
     options = make_options(sim.options, batch_size=batch_size, batch_sampling="symmetric")
-    settled = options.settled(execution="graph", num_walkers=walkers)
+    settled = options.resolved(execution="graph", num_walkers=walkers)
     return sim.system.potential(settled, sim.objects, copies=walkers)
 
 

@@ -7,12 +7,12 @@ import pytest
 
 import tati_re
 from tati_re.core.errors import InputError
-from tati_re.launch.member_fits import mixture, stopped_apart
+from tati_re.launch.member_fits import cross_stopped_density, mixture
 from tati_re.launch.predictor import CHAINS, FEWEST_DRAWS, FITS, better, choose_predictor
 from tati_re.prediction import left_out
 from tati_re.prediction.calibrating import calibration
 from tati_re.prediction.held_out import shortest_lines
-from tati_re.prediction.left_out import of_rows_apart
+from tati_re.prediction.left_out import left_out_of_unseen_rows
 from tati_re.runs import files, manifest
 from tati_re.runs.fits import Fits, read_fits, write_fits
 from tati_re.runs.positions import Positions
@@ -158,7 +158,7 @@ def test_fits_are_calibrated_on_rows_that_they_have_not_seen(with_bad_chains):
     run = with_bad_chains
     found = calibration(run, of_fits=True)
     assert found.rows == len(read_fits(run.folder).held_out)
-    own = of_rows_apart(run, run.data, read_fits(run.folder).held_out)
+    own = left_out_of_unseen_rows(run, run.data, read_fits(run.folder).held_out)
     assert found.after >= found.before == pytest.approx(own.log_density.mean())
     assert not run.has(files.CALIBRATION)
     stretched = run.predict(X, calibrate="loo")
@@ -216,16 +216,16 @@ def test_rows_that_stop_a_member_do_not_score_it():
     flattered = mixture(densities[best, np.arange(8)]).mean()
     level = mixture(random.standard_normal((8, 4_000))).mean()
     assert flattered > level + 0.15
-    assert stopped_apart(densities).mean() == pytest.approx(level, abs=0.15)
+    assert cross_stopped_density(densities).mean() == pytest.approx(level, abs=0.15)
 
     falling = np.stack([np.full((8, 40), 1.0), np.full((8, 40), 2.0), np.full((8, 40), 0.0)])
-    np.testing.assert_allclose(stopped_apart(falling), 2.0)
+    np.testing.assert_allclose(cross_stopped_density(falling), 2.0)
 
 
 def test_the_fits_are_scored_by_rows_that_did_not_stop_them(run):
     fits = read_fits(run.folder)
     assert fits.density.shape == fits.held_out.shape
     assert run.manifest.predictor.fits == pytest.approx(fits.density.mean())
-    flattered = of_rows_apart(run, run.data, fits.held_out).log_density
+    flattered = left_out_of_unseen_rows(run, run.data, fits.held_out).log_density
     assert fits.density.mean() <= flattered.mean() + 1e-4
     np.testing.assert_allclose(fits.density, flattered, atol=2.0)

@@ -26,7 +26,7 @@ from tati_re.likelihoods.mixture import (
 from tati_re.likelihoods.registry import LIKELIHOODS, LOSSES, likelihood_class
 from tati_re.likelihoods.skeleton import Gumbel
 from tati_re.options.table import OPTIONS
-from tati_re.posterior.likelihood_option import likelihood_given
+from tati_re.posterior.likelihood_option import likelihood_of_loss
 from tati_re.prediction.scores import crps as normal_crps
 from tati_re.prediction.scores import mixture_interval
 from tati_re.testing.likelihood_protocol import check_likelihood
@@ -128,7 +128,7 @@ def test_wrong_variants_of_losses_are_caught(wrong):
 
 def test_a_loss_of_the_network_s_units_is_given_by_its_name():
     with pytest.raises(InputError, match="loss='gaussian'"):
-        likelihood_given(GaussianNoise(), None)
+        likelihood_of_loss(GaussianNoise(), None)
 
 
 def test_the_skeleton_keeps_the_protocol():

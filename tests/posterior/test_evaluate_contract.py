@@ -15,7 +15,7 @@ from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.core.evaluate import Delegating, Energy, Evaluate, Rung
 from tati_re.core.potential import Potential, Prior
-from tati_re.engine.zero_evaluate import SilentEvaluate
+from tati_re.engine.zero_evaluate import ZeroEvaluate
 from tati_re.evidence.springs import Springs, SpringsPotential
 from tati_re.exchange.well_tempered import Bias, Biased, ExactEnergies
 from tati_re.posterior.function import FunctionPotential
@@ -121,7 +121,7 @@ EVALUATIONS = {
     "noisy": lambda _: NoisyPotential(harmonic, PARAMETERS, 0.3).bind(rungs()),
     "noisy_energies": lambda _: NoisyEnergies(harmonic, PARAMETERS, 0.3, 2.0).bind(rungs()),
     "numpy": lambda _: NumpyEvaluate(rungs(numpy=True)),
-    "silent": lambda _: SilentEvaluate(rungs()),
+    "silent": lambda _: ZeroEvaluate(rungs()),
     "springs": lambda model: SpringsPotential(
         model, Springs(np.zeros(PARAMETERS), np.ones(PARAMETERS))
     ).bind(rungs()),

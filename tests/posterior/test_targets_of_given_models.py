@@ -84,7 +84,7 @@ def test_targets_of_a_model_of_order_one_are_standardized(how):
         MPG.std()
     )
     assert sim.dataset.preparation.input_standard is None
-    assert sim.system.settled(sim.options).standardize == "targets"
+    assert sim.system.resolved(sim.options).standardize == "targets"
     off = tati_re.Simulation(ORDER_ONE[how](), (X, MPG), standardize="none", **SHORT)
     assert target_standard(off) is None
 

@@ -194,7 +194,7 @@ def test_the_command(run, tmp_path, capsys):
     folder = str(run[0].folder)
     assert analyse.main([folder, "--to", "arviz", "--output", str(tmp_path / "a")]) == 0
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["arviz.nc"]
-    arguments = [folder, "--what", "averages", "--no-figures", "--quiet", "--to"]
+    arguments = [folder, "--modules", "averages", "--no-figures", "--quiet", "--to"]
     assert analyse.main([*arguments, "csv", "--output", str(tmp_path / "csv")]) == 0
     assert pd.read_csv(tmp_path / "csv" / "averages.csv")["observable"].tolist() == [
         "potential",

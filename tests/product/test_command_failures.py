@@ -397,7 +397,7 @@ REFUSED = {
     ),
     "a cold temperature": (
         "analyse",
-        ["run", "--what", "reweighting", "--temperatures", "1e-300"],
+        ["run", "--modules", "reweighting", "--temperatures", "1e-300"],
         "--temperatures is",
     ),
     "a far row": ("analyse", ["run", "--burnin", "9" * 25], "--burnin is out of range."),

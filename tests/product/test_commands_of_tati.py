@@ -306,7 +306,7 @@ def test_the_mean_loss_has_no_prior_where_none_is_named():
         "given": ["potential"],
         "dataset": {},
     }
-    assert make_options(manifest.given_options(manifest.Manifest.of(before))).prior == "gaussian"
+    assert make_options(manifest.explicit_options(manifest.Manifest.of(before))).prior == "gaussian"
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def old(tmp_path_factory):
     run = simulation().sample(output=str(folder), **WHOLE)
     assert predict.main([str(folder), "--quiet"]) == 0
     modules = [name for name in MODULES if name not in ("reweighting", "learning_coefficient")]
-    assert analyse.main([str(folder), "--quiet", "--bandwidth", "9", "--what", *modules]) == 0
+    assert analyse.main([str(folder), "--quiet", "--bandwidth", "9", "--modules", *modules]) == 0
     write_report(run)
     return folder
 

@@ -138,10 +138,10 @@ def test_a_kill_while_a_start_takes_its_place_loses_neither_run(tmp_path, monkey
         with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
             for name in ("replace", "unlink", "rmdir"):
                 patch.setattr(os, name, mortal(getattr(os, name)))
-            run_folder.settle(folder)
+            run_folder.replace_with_start(folder)
             break
         shutil.copytree(folder, again)
-        run_folder.settle(folder)
+        run_folder.replace_with_start(folder)
         assert bytes_of(folder) == new
         run_folder.clear(run_folder.prepare(again, overwrite=True))
         assert bytes_of(again) == {}

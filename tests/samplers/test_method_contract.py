@@ -25,7 +25,7 @@ from tati_re.core.facets import (
     turns_of,
 )
 from tati_re.core.method import REQUIRED, Method, Optimizer, Wrapper, as_method, missing
-from tati_re.distributed.replica_subset import Apart
+from tati_re.distributed.replica_subset import ReplicaSubset
 from tati_re.exchange.ladder import make_ladder
 from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.optimizers import KerasOptimizer
@@ -63,9 +63,9 @@ def method_classes() -> list[type[Method]]:
 def made(cls: type[Method]) -> Method:
     if cls is KerasOptimizer:
         return KerasOptimizer("adam", 0.01, [(2,)], 1)
-    if cls in (ReplicaExchange, Apart):
+    if cls in (ReplicaExchange, ReplicaSubset):
         exchange = ReplicaExchange(Splitting("BAOAB"), make_ladder(temperatures=[1.0, 2.0]))
-        return exchange if cls is ReplicaExchange else Apart(exchange)
+        return exchange if cls is ReplicaExchange else ReplicaSubset(exchange)
     return cls()
 
 
