@@ -142,6 +142,10 @@ def average(
             1.
         sizes: Whether to compute effective sample sizes and R-hat, which take most of the time.
             Default: True.
+
+    Returns:
+        The row: `mean` and `error`, and with `sizes` also effective sample sizes, R-hat and
+        autocorrelation time, by the names of the columns.
     """
     chains = np.atleast_2d(np.asarray(chains, dtype=np.float64))
     weights = None if weights is None else np.atleast_2d(weights)

@@ -277,6 +277,9 @@ def autocorrelation_time(chains: np.ndarray) -> float:
         chains: Draws, shape (chains, draws) or (draws,), longer than 50 times the estimate and the
             memory.
 
+    Returns:
+        The time in rows, above 0.
+
     Raises:
         InputError: The chain is too short for an estimate (the message gives the length needed), or
             constant.

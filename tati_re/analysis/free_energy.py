@@ -43,6 +43,9 @@ def coordinate_of(
         thin: Keep one in this many rows or positions. Default: 1.
         **map_options: For `diffusion:k`: options of `diffusion_map_of`.
 
+    Returns:
+        The draws, `(walkers, draws)`, and their weights.
+
     Raises:
         InputError: There is no such coordinate, or no positions are stored.
     """

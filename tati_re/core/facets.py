@@ -200,6 +200,9 @@ class BurninTuning:
             state: The state at the end of a window of the burn-in.
             acceptance: Acceptance of its steps by rung, `(rungs, walkers of each, steps)`.
             weights: Likelihood weights of the walkers, `(walkers,)`.
+
+        Returns:
+            True if the step size may be frozen.
         """
         return True
 
@@ -322,6 +325,9 @@ class Temperatures:
 
         Args:
             exact: Steps see all examples.
+
+        Returns:
+            True if they do.
         """
         return False
 

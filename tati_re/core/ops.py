@@ -155,6 +155,9 @@ def logistic(x):
 
     Args:
         x: Numbers, an array of any shape.
+
+    Returns:
+        Numbers in (0, 1), in the shape of `x`.
     """
     if _is_numpy(x):
         from scipy.special import expit
@@ -251,6 +254,9 @@ def sum_over(x, axis: int):
     Args:
         x: Numbers, an array of any shape.
         axis: The number of the axis.
+
+    Returns:
+        The sums, in the shape of `x` with length 1 along the axis.
     """
     return (
         np.sum(x, axis, keepdims=True) if _is_numpy(x) else _tf().reduce_sum(x, axis, keepdims=True)
@@ -262,6 +268,9 @@ def cumulative_sum(x):
 
     Args:
         x: Numbers, an array of any shape.
+
+    Returns:
+        The sums, in the shape of `x`.
     """
     return np.cumsum(x, axis=-1) if _is_numpy(x) else _tf().cumsum(x, axis=-1)
 
@@ -272,6 +281,9 @@ def take_last(values, index):
     Args:
         values: An array, `(..., entries)`.
         index: Places along the last axis, integers of any shape.
+
+    Returns:
+        The entries, `(..., *index.shape)`.
     """
     return (
         np.take(values, index, axis=-1)
@@ -310,6 +322,9 @@ def mean(x):
 
     Args:
         x: Numbers, `(walkers, parameters)`.
+
+    Returns:
+        The means, `(walkers, 1)`.
     """
     return (
         np.mean(x, axis=-1, keepdims=True)
@@ -324,6 +339,9 @@ def constant(values, like):
     Args:
         values: A number or a numpy array of any shape.
         like: An array of the wanted library and type.
+
+    Returns:
+        An array or tensor in the shape of `values`.
     """
     if _is_numpy(like):
         return np.asarray(values, like.dtype)
@@ -335,6 +353,9 @@ def stack(values: list):
 
     Args:
         values: The arrays.
+
+    Returns:
+        One array, `(len(values), ...)`.
     """
     return np.stack(values) if _is_numpy(*values) else _tf().stack(values)
 
@@ -345,6 +366,9 @@ def as_type(x, like):
     Args:
         x: A number or an array of any shape.
         like: An array of the wanted type.
+
+    Returns:
+        An array in the shape of `x`.
     """
     return np.asarray(x, like.dtype) if _is_numpy(x) else _tf().cast(x, like.dtype)
 
@@ -354,6 +378,9 @@ def as_float64(x):
 
     Args:
         x: A number or an array of any shape and type.
+
+    Returns:
+        An array in the shape of `x`.
     """
     return np.asarray(x, np.float64) if _is_numpy(x) else _tf().cast(x, _tf().float64)
 
@@ -363,6 +390,9 @@ def as_int32(x):
 
     Args:
         x: A number or an array of any shape and type.
+
+    Returns:
+        An array in the shape of `x`.
     """
     return np.asarray(x).astype(np.int32) if _is_numpy(x) else _tf().cast(x, _tf().int32)
 
@@ -372,6 +402,9 @@ def as_uint32(x):
 
     Args:
         x: A number or an array of any shape and type.
+
+    Returns:
+        An array in the shape of `x`.
     """
     if _is_numpy(x):
         return np.asarray(x).astype(np.int64).astype(np.uint32)
@@ -385,6 +418,9 @@ def shift_right(x, bits: int):
     Args:
         x: Numbers, uint32, of any shape.
         bits: By how many bits, 0 to 31.
+
+    Returns:
+        uint32 numbers in the shape of `x`.
     """
     if _is_numpy(x):
         return x >> np.uint32(bits)
@@ -397,7 +433,11 @@ UNDER_XLA: ContextVar[bool] = ContextVar("under_xla", default=False)
 
 @contextmanager
 def compiled_by_xla() -> Iterator[None]:
-    """Marks code traced for XLA, which has its own operations for parts of arrays."""
+    """Marks code traced for XLA, which has its own operations for parts of arrays.
+
+    Returns:
+        A context manager.
+    """
     token = UNDER_XLA.set(True)
     try:
         yield

@@ -246,6 +246,9 @@ class Dataset:
                 one is left for training.
             seed: Seed of the choice. Both parts keep the order of the examples.
             shuffle: Whether the test set is random; False uses the last examples. Default: True.
+
+        Returns:
+            A data set with test set, or this one.
         """
         refuse_if(
             not 0 <= test_fraction < 1,
@@ -297,6 +300,9 @@ class Dataset:
         Args:
             num_classes: The number of classes, 0 for a regression, None for a choice by the rule.
             rule: The meaning of integers.
+
+        Returns:
+            A data set of classes or of values.
         """
         if not are_integers(self.class_names) or (
             num_classes in (None, self.num_classes) and rule != "numbers"

@@ -268,7 +268,11 @@ class Loop:
         return potential, np.asarray(total_energy(self.method, carry.state)) if whole else potential
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What a checkpoint holds beside the carry."""
+        """What a checkpoint holds beside the carry.
+
+        Returns:
+            Arrays by name.
+        """
         return {}
 
     def restore(self, arrays: StoredArrays) -> None:

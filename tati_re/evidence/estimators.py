@@ -67,6 +67,9 @@ def series_error(series: np.ndarray) -> float:
 
     Args:
         series: Values in the order of the draws, `(walkers, draws)`.
+
+    Returns:
+        The standard error, at least 0.
     """
     if np.ptp(series) == 0:
         return 0.0

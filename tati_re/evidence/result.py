@@ -140,6 +140,7 @@ class Evidences(Sequence):
 
     @property
     def disagreements(self) -> list[str]:
+        """Sentences about pairs of estimates that differ by more than their errors explain."""
         sentences = []
         for one, other in combinations(self._estimates, 2):
             error = math.hypot(one.error, other.error)

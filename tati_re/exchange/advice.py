@@ -29,6 +29,9 @@ def spacing(acceptance):
 
     Args:
         acceptance: The probability, in (0, 1), of any shape.
+
+    Returns:
+        The spacing, above 0, in the shape of `acceptance`.
     """
     return 2.0 * erfcinv(acceptance)
 

@@ -103,6 +103,9 @@ def series_weights(
         noise_variance: σ².
         terms: Number of weights.
         series_filter: λ; None for ∞. Default: 10.
+
+    Returns:
+        `terms` weights.
     """
     if series_filter is None:
         return [(-noise_variance / 2) ** n / math.factorial(n) for n in range(terms)]
@@ -181,6 +184,9 @@ def best_cut(noise_variance: float) -> Cut:
     Args:
         noise_variance: σ² in (0, 1.05].
 
+    Returns:
+        The cut.
+
     Raises:
         InputError: σ² is out of range.
     """
@@ -244,6 +250,9 @@ def compensation_table(
         series_terms: Terms of the published series, at least 1. Default: None, the quadrature with
             `best_cut`.
         series_filter: λ of the series, `None` for ∞. Default: 10.
+
+    Returns:
+        The table, from which `quantile` draws.
 
     Raises:
         InputError: σ² is not in (0, 1.05], there are no terms, the filter is not above 0, or the

@@ -88,6 +88,9 @@ def sample_size(target_variance, factor, num_examples, example_variance):
         num_examples: N, the number of all examples.
         example_variance: v, the variance of the differences of single examples.
 
+    Returns:
+        The number of examples, from 0 to N.
+
     Examples:
         >>> float(sample_size(0.2, (1 - 1 / 1.2) * 50_000, 50_000, 0.01)).__round__(1)
         49290.2

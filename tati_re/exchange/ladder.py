@@ -33,6 +33,7 @@ class Ladder(NamedTuple):
 
     @property
     def num_rungs(self) -> int:
+        """Number of rungs."""
         return self.inverse_temperature.shape[0]
 
     @property
@@ -59,6 +60,9 @@ class Ladder(NamedTuple):
 
         Args:
             rejection: Mean rejection of each pair of neighbors, `(rungs - 1,)`.
+
+        Returns:
+            A ladder with as many rungs.
         """
         if self.tempering == "likelihood":
             return self._replace(
@@ -322,6 +326,9 @@ def barrier(rejection):
 
     Args:
         rejection: Rejection probability of each pair of neighbors, `(rungs - 1,)`.
+
+    Returns:
+        Λ, at least 0.
     """
     return cumulative_sum(rejection)[-1]
 
@@ -334,6 +341,9 @@ def round_trip_rate(rejection):
 
     Args:
         rejection: r of each pair of neighbors, `(rungs - 1,)`, in [0, 1].
+
+    Returns:
+        The rate, in [0, 1/2].
     """
     open_pairs = rejection < 1.0
     zero = 0.0 * rejection

@@ -115,6 +115,7 @@ class AllPairs(_Schedule):
 
     @property
     def num_uniforms(self) -> int:
+        """Uniform numbers that a round needs: one for each rung."""
         return self.num_rungs
 
     def pairs(self, round, uniforms) -> Pairs:

@@ -34,6 +34,9 @@ def permuted(numbers, keys, count: int):
             permutation per pair. `NUM_KEYS` rounds are enough.
         count: N from 1 to 2³¹, known when the step is compiled.
 
+    Returns:
+        Entries of the permutation, int32, `(n,)` or `(pairs, n)`.
+
     Raises:
         InputError: `count` is out of range, or there are fewer than 4 keys.
 

@@ -189,6 +189,9 @@ class WellTempered:
         Args:
             energy: Approximate energies at each rung, finite, float64 `(rungs,)`.
             inverse_temperature: β of each rung, float64 `(rungs,)`.
+
+        Returns:
+            The bias.
         """
         temperature = 1.0 / inverse_temperature
         zeros = 0.0 * energy
@@ -218,6 +221,9 @@ class WellTempered:
             rung: Rungs of the walkers, int32 `(walkers,)`.
             inverse_temperature: β of each rung.
             share: Fraction of h and of n that a walker contributes. Default: 1.
+
+        Returns:
+            The new bias; the given one is unchanged.
         """
         rungs = bias.heights.shape[0]
         temperature = 1.0 / inverse_temperature

@@ -84,6 +84,9 @@ class GaussianApproximation:
 
         Args:
             walker: The walker of the component, counted from 0. Default: 0.
+
+        Returns:
+            The matrix, float64.
         """
         return np.diag(self.diagonal[walker]) + self.factor[walker] @ self.factor[walker].T
 

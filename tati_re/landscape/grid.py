@@ -27,6 +27,7 @@ class Axis(NamedTuple):
 
     @property
     def values(self) -> np.ndarray:
+        """The points of the axis, `(num_points,)`, float64."""
         return np.linspace(self.low, self.high, self.num_points)
 
     @property

@@ -64,6 +64,9 @@ class Density(NamedTuple):
         Args:
             grid: The points.
             width: Standard deviation of the Gaussian.
+
+        Returns:
+            The density, in the shape of `grid`.
         """
         z = (np.asarray(grid, np.float64)[:, None] - self.nodes.reshape(1, -1)) / width
         return (

@@ -275,7 +275,15 @@ class Run(RunFiles):
     ) -> Any:
         """Converts the run for the installed version of ArviZ.
 
-        The arguments and groups are those of `tati_re.analysis.to_arviz`.
+        `tati_re.analysis.to_arviz` describes the groups.
+
+        Args:
+            burnin: Steps to leave out. Default: None, the burn-in of the run.
+            thin: Keep one in this many stored positions and rows. Default: 1.
+            data: The data set, if it was given in Python. Default: None, that of the run.
+            model: The Keras model, if the folder holds none. Default: None, the model in the folder.
+            weights: Weights of the chains, `"equal"` or `"stacking"`. Default: None, the run's
+                option.
 
         Returns:
             An `xarray.DataTree`, or an `arviz.InferenceData` for ArviZ before version 1.

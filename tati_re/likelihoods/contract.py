@@ -60,7 +60,11 @@ class ExtraParameter:
     relative: bool = False
 
     def text(self) -> str:
-        """Describes exp(s) in words."""
+        """Describes exp(s) in words.
+
+        Returns:
+            A few words.
+        """
         above = f" above {self.least:g}" if self.least else ""
         return f"{self.column.replace('_', ' ')}{above}"
 
@@ -72,6 +76,9 @@ class ExtraParameter:
         Args:
             parameter: Values of s.
             exp: The exponential function of NumPy or TensorFlow. Default: `np.exp`.
+
+        Returns:
+            Numbers above 0, in the shape of `parameter`.
         """
         values: Any = exp(parameter)
         if self.unit != 1.0:
@@ -477,6 +484,12 @@ class Likelihood(Objective):
     def of_classes(self, count: int) -> Self:
         """Returns the likelihood for labels of 0 to count - 1, for likelihoods of classes. Some may
         be absent from the training labels.
+
+        Args:
+            count: Number of classes, at least 2.
+
+        Returns:
+            The likelihood; this one unless it depends on the number of classes.
         """
         del count
         return self
@@ -643,6 +656,9 @@ class LocationScale(Likelihood):
         Args:
             outputs: Outputs of the network, shape (draws, n, outputs).
             extra: Widths that are parameters, shape (draws, 1, 1 or targets). Default: None.
+
+        Returns:
+            Centers and widths.
         """
         if self.noise_std == PREDICTED:
             center, log_width = parts(outputs, 2)
@@ -659,6 +675,9 @@ class LocationScale(Likelihood):
             targets: Labels in the units of the data, shape (n, targets).
             outputs: Outputs of the network, shape (n, outputs).
             extra: Widths that are parameters, one number each. Default: None.
+
+        Returns:
+            z and the logarithm.
         """
         tf = tensorflow()
         scale = tf.constant(self.scale, outputs.dtype)
@@ -679,7 +698,11 @@ class LocationScale(Likelihood):
         return tf.constant(log_width, outputs.dtype) + tf.zeros_like(outputs)
 
     def width_text(self) -> str:
-        """Describes how the width is determined, in a few words."""
+        """Describes how the width is determined, in a few words.
+
+        Returns:
+            A few words.
+        """
         if self.noise_std == PREDICTED:
             return "the network predicts its width"
         if isinstance(self.noise_std, str):

@@ -29,6 +29,9 @@ class Law(ABC):
 
         Args:
             values: Targets, shape (n, targets), or one that broadcasts to (draws, n, targets).
+
+        Returns:
+            Logarithms, shape (draws, n, targets).
         """
 
     @abstractmethod
@@ -48,6 +51,9 @@ class Law(ABC):
 
         Args:
             level: The probability, from 0 to 1.
+
+        Returns:
+            Targets in the units of the data.
         """
 
     @abstractmethod

@@ -141,6 +141,9 @@ def logistic(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> Any:
         x: Values.
         loc: Center. Default: 0.
         scale: Scale, above 0. Default: 1.
+
+    Returns:
+        Logarithms, in the common shape of the arguments.
     """
     tf = tensorflow()
     x, loc, scale = _floats(x, loc, scale)

@@ -49,6 +49,9 @@ def make_optimizer(name, options, shapes: list[tuple[int, ...]]):
         options: Source of `learning_rate`, `num_walkers`, `momentum` and the tuning parameters.
         shapes: Shapes of the model's weights, in the order of the flat vector.
 
+    Returns:
+        The optimizer, ready for a compiled step.
+
     Raises:
         InputError: There is no such optimizer (the message suggests the closest name), or it does
             not support momentum.

@@ -326,7 +326,14 @@ def current_names(name: str) -> tuple[str, ...]:
 
 
 def describe(name: str) -> str:
-    """One line on the options that replace one of TATi."""
+    """One line on the options that replace one of TATi.
+
+    Args:
+        name: TATi's name of an option.
+
+    Returns:
+        One line of text.
+    """
     return f"{name}: TATi's name; here {ALIASES[name].instead}"
 
 

@@ -53,7 +53,7 @@ def plot_prediction(
         InputError: There is no such column.
     """
     if isinstance(one, RegressionPrediction):
-        return plot_values({"posterior average": one}, None, path, along)
+        return plot_values({one.title: one}, None, path, along)
     classes = one.pairs() if isinstance(one, LabelPrediction) else one
     assert isinstance(classes, ClassPrediction)
     columns = _columns(one.inputs if one.places == 1 else None, 0, along)
@@ -86,7 +86,7 @@ def plot_prediction(
             grid[count - 2],
             [classes.probabilities],
             [classes.labels],
-            ["posterior average"],
+            [one.title],
         )
         draw_entropy(last, classes.probabilities, classes.labels, "")
     last.set_xlabel("predictive entropy (nats)")

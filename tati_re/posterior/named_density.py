@@ -163,6 +163,9 @@ class NamedDensity:
 
         Args:
             data: Arrays and numbers by name.
+
+        Returns:
+            The density; this one is unchanged.
         """
         return NamedDensity(
             self.log_density,

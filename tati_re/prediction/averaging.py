@@ -159,6 +159,7 @@ def average(
         "weight": weight,
         "draw_losses": _over_examples(parts, "losses", len(inputs)),
         "notes": first.notes,
+        "averaged": tuple(dict.fromkeys(draws.kind for _, draws in sources)),
     }
     hits = None if first.kind == VALUES else _over_examples(parts, "right", count)
     if first.kind != VALUES:

@@ -19,6 +19,12 @@ CACHED_BYTES = 1 << 27
 """Bytes of parameters, float64, that draws hold in memory between predictions at most."""
 
 
+DRAWS, FITS, ENDS, VECTORS = "draws", "fits", "ends", "vectors"
+"""What predictions average: posterior draws, the fits of a run, the end points of an optimization, or
+vectors of parameters that were passed.
+"""
+
+
 class Draws:
     """The weighted draws of one rung in a run's trajectory, counted from the target, 0: of the
     stored positions of a walker, or of each one, every `thin`-th past `burnin` (None: the run's
@@ -38,6 +44,7 @@ class Draws:
             raise InputError(
                 f"{run.folder} is the run of an optimizer.", expected="a run that sampled"
             )
+        self.kind = FITS if run.manifest.has_fits_alone else DRAWS
         with open_regular(run.folder / files.ROWS) as file:
             has_rungs = b"rung" in file.readline().rstrip().split(b",")
         if rung and not has_rungs:
@@ -161,7 +168,8 @@ def resampled(weight: np.ndarray) -> np.ndarray:
 class Members:
     """Fixed vectors of parameters in place of draws, `(members, P)` or `(P,)`: an optimum, or the
     members of an ensemble. `walkers` are the numbers of the walkers whose moving statistics they
-    have; None: 0. `weights` are what they count; None: all the same.
+    have; None: 0. `weights` are what they count; None: all the same. `kind` says which vectors they
+    are.
     """
 
     def __init__(
@@ -169,7 +177,9 @@ class Members:
         vectors: np.ndarray,
         walkers: np.ndarray | None = None,
         weights: np.ndarray | None = None,
+        kind: str = VECTORS,
     ) -> None:
+        self.kind = kind
         self.vectors = np.atleast_2d(vectors)
         count = len(self.vectors)
         self.walker = np.zeros(count, np.int64) if walkers is None else np.asarray(walkers)

@@ -20,7 +20,7 @@ from tati_re.likelihoods.mixture import empirical_crps
 from tati_re.posterior.predictive import CLASSES, LABELS
 from tati_re.prediction import metrics
 from tati_re.prediction.averaging import average
-from tati_re.prediction.draws import Draws, Members
+from tati_re.prediction.draws import FITS, Draws, Members
 from tati_re.prediction.held_out_table import (
     LEFT_OUT,
     LEVELS,
@@ -330,11 +330,12 @@ class _Scored:
         network = copy.copy(self.network)
         network.auxiliary = [np.asarray(values) for values in self.fits.auxiliary]
         numbers = np.arange(len(self.fits.positions))
-        every = Members(self.fits.positions, numbers)
+        every = Members(self.fits.positions, numbers, kind=FITS)
         ensemble = scores_of(average([(network, every)], inputs, labels))
         single = []
         for number in numbers:
-            one = Members(self.fits.positions[number], numbers[number : number + 1])
+            vector = self.fits.positions[number]
+            one = Members(vector, numbers[number : number + 1], kind=FITS)
             single.append(scores_of(average([(network, one)], inputs, labels)))
         means = {name: float(np.mean([each[name] for each in single])) for name in single[0]}
         return {ENSEMBLE: ensemble, ONE_FIT: means}

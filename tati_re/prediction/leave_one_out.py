@@ -80,6 +80,9 @@ class LeaveOneOut:
         Args:
             other: The estimate of another run on the same examples.
 
+        Returns:
+            The difference in nats, and its standard error.
+
         Raises:
             InputError: The examples differ.
         """

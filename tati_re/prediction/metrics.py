@@ -82,6 +82,9 @@ def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
         probabilities: Class probabilities, `(n, classes)`, in [0, 1].
         labels: True classes, `(n,)`, counted from 0.
 
+    Returns:
+        The fraction, in [0, 1].
+
     Raises:
         InputError: Shapes or labels do not fit.
     """
@@ -99,6 +102,9 @@ def negative_log_likelihood(
         labels: True classes, `(n,)`, counted from 0.
         floor: Smaller probabilities are replaced by this value, in [0, 1). Default: 1.2e-38, where
             float32 underflows.
+
+    Returns:
+        The mean in nats, at least 0.
 
     Raises:
         InputError: Shapes or labels do not fit.
@@ -136,6 +142,9 @@ def calibration(probabilities: np.ndarray, labels: np.ndarray, num_bins: int = 1
         probabilities: Class probabilities, `(n, classes)`, in [0, 1].
         labels: True classes, `(n,)`, counted from 0.
         num_bins: Number of bins, at least 1. Default: 15.
+
+    Returns:
+        The bins and the error.
 
     Raises:
         InputError: Shapes or labels do not fit.

@@ -14,6 +14,7 @@ from tati_re.core.printable import printable
 from tati_re.core.views import drawn, html_table
 from tati_re.prediction import metrics
 from tati_re.prediction.deferred import deferrable
+from tati_re.prediction.draws import DRAWS, ENDS, FITS, VECTORS
 from tati_re.prediction.scores import brier_score
 from tati_re.runs.csv_table import frame_text
 from tati_re.runs.storage import write_whole
@@ -24,6 +25,33 @@ if TYPE_CHECKING:
 _ROUNDING = 1e-12
 _ROWS, _COLUMNS = 8, 12
 """Of the table that is shown."""
+
+
+_TITLES = {
+    (DRAWS,): "posterior average",
+    (FITS,): "ensemble of the fits",
+    (ENDS,): "ensemble of the end points",
+    (VECTORS,): "average of the passed parameters",
+}
+"""Predictors by what they average, as figures and tables name them."""
+
+_COUNTED = {FITS: "fits", ENDS: "end points of an optimizer", VECTORS: "vectors of parameters"}
+
+
+def title_of(kinds: Sequence[str], num_members: int | None = None) -> str:
+    """The name of a predictor in figures and tables.
+
+    Args:
+        kinds: What it averages: `draws`, `fits`, `ends` or `vectors`, of one or several runs.
+        num_members: Number of parameter vectors. Default: None, several.
+
+    Returns:
+        A few words, such as "posterior average".
+    """
+    kinds = tuple(dict.fromkeys(kinds))
+    if kinds == (ENDS,) and num_members == 1:
+        return "optimum"
+    return _TITLES.get(kinds, f"average of {' and '.join(kinds)}")
 
 
 def worth(independent_draws: float) -> str:
@@ -53,6 +81,9 @@ class Prediction:
         inputs: The inputs, `(n, ...)`. None for averages accumulated while sampling.
         places: Number of outputs with classes per input, one after the other.
         notes: Sentences on the meaning of these predictions, which are shown with them.
+        averaged: What was averaged: `draws` of the posterior; `fits` of a run for prediction that
+            predict better than its draws; `ends`, the end points of an optimizer; or `vectors`,
+            parameters that were passed. Several for runs of different kinds.
         training: At most 1,000 training inputs `(n,)` with targets `(n, outputs)` or classes
             `(n,)`, for the figure of a network with one input; otherwise None.
     """
@@ -67,6 +98,7 @@ class Prediction:
     inputs: np.ndarray | None = field(default=None, kw_only=True)
     places: int = field(default=1, kw_only=True)
     notes: tuple[str, ...] = field(default=(), kw_only=True)
+    averaged: tuple[str, ...] = field(default=(DRAWS,), kw_only=True)
     training: tuple[np.ndarray, np.ndarray] | None = field(default=None, kw_only=True)
 
     kind: ClassVar[str] = ""
@@ -87,9 +119,29 @@ class Prediction:
             ("prediction", self.kind.replace("_", " ")),
             ("inputs", f"{self.frame()['input'].nunique():,}"),
         ]
-        lines += [("draws", f"{self.num_draws:,}, {worth(self.independent_draws)}")]
+        if self.averages_draws:
+            lines += [("draws", f"{self.num_draws:,}, {worth(self.independent_draws)}")]
+        else:
+            lines += [("average of", self.count_text())]
         lines += self.score_lines()
         return [*lines, *(("note", note) for note in self.notes)]
+
+    @property
+    def averages_draws(self) -> bool:
+        """Whether posterior draws alone were averaged."""
+        return self.averaged == (DRAWS,)
+
+    @property
+    def title(self) -> str:
+        """The name of this predictor in figures and tables, such as "posterior average"."""
+        return title_of(self.averaged, self.num_draws)
+
+    def count_text(self) -> str:
+        """Returns how many draws, fits or other vectors of parameters were averaged, in words."""
+        if self.averages_draws:
+            return f"{self.num_draws:,} draws, {worth(self.independent_draws)}"
+        kinds = " and ".join(_COUNTED.get(kind, kind) for kind in self.averaged)
+        return f"{self.num_draws:,} {kinds}"
 
     def score_lines(self) -> list[tuple[str, str]]:
         """Returns the label and value of each score, as printed in tables."""
@@ -236,6 +288,9 @@ class ClassPrediction(_Probabilities):
         Args:
             num_bins: Number of bins, at least 1. Default: 15.
 
+        Returns:
+            The bins and the error.
+
         Raises:
             InputError: There are no labels.
         """
@@ -318,6 +373,7 @@ class LabelPrediction(_Probabilities):
             draw_losses=None,
             walker=None,
             weight=None,
+            averaged=self.averaged,
             probabilities=np.stack([1 - p, p], 1),
             std=std,
             lower=None,
@@ -343,6 +399,9 @@ class LabelPrediction(_Probabilities):
 
         Args:
             num_bins: Number of bins, at least 1. Default: 15.
+
+        Returns:
+            The bins and the error.
 
         Raises:
             InputError: There are no labels.

@@ -23,6 +23,9 @@ def brier_score(probabilities: np.ndarray, labels: np.ndarray) -> float:
         probabilities: Shape (n, k), or (n,) or (n, 1) for the positive class.
         labels: Integers (n,), -1 and +1, or one-hot rows.
 
+    Returns:
+        The mean score, in [0, 2].
+
     Raises:
         InputError: Shapes or labels do not fit.
     """
@@ -38,6 +41,9 @@ def auroc(inside: np.ndarray, outside: np.ndarray) -> float:
     Args:
         inside: Scores of inputs like the training data, `(n,)`.
         outside: Scores of other inputs, `(m,)`.
+
+    Returns:
+        The area, in [0, 1].
 
     Raises:
         InputError: A set is empty, or values are not finite.

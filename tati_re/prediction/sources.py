@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.prediction.draws import Draws, Members
+from tati_re.prediction.draws import ENDS, FITS, Draws, Members
 from tati_re.prediction.network import Network, network_of
 from tati_re.prediction.stacking import weigh
 from tati_re.runs import checkpoint, files
@@ -73,7 +73,7 @@ def _end_of_fit(run: RunFiles, network: Network) -> Members:
     """The places where the walkers of an optimization arrived."""
     arrays, _, _ = checkpoint.load(run.folder)
     positions = arrays.of_shape("state/position/0", (None, network.num_parameters))
-    return Members(positions, np.arange(len(positions)))
+    return Members(positions, np.arange(len(positions)), kind=ENDS)
 
 
 def _fits_of(run: RunFiles, network: Network) -> Members:
@@ -84,7 +84,7 @@ def _fits_of(run: RunFiles, network: Network) -> Members:
             f"{run.folder / files.MEMBERS} does not contain the fits of this run.",
             expected="the unmodified file; weights='equal' predicts with the chains",
         )
-    return Members(fits.positions, np.arange(len(fits.positions)))
+    return Members(fits.positions, np.arange(len(fits.positions)), kind=FITS)
 
 
 def _num_stored(run: RunFiles, burnin: int | None) -> int:

@@ -24,7 +24,6 @@ from tati_re.plotting.prediction import plot_prediction
 from tati_re.prediction.held_out import stored_comparison
 from tati_re.prediction.held_out_table import SCORES
 from tati_re.prediction.predict import predict, predictor_note
-from tati_re.prediction.results import worth
 from tati_re.report import html
 from tati_re.runs import files
 from tati_re.runs.positions import Positions
@@ -114,14 +113,13 @@ def predictions_section(run: RunFiles, burnin: int, thin: int) -> html.Section |
     except InputError as error:
         section.parts.append(html.paragraph(f"No predictions of the test set: {error}"))
         return section
-    draws = f"{prediction.num_draws:,} draws, {worth(prediction.independent_draws)}"
     notes = [("note", note) for note in prediction.notes]
     caption = (
-        "The posterior average on the test set; bands contain 95 % of the whole curves of "
+        f"The {prediction.title} on the test set; bands contain 95 % of the whole curves of "
         "calibrated predictions."
     )
     section.parts += [
-        html.pairs([("average of", draws), *prediction.score_lines(), *notes]),
+        html.pairs([("average of", prediction.count_text()), *prediction.score_lines(), *notes]),
         html.figure(plot_prediction(prediction), caption),
     ]
     return section

@@ -19,11 +19,11 @@ from tati_re.plotting.calibration import plot_classes
 from tati_re.plotting.prediction import plot_values
 from tati_re.plotting.temperatures import plot_temperatures
 from tati_re.prediction.averaging import average
-from tati_re.prediction.draws import Members
+from tati_re.prediction.draws import ENDS, Members
 from tati_re.prediction.inputs import NOISE, noise_like, read_inputs
-from tati_re.prediction.predict import FEW_DRAWS, as_calibrated, predict
+from tati_re.prediction.predict import FEW_DRAWS, as_calibrated, predict, with_predictor
 from tati_re.prediction.ranges import outside_ranges
-from tati_re.prediction.results import ClassPrediction, LabelPrediction, Prediction
+from tati_re.prediction.results import ClassPrediction, LabelPrediction, Prediction, title_of
 from tati_re.prediction.rows import test_part, with_names
 from tati_re.prediction.scores import auroc
 from tati_re.prediction.sources import source_of
@@ -32,7 +32,6 @@ from tati_re.prediction.training_rows import with_training
 from tati_re.runs.csv_table import frame_text
 from tati_re.runs.storage import made, write_whole
 
-AVERAGE = "posterior average"
 OPTIMUM = "optimum"
 ENSEMBLE = "ensemble"
 
@@ -69,7 +68,7 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
             inputs_shown = None
         with contextlib.suppress(InputError):
             inputs_shown = test_part(runs[0])[0]
-        return _written(folder, {AVERAGE: average_alone}, {}, inputs_shown)
+        return _written(folder, {average_alone.title: average_alone}, {}, inputs_shown)
     inputs, labels = (
         read_inputs(typed["data"], runs[0], typed.get("encoding"))
         if "data" in typed
@@ -77,17 +76,21 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
     )
     inputs = with_names(runs[0], inputs)
     calibrate = chosen.pop("calibrate", None)
-    sources = {AVERAGE: [source_of(run, inputs=inputs, **chosen) for run in runs]}
+    own_sources = [source_of(run, inputs=inputs, **chosen) for run in runs]
+    title = title_of([members.kind for _, members in own_sources])
+    sources = {title: own_sources}
     sources |= {name: [source_of(run) for run in group] for name, group in groups.items()}
     if OPTIMUM in sources:
         network, members = sources[OPTIMUM][0]
-        sources[OPTIMUM] = [(network, Members(members.vectors[:1], members.walker[:1]))]
+        one = Members(members.vectors[:1], members.walker[:1], kind=ENDS)
+        sources[OPTIMUM] = [(network, one)]
     predictions = {name: average(source, inputs, labels, level) for name, source in sources.items()}
     if len(runs) == 1:
-        predictions[AVERAGE] = as_calibrated(
-            runs[0], predictions[AVERAGE], sources[AVERAGE], inputs, calibrate
+        predictions[title] = as_calibrated(
+            runs[0], predictions[title], sources[title], inputs, calibrate
         )
-    predictions[AVERAGE] = with_training(predictions[AVERAGE], runs[0])
+    predictions[title] = with_predictor(predictions[title], runs, own_sources)
+    predictions[title] = with_training(predictions[title], runs[0])
     outside: dict[str, Prediction] = {}
     if "ood" in typed:
         source = typed["ood"]
@@ -122,7 +125,7 @@ def reliability_table(predictions: Mapping[str, ClassPrediction | LabelPredictio
 
 
 def _written(folder: Path, predictions: dict, outside: dict, inputs: np.ndarray | None) -> str:
-    posterior = predictions[AVERAGE]
+    posterior = next(iter(predictions.values()))
     made(folder)
     posterior.write_csv(folder / "predictions.csv")
     rows = [
@@ -189,14 +192,16 @@ def _independent(one: Prediction) -> str:
 
 def _text(folder: Path, files: list[str], predictions: dict, scores, apart) -> str:
     names = list(predictions)
-    posterior = predictions[AVERAGE]
+    posterior = predictions[names[0]]
     draws = [f"{predictions[name].num_draws:,}" for name in names]
-    draws[names.index(AVERAGE)] += f" ({_independent(posterior)})"
+    if posterior.averages_draws:
+        draws[0] += f" ({_independent(posterior)})"
     width = max(14, *(len(cell) + 2 for cell in [*names, *draws]))
     heads = "".join(name.ljust(width) for name in names).rstrip()
     count = posterior.frame()["input"].nunique()
     lines = [(f"{count:,} inputs", heads)]
-    lines.append(("draws", "".join(cell.ljust(width) for cell in draws).rstrip()))
+    label = "draws" if posterior.averages_draws else "members"
+    lines.append((label, "".join(cell.ljust(width) for cell in draws).rstrip()))
     if round(posterior.effective_draws) != posterior.num_draws:
         lines.append(("draws by weight", f"{posterior.effective_draws:,.0f}"))
     if scores is not None:

@@ -122,6 +122,13 @@ class Manifest(Mapping[str, Any]):
     table: Mapping[str, Any] = whole_table()
 
     @property
+    def predicts_with_fits(self) -> bool:
+        """Whether predictions average fits: they predict better than the draws, or there are no
+        draws.
+        """
+        return self.prefers_fits or self.has_fits_alone
+
+    @property
     def has_fits_alone(self) -> bool:
         """Whether the run predicts with its fits, as it has no draws."""
         return self.last_positions is not None and self.last_positions.of == "fits"
@@ -417,7 +424,15 @@ def check_data(manifest: Manifest, dataset: Any, who: AnyPath) -> None:
 
 
 def plain(value: Any, where: str) -> Any:
-    """A value as TOML gives it back; `where` it is, for messages."""
+    """A value as TOML gives it back; `where` it is, for messages.
+
+    Args:
+        value: A value of an option or an entry.
+        where: The name of the entry, for messages.
+
+    Returns:
+        The value with plain types: dicts, lists, text, numbers.
+    """
     if isinstance(value, Mapping):
         return {
             str(key): plain(item, f"{where}: {key}")

@@ -80,7 +80,14 @@ def _on_ladder(rows: pd.DataFrame) -> bool:
 
 
 def spacing(rows: pd.DataFrame) -> float:
-    """Returns the mean number of steps between rows of a walker at a rung; nan for a single row."""
+    """Returns the mean number of steps between rows of a walker at a rung; nan for a single row.
+
+    Args:
+        rows: A table of rows, with the columns `step` and `walker`.
+
+    Returns:
+        The mean number of steps.
+    """
     one = rows[rows["walker"] == rows["walker"].iloc[0]]
     if _on_ladder(one):
         one = one[one["rung"] == one["rung"].iloc[0]]

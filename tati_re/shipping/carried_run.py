@@ -12,6 +12,9 @@ from tati_re.runs.run import RunFiles
 ENTRIES = ("kind", "tati_re", "versions", "seed", "temperature", "loss", "parameters", "dataset")
 """Entries of a run's manifest that predictions need, or that say where they come from."""
 
+WHICH_FITS = ("predictor", "last_positions")
+"""Entries that say that a run predicts with its fits."""
+
 OPTIONS = (
     "data_keys",
     "dtype",
@@ -60,6 +63,8 @@ def carried_manifest(manifest: Manifest) -> Manifest:
     """
     table = manifest.table
     entries = {name: table[name] for name in ENTRIES if name in table}
+    if manifest.predicts_with_fits:
+        entries |= {name: table[name] for name in WHICH_FITS if name in table}
     options = manifest.options.table
     entries["options"] = {name: options[name] for name in OPTIONS if name in options}
     return Manifest.of({"schema_version": SCHEMA_VERSION, **entries})

@@ -74,7 +74,7 @@ def compress(
     network, draws = source_of(run, model=model)
     if members is None or len(draws) <= members:
         every = np.arange(len(draws))
-        few = Members(vectors_of(draws, every), draws.walker, draws.weight)
+        few = Members(vectors_of(draws, every), draws.walker, draws.weight, draws.kind)
         return Predictor(_parts(run, network, few, {}, model))
     candidates = candidates_of(draws)
     rows = training_rows(run) if inputs is None else network.packed(inputs)
@@ -229,7 +229,9 @@ def candidates_of(draws: Draws | Members) -> Members:
     order = np.lexsort((draws.step, draws.walker))
     count = min(MOST_CANDIDATES, len(order))
     numbers = np.sort(order[np.linspace(0, len(order) - 1, count).astype(int)])
-    return Members(vectors_of(draws, numbers), draws.walker[numbers], draws.weight[numbers])
+    return Members(
+        vectors_of(draws, numbers), draws.walker[numbers], draws.weight[numbers], draws.kind
+    )
 
 
 def vectors_of(draws: Draws | Members, numbers: np.ndarray) -> np.ndarray:

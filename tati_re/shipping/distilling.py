@@ -278,5 +278,5 @@ def _warn_of_spread(
     if ratio < _SPREAD_KEPT:
         warn_user(
             "The distilled network loses spread outside the data: its standard deviation is "
-            f"{ratio:.2f} times the one of all draws (median of {len(rows):,} inputs)."
+            f"{ratio:.2f} times the one of all {whole[1].kind} (median of {len(rows):,} inputs)."
         )

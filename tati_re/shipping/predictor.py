@@ -17,7 +17,7 @@ from tati_re.posterior.predictive import CLASSES, VALUES
 from tati_re.prediction import results
 from tati_re.prediction.averaging import average
 from tati_re.prediction.calibrating import with_scale, with_temperature
-from tati_re.prediction.draws import Members
+from tati_re.prediction.draws import DRAWS, FITS, Members
 from tati_re.prediction.network import Network
 from tati_re.prediction.outputs import outputs_of_draws
 from tati_re.prediction.rows import checked_rows, labels_by_name
@@ -26,6 +26,9 @@ from tati_re.shipping.carried_run import CarriedRun
 from tati_re.shipping.predictor_file import Parts, parts_of_file, write_parts
 
 _MOST_MEMBERS_SHOWN = 6
+
+
+_MEMBERS_ARE_FITS = "members: fits of the run, not posterior draws"
 
 
 @front_doors
@@ -62,7 +65,8 @@ class Predictor:
         self.network = Network(self._run, objects["model"], parts.auxiliary)
         parts.check(self.network.flat)
         numbers = np.arange(len(parts.members))
-        self.members = Members(parts.members, numbers, parts.weights * len(numbers))
+        kind = FITS if parts.manifest.predicts_with_fits else DRAWS
+        self.members = Members(parts.members, numbers, parts.weights * len(numbers), kind)
         self.weights = parts.weights
         self.losses: Mapping[str, float] = dict(parts.losses)
 
@@ -168,15 +172,26 @@ class Predictor:
 
     @property
     def training_ranges(self) -> pd.DataFrame:
-        """Minimum and maximum of each input column in training: columns `low` and `high`."""
+        """Minimum and maximum of each input column in training: columns `low` and `high`.
+
+        If the run has columns of text, the column `categories` has their texts, and `low` and
+        `high` are NaN there; `categories` of a column of numbers is empty.
+        """
         data = self._run.manifest.dataset
         ranges = data.input_ranges
         problem = "training_ranges: the run has no table of inputs."
         if ranges is None:
             raise InputError(problem, expected="a run on a table of numbers")
         names = data.feature_names or [str(number) for number in range(len(ranges.low))]
-        table = {"low": ranges.low, "high": ranges.high}
-        return pd.DataFrame(table, index=pd.Index(names, name="column"))
+        table = pd.DataFrame(
+            {"low": ranges.low, "high": ranges.high}, index=pd.Index(names, name="column")
+        )
+        if not self.categories:
+            return table
+        of_text = table.index.isin(list(self.categories))
+        table[of_text] = np.nan
+        table["categories"] = [self.categories.get(name, ()) for name in names]
+        return table
 
     def predict(self, inputs: Any, labels: Any = None, *, interval: float = 0.9) -> Any:
         """Predicts with uncertainties, as `run.predict` does.
@@ -336,6 +351,9 @@ class Predictor:
 
         Args:
             quantiles: Levels of the predicted quantiles, between 0 and 1. Default: 0.05, 0.5, 0.95.
+
+        Returns:
+            The Keras model.
         """
         from tati_re.shipping.keras_export import to_keras
 
@@ -375,6 +393,7 @@ class Predictor:
         lines = [
             f"Predictor: {self.kind.replace('_', ' ')}, {members} of "
             f"{self.network.num_parameters:,} parameters",
+            *([_MEMBERS_ARE_FITS] if self.members.kind == FITS else []),
             *([f"inputs: {names}{more}"] if names else []),
             *(f"loss {name}: {value:.4f} nats a row" for name, value in self.losses.items()),
             f"digest: {self.digest[:16]}",

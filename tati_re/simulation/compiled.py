@@ -124,4 +124,9 @@ class SamplePosterior(keras.callbacks.Callback):
         self.run: Run | None = None
 
     def on_train_end(self, logs: Any = None) -> None:
+        """Samples from the trained weights; Keras calls it at the end of `fit`.
+
+        Args:
+            logs: The metrics of the last epoch, which are not used. Default: None.
+        """
         self.run = sample(self.model, *self._given, **self._options)

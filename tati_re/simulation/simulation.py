@@ -309,11 +309,19 @@ class Simulation(Evaluations):
         self.walkers.momentum = normal * np.sqrt(chosen.kT).astype(normal.dtype)
 
     def num_parameters(self) -> int:
-        """P, the number of parameters of one walker."""
+        """P, the number of parameters of one walker.
+
+        Returns:
+            The number, at least 1.
+        """
         return self.system.flat.num_parameters
 
     def num_walkers(self) -> int:
-        """W, the number of walkers."""
+        """W, the number of walkers.
+
+        Returns:
+            The number, at least 1.
+        """
         return self.options.num_walkers
 
     def parameter_names(self) -> list[str]:
@@ -575,6 +583,9 @@ class Simulation(Evaluations):
 
         Args:
             name: The name of an option, here or in TATi. Default: None, all options.
+
+        Returns:
+            A dict of all options, or one value.
 
         Raises:
             InputError: There is no such option.

@@ -71,11 +71,18 @@ class Support(ABC):
 
         Args:
             value: Finite values, `(..., *shape)`.
+
+        Returns:
+            True if all do.
         """
 
     @abstractmethod
     def describe(self) -> str:
-        """Describes the support in words, such as "above 0"."""
+        """Describes the support in words, such as "above 0".
+
+        Returns:
+            A few words.
+        """
 
     def get_config(self) -> dict[str, Any]:
         """Returns the numbers that define the support, for a manifest."""
@@ -87,6 +94,9 @@ class Support(ABC):
         Args:
             name: The name of the parameter, for messages.
             value: The value, `(*shape)` or `(walkers, *shape)`.
+
+        Returns:
+            An array of float64, in the shape of `value`.
 
         Raises:
             InputError: The shape differs, or numbers are not finite or outside the support.

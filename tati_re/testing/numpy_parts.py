@@ -29,6 +29,9 @@ def rung_of(step_size, temperature=1.0, numpy: bool = False) -> Rung:
         step_size: The step sizes, a number or `(walkers,)`.
         temperature: The temperatures, a number or `(walkers,)`. Default: 1.
         numpy: Whether the rungs are numpy arrays instead of tensors. Default: False.
+
+    Returns:
+        The rungs, each field in the common shape of the arguments.
     """
     step_size, temperature = np.broadcast_arrays(
         np.asarray(step_size, np.float64), np.asarray(temperature, np.float64)

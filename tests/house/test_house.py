@@ -100,7 +100,13 @@ def test_a_class_name_stands_once():
 def test_the_top_of_the_package_holds_rooms():
     entries = [path for path in (ROOT / "tati_re").iterdir() if path.name != "__pycache__"]
     files = {path.name for path in entries if path.is_file()}
-    assert files == {"__init__.py", "_version.py", "coming_from_tati.py", "py.typed"}
+    assert files == {
+        "__init__.py",
+        "__main__.py",
+        "_version.py",
+        "coming_from_tati.py",
+        "py.typed",
+    }
     # What is left of a room that moved are files of Python's cache.
     rooms = {path for path in entries if path.is_dir() and [*path.glob("*.*")]}
     assert all((room / "__init__.py").exists() for room in rooms)

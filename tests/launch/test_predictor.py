@@ -1,11 +1,14 @@
 """A run for prediction predicts with the better of its chains and its fits, by held-out rows."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import tati_re
+from tati_re.cli import predict
 from tati_re.core.errors import InputError
 from tati_re.launch.member_fits import cross_stopped_density, mixture
 from tati_re.launch.predictor import CHAINS, FEWEST_DRAWS, FITS, better, choose_predictor
@@ -113,7 +116,12 @@ def test_bad_chains_are_not_predicted_with(with_bad_chains):
     np.testing.assert_array_equal(tati_re.load(run.folder).predict(X).mean, fits.mean)
     assert any("Predictions use the fits" in note for note in found.notes)
 
+    assert found.averaged == ("fits",) and found.title == "ensemble of the fits"
+    assert f"{NUM_CHAINS} fits" in repr(found) and "draws" not in repr(found)
+    assert fits.title == "average of the passed parameters"
+
     chains = run.predict(X, weights="equal")
+    assert chains.title == "posterior average" and "draws" in repr(chains)
     assert chains.num_draws == NUM_CHAINS * 40
     assert not np.allclose(chains.mean, found.mean)
 
@@ -126,6 +134,29 @@ def test_the_choice_is_reported(with_bad_chains, tmp_path):
     assert note in run.summary()
     assert note in " ".join(line.strip() for line in shortest_lines(run))
     assert note in tati_re.write_report(run, tmp_path / "report.html").read_text()
+
+
+def test_outputs_name_what_was_averaged(with_bad_chains, tmp_path, capsys):
+    run = with_bad_chains
+    x, y = table(seed=1)
+    pd.DataFrame({"x": x[:, 0], "y": y}).to_csv(tmp_path / "new.csv", index=False)
+    where = ["--data", str(tmp_path / "new.csv"), "--output", str(tmp_path / "p")]
+    assert predict.main([str(run.folder), *where]) == 0
+    screen = capsys.readouterr().out
+    assert "ensemble of the fits" in screen and "posterior average" not in screen
+    assert "Predictions use the fits." in screen
+    assert re.search(rf"^members +{NUM_CHAINS}$", screen, re.MULTILINE)
+    scores = pd.read_csv(tmp_path / "p" / "scores.csv")
+    assert scores["predictor"].tolist() == ["ensemble of the fits"]
+
+    page = tati_re.write_report(run, tmp_path / "report.html").read_text()
+    assert "The ensemble of the fits on the test set" in page and f"{NUM_CHAINS} fits" in page
+
+    few = run.compress(members=None)
+    few.save(tmp_path / "few.tati")
+    for one in (few, tati_re.Predictor.load(tmp_path / "few.tati")):
+        assert "fits of the run, not posterior draws" in repr(one)
+        assert one.predict(X).title == "ensemble of the fits"
 
 
 def test_bad_fits_are_not_predicted_with(run, with_fits):

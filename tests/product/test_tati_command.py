@@ -125,6 +125,16 @@ def test_importing_the_package_leaves_the_words_of_tensorflow_to_who_set_them(gi
     assert out.stdout.split() == [given or "3", "False"] and not out.stderr
 
 
+def test_the_package_runs_as_the_command_and_lists_the_others_without_tensorflow():
+    call = [sys.executable, "-X", "importtime", "-m", "tati_re"]
+    listed = subprocess.run(call, capture_output=True, text=True, check=True)
+    assert all(f"\n  {name} " in listed.stdout for name in tati.COMMANDS)
+    assert "tati_re.cli.tati" in listed.stderr and "tensorflow" not in listed.stderr
+
+    unknown_command = subprocess.run([*call, "samle"], capture_output=True, text=True)
+    assert unknown_command.returncode == 2 and "Did you mean 'sample'?" in unknown_command.stderr
+
+
 def test_negative_numbers_and_ranges_are_values_of_the_flag_before_them():
     parser = arguments.Parser("tati-test")
     parser.add_argument("run")

@@ -52,6 +52,11 @@ def test_a_run_and_all_that_is_made_of_it_take_texts(run, table, tmp_path):
     predictor.save(tmp_path / "p.tati")
     again = tati_re.Predictor.load(tmp_path / "p.tati")
     assert again.categories == {"region": ("east", "north", "south")}
+    ranges = again.training_ranges
+    assert ranges.loc["region", "categories"] == ("east", "north", "south")
+    assert np.isnan(ranges.loc["region", ["low", "high"]].astype(float)).all()
+    assert 20 <= ranges.loc["age", "low"] < ranges.loc["age", "high"] <= 70
+    assert ranges.loc["age", "categories"] == ()
     of_two = means(predictor.predict(rows))
     assert means(again.predict(rows)) == pytest.approx(of_two)
     exported = predictor.to_keras().predict(codes.to_numpy(float), verbose=0)

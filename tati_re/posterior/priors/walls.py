@@ -234,7 +234,15 @@ def _log_mass(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 
 def between(lower: np.ndarray, upper: np.ndarray) -> str:
-    """Describes walls in words: `between -1 and 2`, `above 0`, or different walls per parameter."""
+    """Describes walls in words: `between -1 and 2`, `above 0`, or different walls per parameter.
+
+    Args:
+        lower: Lower walls, `(parameters,)`; -inf for none.
+        upper: Upper walls, `(parameters,)`; inf for none.
+
+    Returns:
+        A few words.
+    """
     low = np.unique(lower)
     high = np.unique(upper)
     if len(low) > 1 or len(high) > 1:
