@@ -110,8 +110,8 @@ take = _both(
     "take",
     getitem,
     "gather",
-    "Entries of `(entries, ...)` values at int32 places of any shape.",
-    {"values": "An array, `(entries, ...)`.", "places": "Places of entries, int32, of any shape."},
+    "Returns the entries of an array at given indices.",
+    {"values": "An array, `(entries, ...)`.", "places": "Indices, int32, of any shape."},
 )
 zeros_like = _both(
     "zeros_like",
@@ -361,7 +361,7 @@ def stack(values: list):
 
 
 def as_type(x, like):
-    """An array in the type of another.
+    """Converts an array to the type of another.
 
     Args:
         x: A number or an array of any shape.
@@ -374,7 +374,7 @@ def as_type(x, like):
 
 
 def as_float64(x):
-    """A number or array as float64, in its own library.
+    """Converts a number or array to float64; a tensor stays a tensor.
 
     Args:
         x: A number or an array of any shape and type.
@@ -386,7 +386,7 @@ def as_float64(x):
 
 
 def as_int32(x):
-    """A number or array as int32, in its own library, truncated.
+    """Converts a number or array to int32 by truncation; a tensor stays a tensor.
 
     Args:
         x: A number or an array of any shape and type.
@@ -398,7 +398,7 @@ def as_int32(x):
 
 
 def as_uint32(x):
-    """A number or array as uint32, in its own library, truncated.
+    """Converts a number or array to uint32 by truncation; a tensor stays a tensor.
 
     Args:
         x: A number or an array of any shape and type.
@@ -413,11 +413,11 @@ def as_uint32(x):
 
 
 def shift_right(x, bits: int):
-    """uint32 numbers shifted right by `bits` bits.
+    """Shifts uint32 numbers right by some bits; zeros enter from the left.
 
     Args:
         x: Numbers, uint32, of any shape.
-        bits: By how many bits, 0 to 31.
+        bits: Number of bits, 0 to 31.
 
     Returns:
         uint32 numbers in the shape of `x`.

@@ -113,7 +113,7 @@ def categories_of(column: str, texts: Iterable[str], count: int, where: str) -> 
 
 
 def with_codes(
-    values: Any, known: Sequence[Categories] | None, names: Sequence[str], what: str
+    values: Any, known: Sequence[Categories] | None, names: Sequence[str], table_name: str
 ) -> tuple[Any, tuple[Categories, ...]]:
     """A table with columns of text replaced by the numbers of their categories.
 
@@ -121,7 +121,7 @@ def with_codes(
         values: A data frame, or an array of objects `(n, columns)`; anything else stays as it is.
         known: The categories of the training data; None: those that the columns have.
         names: Names of the columns of an array. Default names are x1, x2, ...
-        what: What messages call the table.
+        table_name: What messages call the table.
 
     Returns:
         The table, and the categories of its columns.
@@ -131,19 +131,19 @@ def with_codes(
     frame = _framed(values, names)
     if frame is None:
         return values, tuple(known or ())
-    found = _found_in(frame, what) if known is None else tuple(known)
-    if not found:
+    categories = _found_in(frame, table_name) if known is None else tuple(known)
+    if not categories:
         return values, ()
 
     coded = frame.copy(deep=False)
-    for each in found:
+    for each in categories:
         if each.column not in frame.columns:
             continue
         cells = frame[each.column]
         if _is_text(cells) and not cells.isna().any():
-            where = f"{what}: column '{each.column}'"
+            where = f"{table_name}: column '{each.column}'"
             coded[each.column] = each.codes(np.asarray(cells).tolist(), where)
-    return coded, found
+    return coded, categories
 
 
 def _framed(values: Any, names: Sequence[str]) -> Any:
@@ -160,17 +160,17 @@ def _framed(values: Any, names: Sequence[str]) -> Any:
     return DataFrame(array, columns=[str(name) for name in names]).infer_objects()
 
 
-def _found_in(frame: Any, what: str) -> tuple[Categories, ...]:
-    found = []
+def _found_in(frame: Any, table_name: str) -> tuple[Categories, ...]:
+    all_categories = []
     for place, name in enumerate(frame.columns):
         cells = frame.iloc[:, place]
         if not _is_text(cells) or cells.isna().any():
             continue
         texts = {str(cell) for cell in cells.unique()}
-        categories = categories_of(name, texts, len(cells), f"{what}: column '{name}'")
+        categories = categories_of(name, texts, len(cells), f"{table_name}: column '{name}'")
         if categories is not None:
-            found.append(categories)
-    return tuple(found)
+            all_categories.append(categories)
+    return tuple(all_categories)
 
 
 def _is_text(cells: Any) -> bool:
@@ -224,8 +224,8 @@ def one_hot_columns(
 
 def _indicators(column: Column, categories: Categories) -> list[Column]:
     plain = column.function == "power" and column.power == 1
-    what = f"input_columns: column '{categories.column}' holds text."
-    refuse_if(not plain, what, column.text, f"its name alone: {categories.column}")
+    problem = f"input_columns: column '{categories.column}' holds text."
+    refuse_if(not plain, problem, column.text, f"its name alone: {categories.column}")
     return [
         Column(f"{categories.column}={text}", column.source, IS, number)
         for number, text in enumerate(categories.texts)

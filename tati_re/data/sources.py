@@ -223,7 +223,7 @@ def _united(parts: Sequence[tuple[Categories, ...]]) -> tuple[Categories, ...]:
     for part in parts:
         for each in part:
             texts.setdefault(each.column, set()).update(each.texts)
-    return tuple(Categories(column, tuple(sorted(found))) for column, found in texts.items())
+    return tuple(Categories(column, tuple(sorted(names))) for column, names in texts.items())
 
 
 def read_test_part(

@@ -220,11 +220,11 @@ def _categories_in(
                 del texts_of[name]
             else:
                 texts.add(cell)
-    found = (
+    categories = (
         categories_of(name, texts, count, f"{file.path.name}: column '{name}'")
         for name, texts in texts_of.items()
     )
-    return tuple(each for each in found if each is not None)
+    return tuple(each for each in categories if each is not None)
 
 
 def _are_integers(file: TextTable, names: Sequence[str], label: str, values: np.ndarray) -> bool:

@@ -318,7 +318,7 @@ class ExchangeAdvice(NamedTuple):
         r_hat: Split R-hat of the quantity on which the walkers agree least.
         kept: Correlation of the walkers' means of this quantity between the first and the second
             half of the run.
-        pays: True: the walkers stay apart; False: they agree; None: the run is too short.
+        pays: True if the walkers stay apart, False if they agree, None if the run is too short.
         barrier: The barrier Λ of the ladder; None if its energies are unknown.
         sentence: The advice in words.
     """

@@ -290,19 +290,19 @@ class Corrected(SwapRule):
 
     Rule: accept with probability min(1, e^(D - V/(2F))). F = 1 is exact for Gaussian noise of known
     variance. F > 1 accepts more and leaves a part of the noise uncorrected: the ratio of
-    acceptances at D = 1 is e^0.80 for F = 2 at V = 2, in place of e. A factor that changes during a
-    run is V divided by it, with F as it was at the start here.
+    acceptances at D = 1 is e^0.80 for F = 2 at V = 2, instead of e. If `correction` changes the factor
+    during a run, it divides V by the change, and F stays the initial factor.
 
     Source: Deng et al. 2020, eq. 10 to 12; V is the variance of D, (1/T_i - 1/T_j)² times the sum
-    of the variances of two independent energies, or that of the paired difference where both see
-    one batch.
+    of the variances of two independent energies, or the variance of the paired difference if both
+    use the same batch.
 
     Args:
         factor: F above 0. Default: 1.
-        target_variance: σ*² above 0 that the batch grows for. Default: `None`, one mini-batch, as
-            published.
-        correction: How replica exchange averages V from swap to swap, and changes F. Default: the
-            mean of all estimates, as published, and one F.
+        target_variance: σ*², above 0: the batch grows until V is at most σ*². Default: `None`, one
+            mini-batch, as published.
+        correction: How replica exchange averages V over swaps and changes the factor. Default: the
+            mean of all estimates, as published, and a constant factor.
     """
 
     name = "corrected"

@@ -94,5 +94,5 @@ class _NumpyroModel(OutsideModel):
 
     def constrained(self, position: np.ndarray) -> dict[str, np.ndarray]:
         with _double(self._jax):
-            found = self._constrain(position)
-            return {name: np.asarray(value) for name, value in found.items()}
+            constrained = self._constrain(position)
+            return {name: np.asarray(value) for name, value in constrained.items()}

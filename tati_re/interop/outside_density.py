@@ -94,11 +94,11 @@ class OutsideDensity(NamedDensity):
         Returns:
             U, `(walkers,)`, and its gradient, `(walkers, dimension)`.
         """
-        found = np.asarray(position, np.float64)
-        if found.ndim != 2:
-            raise ValueError(f"positions of shape {found.shape}")
+        positions = np.asarray(position, np.float64)
+        if positions.ndim != 2:
+            raise ValueError(f"positions of shape {positions.shape}")
         with np.errstate(all="ignore"):  # nan says that there is no density
-            return self.model.value_and_gradient(found)
+            return self.model.value_and_gradient(positions)
 
     def generate(self, values: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
         """Returns the other quantities of each draw.
@@ -112,8 +112,8 @@ class OutsideDensity(NamedDensity):
         """
         count = len(next(iter(values.values())))
         position = self.layout.unconstrain(values, walkers=count)
-        found = self.model.constrained(position)
-        named = {_identifier(name): value for name, value in found.items()}
+        constrained = self.model.constrained(position)
+        named = {_identifier(name): value for name, value in constrained.items()}
         return {name: named[name] for name in self.generated}
 
     def with_data(self, data: Mapping[str, Any]) -> NoReturn:
@@ -156,10 +156,10 @@ def _supports_of(model: OutsideModel) -> dict[str, Support]:
 
 def _identifier(name: str) -> str:
     """A name that a table of parameters can have."""
-    found = re.sub(r"\W", "_", name)
-    if not found.isidentifier() or keyword.iskeyword(found) or found in RESERVED:
-        found = f"{found}_" if found[:1].isalpha() else f"p_{found}"
-    return found
+    identifier = re.sub(r"\W", "_", name)
+    if not identifier.isidentifier() or keyword.iskeyword(identifier) or identifier in RESERVED:
+        identifier = f"{identifier}_" if identifier[:1].isalpha() else f"p_{identifier}"
+    return identifier
 
 
 def refuse_missing(package: str, error: ImportError) -> NoReturn:

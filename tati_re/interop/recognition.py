@@ -43,8 +43,8 @@ def recognized(
     for support in _candidates(constrain, free_shape, values.shape[1:]):
         if support.free_shape != free_shape or support.shape != values.shape[1:]:
             continue
-        found = np.asarray(support.constrain(free)[0])
-        if np.allclose(found, values, rtol=_TOLERANCE, atol=_TOLERANCE):
+        constrained = np.asarray(support.constrain(free)[0])
+        if np.allclose(constrained, values, rtol=_TOLERANCE, atol=_TOLERANCE):
             return support
     return None
 
@@ -88,11 +88,11 @@ def _bounded(
 
 def _rounded(values: np.ndarray) -> np.ndarray:
     """Numbers to 12 digits: libraries keep a rounding error away from a bound."""
-    found = np.asarray(values, np.float64)
+    array = np.asarray(values, np.float64)
     with np.errstate(all="ignore"):
-        digits = 12 - np.ceil(np.log10(np.abs(found) + _TINY))
-    pairs = zip(found.ravel(), digits.ravel(), strict=True)
-    return np.array([_number(value, place) for value, place in pairs]).reshape(found.shape)
+        digits = 12 - np.ceil(np.log10(np.abs(array) + _TINY))
+    pairs = zip(array.ravel(), digits.ravel(), strict=True)
+    return np.array([_number(value, place) for value, place in pairs]).reshape(array.shape)
 
 
 def _number(value: float, digits: float) -> float:

@@ -38,10 +38,10 @@ def plot_ranks(
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True).ravel()
     for axes, (name, values) in zip(panels, fractions.items(), strict=False):
         places, low, high = uniform_band(len(values), level)
-        found = cumulative(values, places)
-        outside = bool(((found < low) | (found > high)).any())
+        fractions_below = cumulative(values, places)
+        outside = bool(((fractions_below < low) | (fractions_below > high)).any())
         axes.fill_between(places, low - places, high - places, color=GRAY, alpha=0.25, linewidth=0)
-        axes.plot(places, found - places, color=COLORS[outside], linewidth=1.2)
+        axes.plot(places, fractions_below - places, color=COLORS[outside], linewidth=1.2)
         axes.axhline(0, color=GRAY, linewidth=0.6)
         axes.set_xlim(0, 1)
         labeled(axes, "fraction of draws below the truth", "distribution minus uniform")

@@ -35,7 +35,7 @@ _ACCURACIES = (
 def plot_temperatures(frame: pd.DataFrame, path: AnyPath | None = None) -> Figure:
     """Plots losses against temperature, with the accuracies of a classifier below.
 
-    Error bars are two Monte Carlo standard errors. The dashed line is the Bayesian posterior, T =
+    Error bars are two Monte Carlo standard errors. The dashed line marks the Bayesian posterior, T =
     1. The dotted line marks where cooling should stop.
 
     Args:

@@ -98,18 +98,25 @@ def _marginals(chains: dict[str, np.ndarray], weights: np.ndarray) -> Figure:
     return figure
 
 
+def _of_few_draws(run: RunFiles, burnin: int, thin: int) -> Any:
+    """The prediction of the test set by a few draws, or by the fits if the run predicts with them."""
+    if run.manifest.prefers_fits:
+        return predict(run)
+    count = sum(len(block.step) for block in Positions(run, burnin, thin).blocks())
+    return predict(run, burnin=burnin, thin=thin * -(-count // _DRAWS))
+
+
 def predictions_section(run: RunFiles, burnin: int, thin: int) -> html.Section | None:
-    """Predictions of the test set by the stored positions, at most 400 of them; none where
-    `tati-predict` drew all.
+    """Predictions of the test set by at most 400 of the stored positions, or by the fits of a run
+    that predicts with them; none if `tati-predict` used all positions.
     """
     if (run.folder / files.PREDICTIONS / _FIGURE).exists():
         return None
     section = html.Section("Predictions", "predictions")
     try:
-        count = sum(len(block.step) for block in Positions(run, burnin, thin).blocks())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the page says how many draws there are
-            prediction: Any = predict(run, burnin=burnin, thin=thin * -(-count // _DRAWS))
+            prediction = _of_few_draws(run, burnin, thin)
     except InputError as error:
         section.parts.append(html.paragraph(f"No predictions of the test set: {error}"))
         return section

@@ -123,12 +123,14 @@ class ManyPosteriors:
         # A sampler settles after the scales were changed.
         loop.moved(SETTLING_STEPS)
         steps = max(FEWEST_STEPS, int(least_ess) // self.chains)
-        found = self._outer(loop.moved(steps))
+        outer_values = self._outer(loop.moved(steps))
         for _ in range(_MOST_EXTENSIONS):
-            if self._least_ess(found) >= least_ess:
+            if self._least_ess(outer_values) >= least_ess:
                 break
-            found = np.concatenate([found, self._outer(loop.moved(len(found)))])
-        return found.reshape(len(found), self.count, self.chains, -1)
+            outer_values = np.concatenate(
+                [outer_values, self._outer(loop.moved(len(outer_values)))]
+            )
+        return outer_values.reshape(len(outer_values), self.count, self.chains, -1)
 
     def _steps_of(self, method: Method, step_size: float, number: int) -> _Steps:
         """A compiled loop; loops of different numbers draw different random numbers."""
@@ -193,8 +195,8 @@ class ManyPosteriors:
         deviation = by_one.std(axis=(0, 2)) + _LEAST_SCALE
         return np.repeat(center, self.chains, axis=0), np.repeat(deviation, self.chains, axis=0)
 
-    def _least_ess(self, found: np.ndarray) -> float:
-        by_one = found.reshape(len(found), self.count, self.chains, -1)
+    def _least_ess(self, outer_values: np.ndarray) -> float:
+        by_one = outer_values.reshape(len(outer_values), self.count, self.chains, -1)
         sizes = [
             effective_sample_size(by_one[:, number, :, k].T)
             for number in range(self.count)

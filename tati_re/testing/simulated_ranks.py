@@ -106,8 +106,8 @@ class RankCalibration:
             of ranks at or below the place.
         """
         places, low, high = uniform_band(self.replications, self.band_level)
-        found = {name: cumulative(values, places) for name, values in self.fractions().items()}
-        return pd.DataFrame({"place": places, "low": low, "high": high, **found})
+        curves = {name: cumulative(values, places) for name, values in self.fractions().items()}
+        return pd.DataFrame({"place": places, "low": low, "high": high, **curves})
 
     def frame(self) -> pd.DataFrame:
         """Returns one row per quantity: `quantity`, `mean_rank` and `spread` (both 1 if
@@ -130,8 +130,8 @@ class RankCalibration:
     def _row(self, name: str) -> dict[str, Any]:
         values = self.fractions()[name]
         places, low, high = uniform_band(self.replications, self.band_level)
-        found = cumulative(values, places)
-        outside = float(np.maximum(low - found, found - high).max())
+        curve = cumulative(values, places)
+        outside = float(np.maximum(low - curve, curve - high).max())
         failed = outside > 0
         return {
             "quantity": name,
@@ -246,9 +246,9 @@ def calibrate(
     first = NamedDensity(log_density, layout.supports, pairs[0][1])
     systems = ManyPosteriors(first, [data for _, data in pairs], chains, seed)
     method = as_method(sampler) if sampler is not None else None
-    found = systems.sampled(method, step_size, least_ess=2 * draws)
+    ranked_draws = systems.sampled(method, step_size, least_ess=2 * draws)
     rows = [
-        _ranked(systems, truth, found[:, number], draws, number)
+        _ranked(systems, truth, ranked_draws[:, number], draws, number)
         for number, (truth, _) in enumerate(pairs)
     ]
     return RankCalibration(
@@ -342,17 +342,20 @@ class _Simulated:
             number: The number of this one, from 0.
         """
         try:
-            found = self.simulate(np.random.default_rng([seed, number]))
+            simulated = self.simulate(np.random.default_rng([seed, number]))
         except Exception as error:
             raise InputError(
                 "simulate: the function fails.", error_text(error, 160), _EXPECTED
             ) from error
-        pair = isinstance(found, tuple) and len(found) == 2
-        good = pair and all(isinstance(part, Mapping) for part in found)
+        pair = isinstance(simulated, tuple) and len(simulated) == 2
+        good = pair and all(isinstance(part, Mapping) for part in simulated)
         refuse_if(
-            not good, "simulate: it does not return two dicts.", abbreviated(found, 60), _EXPECTED
+            not good,
+            "simulate: it does not return two dicts.",
+            abbreviated(simulated, 60),
+            _EXPECTED,
         )
-        values, data = found
+        values, data = simulated
         known = self.layout.supports
         refuse_if(
             {*values} != {*known},
