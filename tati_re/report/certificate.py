@@ -702,7 +702,7 @@ def _walkers_apart(facts: RunFacts) -> list[CheckResult]:
     limit = facts.limits["rhat"]
     passed = _agreement(hat, limit, facts.numbers.rhat_by_chance, facts.by_chance_of_one)
     outliers = list(facts.numbers.spoiled_by)
-    remark = "no single chain is responsible" if hat > limit else "too few draws"
+    remark = "no single chain explains R-hat" if hat > limit else "too few draws"
     if passed:
         remark = ""
 
