@@ -1,4 +1,4 @@
-"""`tati-predict`: predict with the posterior average of a run, and score it."""
+"""`tati-predict`: predict with the average over the draws or fits of a run, and score it."""
 
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,8 @@ NUMBERS = {"interval": float, "rung": int, "burnin": int, "thin": int, "seed": i
 
 def parser_of_command() -> Parser:
     description = (
-        "Predict with the average over a run's posterior draws; write scores, "
-        "uncertainties and figures."
+        "Predict with the average over a run's posterior draws, or over its fits if they predict "
+        "better; write scores, uncertainties and figures."
     )
     parser = Parser("tati-predict", "tati-predict RUN... [options]", description)
     text = "run folders of tati-sample, averaged if several; or a .tati file of tati-export, then a file of inputs"

@@ -13,7 +13,7 @@ from tati_re.core.errors import InputError, nearest
 COMMANDS = {
     "sample": "sample a posterior, or resume a run",
     "fit": "train a network and record the run (tati-optimize)",
-    "predict": "predictions and scores, averaged over the draws of a run",
+    "predict": "predictions and scores, averaged over the draws or fits of a run",
     "export": "a few draws as one small file, a Keras model or arrays",
     "analyse": "averages with errors, covariances, free energies: tables and figures",
     "report": "a one-page HTML report on a run",

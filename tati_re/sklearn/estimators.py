@@ -477,7 +477,7 @@ class BayesianRegressor(RegressorMixin, Posterior):
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Predicts the posterior mean.
+        """Predicts the mean over the posterior draws, or over the fits if they predict better.
 
         Args:
             X: Inputs, `(n, features)`, or `(n, ...)` if `model` is set.

@@ -68,7 +68,7 @@ def test_no_behavior_depends_on_the_configuration_of_a_method(trees):
 
 def test_no_other_room_asks_for_the_class_of_a_method(trees):
     classes = density.method_classes()
-    assert {"Splitting", "Massive", "ReplicaExchange", "Apart", "Fire"} <= classes.keys()
+    assert {"Splitting", "Massive", "ReplicaExchange", "ReplicaSubset", "Fire"} <= classes.keys()
     found = [
         f"{path}:{node.lineno}"
         for path, tree in trees.items()
