@@ -139,7 +139,7 @@ class Manifest(Mapping[str, Any]):
         choice = self.choice
         if choice is not None and choice.trial_steps and not choice.trial_won:
             return "short chains predicted worse than the fits"
-        return "max_time was over before the first draw"
+        return "max_time left no time for chains"
 
     @property
     def prefers_fits(self) -> bool:
