@@ -8,9 +8,12 @@ import gc
 import importlib
 import logging
 import os
+import resource
 import sys
 import time
+import tomllib
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -28,7 +31,15 @@ CHEAP += " --xla_cpu_use_fusion_emitters=false" if version("tensorflow").startsw
 logging.getLogger("tensorflow").setLevel(logging.ERROR)
 
 
+LONG = Path(__file__).with_name("long.toml")
+
+
 def pytest_addoption(parser):
+    parser.addoption(
+        "--processor-times",
+        metavar="FILE",
+        help="append the processor seconds and the name of each test (in one process, without -n)",
+    )
     parser.addoption(
         "--within",
         type=float,
@@ -44,7 +55,33 @@ def pytest_addoption(parser):
 
 def is_quick(config) -> bool:
     """Whether tests may compile and write faster than users do: where the slow ones are left out."""
-    return config.getoption("markexpr") == "not slow" and not config.getoption("as_users")
+    return config.getoption("markexpr").startswith("not slow") and not config.getoption("as_users")
+
+
+def pytest_collection_modifyitems(items):
+    """Marks the tests of `long.toml`, which lists them by their files."""
+    known = tomllib.loads(LONG.read_text())
+    for item in items:
+        path, name = item.nodeid.split("::", 1)
+        if name in known.get(path, ()):
+            item.add_marker(pytest.mark.long)
+
+
+def processor_seconds() -> float:
+    """Processor seconds of this process and of those that it has waited for."""
+    each = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(used.ru_utime + used.ru_stime for used in each)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    """Writes down what a test takes, with the fixtures that it is the first to ask for."""
+    path = item.config.getoption("processor_times")
+    before = processor_seconds()
+    yield
+    if path is not None:
+        with open(path, "a") as file:
+            file.write(f"{processor_seconds() - before:.2f}\t{item.nodeid}\n")
 
 
 def pytest_configure(config):
