@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from inspect import getdoc
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -74,6 +75,7 @@ def renamed_function(old: str, function: Function) -> Function:
         warn_user(text, DeprecationWarning)
         return function(*positional, **named)
 
-    renaming.__doc__ = f"The old name of `{function.__name__}`."
+    _, _, described = (getdoc(function) or "").partition("\n\n")
+    renaming.__doc__ = f"The old name of `{function.__name__}`.\n\n{described}"
     renaming.__name__ = old
     return renaming  # type: ignore[return-value]
