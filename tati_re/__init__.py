@@ -13,7 +13,6 @@ from tati_re.core.errors import InputError as InputError
 from tati_re.core.errors import SamplingError as SamplingError
 from tati_re.core.lazy import lazy_names
 from tati_re.core.process.standard_streams import open_missing
-from tati_re.core.views import register_rooms
 
 if TYPE_CHECKING:
     from tati_re import analysis as analysis
@@ -55,8 +54,6 @@ if TYPE_CHECKING:
 open_missing()
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # of TensorFlow, which a script may import next
-
-register_rooms(figures="tati_re.plotting", words="tati_re.report.words")
 
 __getattr__, _lazy = lazy_names(__name__)
 __all__ = sorted(

@@ -57,8 +57,8 @@ def run_quickstart(folder: Path, num_steps: int | None, seed: int, verbose: int)
     """
     from tati_re.plotting import plot_traces
     from tati_re.report.prediction import report_predictions
-    from tati_re.report.screen import end_screen
     from tati_re.simulation.simulation import Simulation
+    from tati_re.summary.screen import end_screen
 
     sim = Simulation(**SYSTEM, seed=seed, verbose=verbose)
     optimum = sim.fit(num_steps=NUM_FIT_STEPS, **FIT).passing_on()

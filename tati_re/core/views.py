@@ -1,13 +1,10 @@
-"""How results are shown: by figures and words of rooms above theirs, found by name; and small
-tables.
-"""
+"""How results are shown: by figures of a room above theirs, and by small tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields
 from html import escape as escaped
-from importlib import import_module
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,29 +14,23 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Class = TypeVar("Class", bound=type)
-_above: dict[str, str] = {}
-
-
-def register_rooms(**rooms: str) -> None:
-    """Names what draws `figures` and says `words`: the top of the package knows it, the rooms of
-    results do not.
-    """
-    _above.update(rooms)
-
-
-def _from_above(part: str, name: str) -> Any:
-    return getattr(import_module(_above[part]), name)
 
 
 def drawn(kind: str, result: Any, /, **choices: Any) -> Figure:
-    """The figure of a kind of result, for its method `plot`."""
-    figure: Figure = _from_above("figures", f"plot_{kind}")(result, **choices)
+    """The figure of a kind of result, for its method `plot`.
+
+    Figures import results, so the room of figures stands above them. This one way up is an
+    exception of the layer contract in `pyproject.toml`.
+
+    Args:
+        kind: The figure: `run` is drawn by `tati_re.plotting.plot_run`.
+        result: What is drawn.
+        **choices: Further arguments of the function that draws.
+    """
+    from tati_re import plotting
+
+    figure: Figure = getattr(plotting, f"plot_{kind}")(result, **choices)
     return figure
-
-
-def words_about(kind: str, run: Any) -> Any:
-    """What is said of a run, for its methods, by the function `kind` of the room of words."""
-    return _from_above("words", kind)(run)
 
 
 def escape(text: str) -> str:

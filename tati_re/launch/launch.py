@@ -16,7 +16,6 @@ from tati_re.core.errors import InputError, SamplingError, WorkersLost, refuse_i
 from tati_re.core.facets import temperatures_of, tuning_of, turns_of
 from tati_re.core.process.exit_status import FINISHED
 from tati_re.core.process.interruption import BARE, saying, stop, stopping
-from tati_re.core.views import words_about
 from tati_re.engine.driver import Driver, Outcome, Plan
 from tati_re.engine.environment import TemporaryFolder
 from tati_re.engine.loop import Carry
@@ -54,7 +53,6 @@ from tati_re.prediction.held_out import compare_at_end
 from tati_re.prediction.stacking import weigh_at_end
 from tati_re.runs import files, manifest, run_folder
 from tati_re.runs.csv_table import frame_text
-from tati_re.runs.failed_checks import certificate_status, note_failed_checks
 from tati_re.runs.fits import write_fits
 from tati_re.runs.lock import writing
 from tati_re.runs.positions import Positions
@@ -63,6 +61,9 @@ from tati_re.runs.single_files import single_files, trajectory_format
 from tati_re.runs.storage import made, replacing, storing, write_whole
 from tati_re.samplers.schedules import SCHEDULES
 from tati_re.samplers.wrappers.metered import SETTLED, UNLIMITED
+from tati_re.summary.outcome import certificate_status, note_failed_checks
+from tati_re.summary.screen import end_screen
+from tati_re.summary.summary import details
 from tati_re.system.saved_model import save_model
 from tati_re.system.walkers import Walkers
 from tati_re.tuning.tuner import LEARNT, NOT_SETTLED
@@ -425,9 +426,10 @@ class Launch:
     def _print_end(self, run: Run) -> None:
         """Prints certificate and next steps, unless the run is quiet."""
         verbose = self.request.options.verbose
-        kinds = ["details"] if verbose > 1 else []
-        for kind in [*kinds, "end_screen"] if verbose > 0 else []:
-            self.progress.message(f"\n{words_about(kind, run)}")
+        if verbose > 1:
+            self.progress.message(f"\n{details(run)}")
+        if verbose > 0:
+            self.progress.message(f"\n{end_screen(run)}")
 
     def _exit_status(self, outcome: Outcome, run: Run) -> int:
         """The status of the command; that of the certificate if the run is complete and it was

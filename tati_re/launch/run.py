@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.front_door import front_door, front_doors
 from tati_re.core.process.exit_status import INTERRUPTED
-from tati_re.core.views import drawn, html_table, words_about
+from tati_re.core.views import drawn, html_table
 from tati_re.data.preparation import Preparation
 from tati_re.likelihoods.registry import named_loss
 from tati_re.runs import checkpoint, files
@@ -107,7 +107,9 @@ class Run(RunFiles):
         return self
 
     def _repr_html_(self) -> str:
-        notes, lines = words_about("summary_lines", self)
+        from tati_re.summary.summary import summary_lines
+
+        notes, lines = summary_lines(self)
         return html_table(f"Run {self.folder.name}", lines, notes)
 
     def save_model(self, which: str | int, path: AnyPath, walker: int = 0) -> None:
@@ -340,7 +342,9 @@ class Run(RunFiles):
         Raises:
             InputError: The run is a fit, or has no rows.
         """
-        return words_about("certificate", self)
+        from tati_re.summary.certificate import certificate
+
+        return certificate(self)
 
     def plot(self, observables: Sequence[str] | str | None = None, **choices: Any) -> "Figure":
         """Plots traces, ranks and autocorrelation of the observables of the run.
@@ -357,4 +361,6 @@ class Run(RunFiles):
 
     def summary(self) -> str:
         """Returns a text with averages, temperatures, effective sample sizes and R-hat."""
-        return str(words_about("summarize", self))
+        from tati_re.summary.summary import summarize
+
+        return summarize(self)

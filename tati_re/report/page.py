@@ -28,7 +28,6 @@ from tati_re.report.parts import (
     plot_replicas,
     predictions_section,
 )
-from tati_re.report.summary import summary_lines
 from tati_re.runs import files
 from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.selection import (
@@ -42,6 +41,7 @@ from tati_re.runs.selection import (
     spacing,
 )
 from tati_re.runs.storage import write_whole
+from tati_re.summary.summary import summary_lines
 
 _WIDTH = 4.6
 _SHOWN = ("potential", "loss", "accuracy", "kinetic_energy", "virial", "acceptance")

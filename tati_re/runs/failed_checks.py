@@ -1,13 +1,9 @@
-"""What a run failed of its certificate: noted at its end, and a warning once in a process."""
+"""A warning, once in a process, of the checks that a run failed."""
 
 from typing import Any
 
-from tati_re.core.errors import CertificateWarning, InputError
-from tati_re.core.process.exit_status import CERTIFICATE_FAILED, CERTIFICATE_NOT_MEASURED, FINISHED
+from tati_re.core.errors import CertificateWarning
 from tati_re.core.user_warnings import warn_user
-from tati_re.core.views import words_about
-from tati_re.runs import manifest
-from tati_re.runs.run import RunFiles
 
 FAILED = "failed_checks"
 """The entry of the manifest: the failed checks in words; none where all passed."""
@@ -15,41 +11,6 @@ _MOST = 4
 _OF_LENGTH = ("R-hat", "ESS", "burn-in", "outlying chains")
 """First words of the checks that fail in a run that was too short."""
 _warned: set[tuple[str, tuple[str, ...]]] = set()
-
-
-def note_failed_checks(run: RunFiles) -> None:
-    """Writes the failed checks of a run that came to its end into its manifest.
-
-    Args:
-        run: A run that sampled; whoever calls this holds the lock of its folder.
-    """
-    try:
-        failed = words_about(FAILED, run)
-    except InputError:  # it ended before its first row: nothing was checked
-        failed = []
-    if tuple(failed) == manifest.read(run.folder).failed_checks:
-        return
-    # Out and in again: the entry is the last one of the file.
-    others = manifest.read(run.folder) | {FAILED: None}
-    manifest.write(run.folder, {**others, FAILED: failed or None})
-
-
-def certificate_status(run: RunFiles) -> int:
-    """The exit status of a completed run under `require_certificate`.
-
-    Args:
-        run: A run that sampled.
-
-    Returns:
-        0 if all checks passed, 4 if one failed, else 5.
-    """
-    try:
-        verdicts = {*words_about("certificate", run)["verdict"]}
-    except InputError:  # it ended before its first row: nothing was checked
-        return CERTIFICATE_NOT_MEASURED
-    if "failed" in verdicts:
-        return CERTIFICATE_FAILED
-    return FINISHED if verdicts == {"passed"} else CERTIFICATE_NOT_MEASURED
 
 
 def warn_of_failed_checks(run: Any, ended: bool = False) -> None:

@@ -171,6 +171,8 @@ class RunFiles:
         self._made: dict[str, tuple[tuple[Any, ...], Any]] = {}
         self._seen: dict[Path, tuple[int, int]] | None = None
         self._results_cache = ResultCache()
+        self.exit_status: int | None = None
+        """The exit status of the call that made the run; None of a folder that was opened."""
         self.data: Any = None
         """The data set of a run that was made here; None of a folder that was opened."""
         self.objects: dict[str, Any] = {}
@@ -197,6 +199,11 @@ class RunFiles:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({os.fspath(self.folder)!r})"
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether the folder is removed when the run is no longer used."""
+        return False
 
     def has(self, name: str) -> bool:
         return (self.folder / name).exists()

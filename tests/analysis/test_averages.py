@@ -168,7 +168,7 @@ def test_positions_in_blocks(run):
 
 
 def test_the_summary_counts_weights(tmp_path):
-    from tati_re.report.summary import summary_lines
+    from tati_re.summary.summary import summary_lines
 
     draws = 1.0 + np.random.default_rng(4).standard_normal((4, 300))
     run = made_run(tmp_path / "run", {"potential": draws, "weight": np.exp(0.5 - draws)})

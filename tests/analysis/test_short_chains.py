@@ -14,7 +14,7 @@ from tati_re.evidence.estimators import Estimate
 from tati_re.evidence.result import Evidence, Evidences, bayes_factors
 from tati_re.prediction.temperature_study import _influence
 from tati_re.report.page import page_of
-from tati_re.report.summary import summary_lines
+from tati_re.summary.summary import summary_lines
 from tests.analysis.test_convergence import autoregression
 from tests.made_runs import made_run
 

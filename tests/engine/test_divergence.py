@@ -9,8 +9,8 @@ from scipy.stats import chi2
 from tati_re import SamplingError, Simulation, load
 from tati_re.core.backend import tf
 from tati_re.engine.divergence import highest_energy
-from tati_re.report.summary import summary_lines
 from tati_re.samplers import Info
+from tati_re.summary.summary import summary_lines
 from tests.engine.test_engine import Breaking
 
 EXECUTION = {"execution": "eager", "verbose": 0, "seed": 1}

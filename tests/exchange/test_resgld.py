@@ -19,7 +19,7 @@ from tati_re.core.errors import InputError
 from tati_re.exchange.correction import Correction
 from tati_re.exchange.differences import LogRatioEstimate
 from tati_re.exchange.swap_rules import Corrected, make_swap_rule
-from tati_re.report.summary import summarize
+from tati_re.summary.summary import summarize
 from tests.scenarios import TOLERANCE
 from tests.scripts import example
 

@@ -14,8 +14,8 @@ from tati_re.prediction.outputs import outputs_of_draws
 from tati_re.prediction.sources import source_of
 from tati_re.report.page import page_of
 from tati_re.report.prediction import report_predictions
-from tati_re.report.summary import summarize
 from tati_re.sklearn import BayesianRegressor
+from tati_re.summary.summary import summarize
 
 RNG = np.random.default_rng(5)
 X = RNG.uniform(-1, 1, (120, 1))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tati_re import Simulation
-from tati_re.report.summary import ladder_lines
 from tati_re.runs import files
+from tati_re.summary.summary import ladder_lines
 
 
 @pytest.fixture(scope="module")

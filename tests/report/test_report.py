@@ -24,9 +24,9 @@ from tati_re.core.errors import InputError
 from tati_re.plotting import plot_traces
 from tati_re.report import page as page_of_runs
 from tati_re.report import write_report
-from tati_re.report.description import step_size_text
 from tati_re.runs.manifest import Manifest
 from tati_re.samplers.skeleton import Skeleton
+from tati_re.summary.step_sizes import step_size_text
 from tests.made_runs import made_run
 
 CHROMIUM = next(

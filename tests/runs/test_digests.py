@@ -13,7 +13,6 @@ import pytest
 
 from tati_re.cli import analyse, compare
 from tati_re.core.errors import InputError
-from tati_re.report.summary import summary_lines
 from tati_re.runs import checkpoint, files, manifest
 from tati_re.runs.checked_tables import ShorterTable
 from tati_re.runs.csv_table import CsvTable, frame_text
@@ -22,6 +21,7 @@ from tati_re.runs.h5_table import H5Table
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import RunFiles
 from tati_re.runs.verify import verify
+from tati_re.summary.summary import summary_lines
 
 ROWS, WALKERS, P = 400, 2, 2
 NAMES = ["dense/kernel[0,0]", "dense/kernel[1,0]"]

@@ -11,9 +11,9 @@ import pytest
 import tati_re
 from tati_re.core.errors import CertificateWarning
 from tati_re.exploration.trajectories import ModelTrajectories
-from tati_re.report.verdicts import FAILED
 from tati_re.runs import failed_checks
 from tati_re.sklearn import BayesianRegressor
+from tati_re.summary.verdicts import FAILED
 
 RNG = np.random.default_rng(2)
 X = RNG.uniform(-1, 1, (60, 1))

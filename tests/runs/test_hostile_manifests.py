@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from tati_re.core.errors import InputError
-from tati_re.report.certificate import certificate
-from tati_re.report.summary import summarize
 from tati_re.runs import manifest
 from tati_re.runs.run import RunFiles
+from tati_re.summary.certificate import certificate
+from tati_re.summary.summary import summarize
 from tests.made_runs import made_run
 
 FULL: dict[str, Any] = {

@@ -13,6 +13,7 @@ import itertools
 
 import numpy as np
 import pytest
+from tests.report.test_summary import fake_run
 
 from tati_re import InputError, Simulation, load
 from tati_re.analysis.heating import (
@@ -28,8 +29,6 @@ from tati_re.analysis.heating import (
 from tati_re.core.protocol import Info, State, with_energy
 from tati_re.engine.limits import Limits
 from tati_re.posterior.noise_spectrum import noise_spectrum
-from tati_re.report.certificate import heating_lines, why_hot
-from tati_re.report.summary import summarize
 from tati_re.runs.manifest import Manifest
 from tati_re.samplers import (
     SGHMC,
@@ -44,7 +43,8 @@ from tati_re.samplers.wrappers.control_variate import ControlVariate
 from tati_re.samplers.wrappers.coordinates import Diagonal
 from tati_re.samplers.wrappers.fisher import Stretched
 from tati_re.samplers.wrappers.mass import Massive
-from tests.report.test_summary import fake_run
+from tati_re.summary.certificate import heating_lines, why_hot
+from tati_re.summary.summary import summarize
 
 OMEGA = 8.0
 STEP_SIZE, FRICTION = 0.3 / OMEGA, OMEGA

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 import tati_re
-from tati_re.report import certificate as certificates
-from tati_re.report.certificate import certificate
-from tati_re.report.facts import facts_of
-from tati_re.report.summary import summarize
 from tati_re.runs import manifest
 from tati_re.runs.failed_checks import note_failed_checks
 from tati_re.runs.run import RunFiles
+from tati_re.summary import certificate as certificates
+from tati_re.summary.certificate import certificate
+from tati_re.summary.facts import facts_of
+from tati_re.summary.summary import summarize
 from tests.made_runs import made_run
 
 RNG = np.random.default_rng(0)

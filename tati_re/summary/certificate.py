@@ -29,8 +29,13 @@ from tati_re.analysis.until import (
     walker_names,
 )
 from tati_re.core.errors import InputError
-from tati_re.report.facts import NOT_YET, RunFacts, computed_once, facts_of
-from tati_re.report.verdicts import (
+from tati_re.runs.manifest import Manifest
+from tati_re.runs.run import RunFiles, last_step
+from tati_re.runs.selection import as_run, is_optimization
+from tati_re.samplers.wrappers.metered import BAND as FACTOR_OF_TUNING
+from tati_re.samplers.wrappers.metered import error_of_bias
+from tati_re.summary.facts import NOT_YET, RunFacts, computed_once, facts_of
+from tati_re.summary.verdicts import (
     ABOVE,
     BAND,
     COUNT,
@@ -43,11 +48,6 @@ from tati_re.report.verdicts import (
     CheckResult,
     check_result,
 )
-from tati_re.runs.manifest import Manifest
-from tati_re.runs.run import RunFiles, last_step
-from tati_re.runs.selection import as_run, is_optimization
-from tati_re.samplers.wrappers.metered import BAND as FACTOR_OF_TUNING
-from tati_re.samplers.wrappers.metered import error_of_bias
 from tati_re.tuning.choosing import latest_end
 from tati_re.tuning.tuner import (
     FOR_SPEED,

@@ -23,7 +23,6 @@ from tati_re.core.printable import printable
 from tati_re.exchange.advice import ladder_advice
 from tati_re.exchange.gaussianity import gaussianity_report
 from tati_re.exchange.ladder import explicit
-from tati_re.launch.run import Run
 from tati_re.prediction.calibrating import stored_calibration
 from tati_re.prediction.held_out import comparison_notes, stored_comparison
 from tati_re.prediction.held_out_table import LABEL_WIDTH, SCORES, table_lines
@@ -31,10 +30,15 @@ from tati_re.prediction.leave_one_out import stored_leave_one_out
 from tati_re.prediction.named import has_named_parameters
 from tati_re.prediction.stacking import stored_stacking
 from tati_re.prediction.streamed import streamed_lines
-from tati_re.report.certificate import certificate, heating_lines, why_hot, widths_note
-from tati_re.report.description import step_size_text
-from tati_re.report.facts import facts_of
-from tati_re.report.verdicts import (
+from tati_re.runs import files
+from tati_re.runs.manifest import Manifest, changes
+from tati_re.runs.run import RunFiles
+from tati_re.runs.selection import at_target, check_thin, is_optimization, keep
+from tati_re.samplers.wrappers.eqn import refresh_note
+from tati_re.summary.certificate import certificate, heating_lines, why_hot, widths_note
+from tati_re.summary.facts import facts_of
+from tati_re.summary.step_sizes import step_size_text
+from tati_re.summary.verdicts import (
     FAILED,
     NOT_MEASURED,
     PASSED,
@@ -42,14 +46,9 @@ from tati_re.report.verdicts import (
     certificate_lines,
     certificate_text,
 )
-from tati_re.runs import files
-from tati_re.runs.manifest import Manifest, changes
-from tati_re.runs.run import RunFiles
-from tati_re.runs.selection import at_target, check_thin, is_optimization, keep
-from tati_re.samplers.wrappers.eqn import refresh_note
 
 
-def summarize(run: Run) -> str:
+def summarize(run: RunFiles) -> str:
     """Summarizes a sampled or fitted run, finished or not.
 
     Args:

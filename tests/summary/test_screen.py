@@ -12,8 +12,8 @@ import pytest
 import tati_re
 from tati_re.cli.sample import main
 from tati_re.launch.header import header
-from tati_re.report import screen
-from tati_re.report.verdicts import (
+from tati_re.summary import screen
+from tati_re.summary.verdicts import (
     ABOVE,
     FAILED,
     NOT_MEASURED,

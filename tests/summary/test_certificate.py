@@ -10,9 +10,9 @@ import tati_re
 from tati_re import InputError
 from tati_re.analysis.format import percent
 from tati_re.core.backend import tf
-from tati_re.report.certificate import _MOST_MOVED, _moved, certificate
-from tati_re.report.summary import summarize
 from tati_re.runs.manifest import changes
+from tati_re.summary.certificate import _MOST_MOVED, _moved, certificate
+from tati_re.summary.summary import summarize
 from tests.made_runs import made_run
 
 PARAMETERS = 40

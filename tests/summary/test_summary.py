@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from tati_re.analysis.format import table, with_error
-from tati_re.report.summary import summarize, summary_lines
 from tati_re.runs.manifest import Manifest
+from tati_re.summary.summary import summarize, summary_lines
 
 WALKERS, ROWS, PARAMETERS = 4, 500, 40
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import tati_re
-from tati_re.report import certificate as certificates
-from tati_re.report.certificate import failed_checks
-from tati_re.report.summary import summarize
 from tati_re.runs.run import RunFiles
+from tati_re.summary import certificate as certificates
+from tati_re.summary.certificate import failed_checks
+from tati_re.summary.summary import summarize
 from tests.made_runs import made_run
 
 ROOT = Path(__file__).parents[2]

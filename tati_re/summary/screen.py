@@ -10,22 +10,21 @@ from tati_re.core.errors import InputError, pasted
 from tati_re.core.printable import SCREEN_WIDTH, printable
 from tati_re.core.process.exit_status import CERTIFICATE_FAILED, CERTIFICATE_NOT_MEASURED, FINISHED
 from tati_re.core.process.interruption import in_command
-from tati_re.launch.run import Run
 from tati_re.prediction.held_out import shortest_lines
 from tati_re.prediction.named import has_named_parameters
-from tati_re.report.certificate import certificate
-from tati_re.report.summary import warnings_of
-from tati_re.report.verdicts import PASSED, CheckResult, certificate_text
 from tati_re.runs import manifest
 from tati_re.runs.manifest_entries import ConvergenceEntry
-from tati_re.runs.run import last_step
+from tati_re.runs.run import RunFiles, last_step
 from tati_re.runs.selection import burnin_of
+from tati_re.summary.certificate import certificate
+from tati_re.summary.summary import warnings_of
+from tati_re.summary.verdicts import PASSED, CheckResult, certificate_text
 
 _COMPLETE = (FINISHED, CERTIFICATE_FAILED, CERTIFICATE_NOT_MEASURED)
 _OF_CONVERGENCE = ("R-hat", "ESS", "R-hat of weights")
 
 
-def end_screen(run: Run) -> str:
+def end_screen(run: RunFiles) -> str:
     """The last lines on the screen of a run that sampled.
 
     Args:
@@ -39,7 +38,7 @@ def end_screen(run: Run) -> str:
     return printable("\n\n".join(filter(None, texts)))
 
 
-def _warnings(run: Run) -> list[str]:
+def _warnings(run: RunFiles) -> list[str]:
     """Warnings that are no checks of the certificate."""
     lines = []
     for note in warnings_of(run):
@@ -47,20 +46,20 @@ def _warnings(run: Run) -> list[str]:
     return lines
 
 
-def _certificate(run: Run) -> list[str]:
+def _certificate(run: RunFiles) -> list[str]:
     """The certificate, one line a check."""
     results = _results(run)
     return certificate_text(results) if results else ["Certificate: not measured (no draws yet)"]
 
 
-def _results(run: Run) -> tuple[CheckResult, ...]:
+def _results(run: RunFiles) -> tuple[CheckResult, ...]:
     try:
         return certificate(run).results
     except InputError:  # it ended before its first row
         return ()
 
 
-def _end(run: Run) -> list[str]:
+def _end(run: RunFiles) -> list[str]:
     """Where the run is stored and what to do next; last, how to continue if it has not
     converged.
     """
@@ -70,7 +69,7 @@ def _end(run: Run) -> list[str]:
     return lines
 
 
-def _stored(run: Run) -> str:
+def _stored(run: RunFiles) -> str:
     first = "run.parameter_summary()" if has_named_parameters(run) else "run.predict()"
     if run.is_temporary:
         return f"not saved (no output)   next: {first}, run.summary()"
@@ -86,7 +85,7 @@ _CHAINS_LOST = (
 )
 
 
-def _not_converged(run: Run) -> list[str]:
+def _not_converged(run: RunFiles) -> list[str]:
     """What has not converged, and how to continue; nothing if all did."""
     open_ = [
         one
@@ -117,7 +116,7 @@ def _not_converged(run: Run) -> list[str]:
     ]
 
 
-def _cure_of_modes(run: Run) -> str:
+def _cure_of_modes(run: RunFiles) -> str:
     """What to do about chains that sit in different modes."""
     cause = "The chains sit in different modes, and more steps would hardly help."
     content = run.manifest
@@ -127,7 +126,7 @@ def _cure_of_modes(run: Run) -> str:
     return f"{cause} {option} predicts with such chains and ends after 60 seconds."
 
 
-def _wanted_steps(run: Run) -> int:
+def _wanted_steps(run: RunFiles) -> int:
     """The step at which the run is expected to have converged; twice its length if not known."""
     content = run.manifest
     rows = run.run_info
@@ -142,7 +141,7 @@ def _wanted_steps(run: Run) -> int:
     return step + int(more) if more > 0 else 2 * step
 
 
-Section = Callable[[Run], list[str]]
+Section = Callable[[RunFiles], list[str]]
 
 END_SECTIONS: tuple[Section, ...] = (_warnings, _certificate, shortest_lines, _end)
 """The parts of the end of the screen, in their order: functions of the run that return lines. A
