@@ -1,4 +1,4 @@
-"""The certificate of a run, how far it may be off beside what was asked for, and what heats it."""
+"""The certificate of a run: how far it may be off, beside what was asked for."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -35,6 +35,7 @@ from tati_re.runs.selection import as_run, is_optimization
 from tati_re.samplers.wrappers.metered import BAND as FACTOR_OF_TUNING
 from tati_re.samplers.wrappers.metered import error_of_bias
 from tati_re.summary.facts import NOT_YET, RunFacts, computed_once, facts_of
+from tati_re.summary.temperatures import why_hot
 from tati_re.summary.verdicts import (
     ABOVE,
     BAND,
@@ -56,51 +57,6 @@ from tati_re.tuning.tuner import (
     LEARNT_BEFORE,
     NOT_SETTLED,
 )
-
-_FACTOR = 1.5  # How far the prediction and a measured temperature may differ.
-_SLOW = "not in equilibrium yet, or the steps are large for the stiffest direction; take more burn-in, or reduce step_size"
-
-
-def heating_lines(manifest: Manifest) -> list[tuple[str, str]]:
-    """The line of the summary below the measured temperatures; none without mini-batches."""
-    heating = manifest.heating.latest
-    if heating is None:
-        return []
-    if heating.not_predicted is not None:
-        return [("expected heating", f"not predicted; {heating.not_predicted}")]
-    kinetic = "" if math.isnan(heating.kinetic) else f", kinetic + {percent(heating.kinetic)}"
-    text = (
-        f"by mini-batch noise: {percent(heating.slowest)} in the slowest directions, {percent(heating.stiffest)} in "
-        f"the stiffest, {percent(heating.mean)} in all; configurational temperature + {percent(heating.virial)}"
-    )
-    lines = [("expected heating", text + kinetic)]
-    if not math.isnan(heating.memory):
-        within = f"{heating.memory_epochs:,.2g} epochs ({heating.memory:,.0f} steps)"
-        lines.append(("expected memory", f"predictions decorrelate within {within}"))
-    return lines
-
-
-def why_hot(manifest: Manifest, kind: str, excess: float) -> str:
-    """What can have raised a temperature by so much, and what helps."""
-    if not manifest.sees_batches:
-        return _SLOW
-    heating = manifest.heating.latest
-    if heating is None or heating.not_predicted is not None:
-        return (
-            "not in equilibrium yet, or the steps are large for the stiffest direction, or mini-batch noise heats, "
-            "which was not predicted; take more burn-in, smaller steps or larger batches"
-        )
-    expected = heating.virial if kind == "configurational" else heating.kinetic
-    cause = f"mini-batch noise was expected to raise it by {percent(expected)}"
-    if expected * _FACTOR < excess:
-        return f"{cause} only; {_SLOW}"
-    if kind == "configurational" and heating.mean * _FACTOR < expected:
-        cause += (
-            f", and the temperature of the positions by {percent(heating.mean)} (within a sweep the virial also contains "
-            "correlations between batches)"
-        )
-    return f"{cause}; reduce it by smaller steps, larger batches or more friction"
-
 
 _UNSURE = 0.25
 """Relative error of a predicted heating, from a few hundred examples at one place."""
@@ -148,13 +104,16 @@ def certificate(run: RunFiles, burnin: int | None = None) -> Certificate:
             "A fit has no certificate: it looks for a minimum.", run.folder, "a run that sampled"
         )
 
-    facts = facts_of(run, burnin)
-    results = computed_once(
-        run,
+    return Certificate.of(results_of(facts_of(run, burnin)))
+
+
+def results_of(facts: RunFacts) -> tuple[CheckResult, ...]:
+    """The outcomes of all `CHECKS` of a run that sampled and has rows, computed once."""
+    return computed_once(
+        facts.run,
         f"certificate after {facts.burnin}",
-        lambda: [one for check in CHECKS for one in check(facts)],
+        lambda: tuple(one for check in CHECKS for one in check(facts)),
     )
-    return Certificate.of(results)
 
 
 def has_converged(facts: RunFacts) -> bool:

@@ -22,7 +22,7 @@ from tati_re.prediction.quantities import convergence_of, quantities
 from tati_re.runs.manifest import Manifest, plain
 from tati_re.runs.manifest_entries import CenteredEntry, ConvergenceEntry, OptionsEntry
 from tati_re.runs.run import RunFiles, last_step
-from tati_re.runs.selection import as_run, at_target, burnin_of
+from tati_re.runs.selection import as_run, at_target, burnin_of, is_optimization
 
 TARGET_BIAS = 0.02
 NOT_YET = "no draws yet"
@@ -60,6 +60,11 @@ class RunFacts:
     def kept(self) -> pd.DataFrame:
         """The rows after the burn-in."""
         return self.rows[self.rows["step"] > self.burnin]
+
+    @cached_property
+    def is_optimization(self) -> bool:
+        """Whether the run is a fit."""
+        return is_optimization(self.manifest, self.all_rows)
 
     @property
     def options(self) -> OptionsEntry:

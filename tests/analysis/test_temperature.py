@@ -16,7 +16,7 @@ from tati_re.analysis import (
 from tati_re.analysis.temperature import measured_temperature
 from tati_re.core.errors import InputError
 from tati_re.runs.manifest import Manifest
-from tati_re.summary.summary import temperature_note, temperature_text
+from tati_re.summary.temperatures import temperature_note, temperature_text
 from tests.analysis.test_convergence import autoregression
 
 WALKERS, ROWS, PARAMETERS, TARGET = 4, 1000, 50, 0.5

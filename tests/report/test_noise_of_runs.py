@@ -7,7 +7,7 @@ import pytest
 
 from tati_re import Simulation
 from tati_re.runs import files
-from tati_re.summary.summary import ladder_lines
+from tati_re.summary.ladder import ladder_lines
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,6 @@ import itertools
 
 import numpy as np
 import pytest
-from tests.report.test_summary import fake_run
 
 from tati_re import InputError, Simulation, load
 from tati_re.analysis.heating import (
@@ -43,8 +42,9 @@ from tati_re.samplers.wrappers.control_variate import ControlVariate
 from tati_re.samplers.wrappers.coordinates import Diagonal
 from tati_re.samplers.wrappers.fisher import Stretched
 from tati_re.samplers.wrappers.mass import Massive
-from tati_re.summary.certificate import heating_lines, why_hot
 from tati_re.summary.summary import summarize
+from tati_re.summary.temperatures import heating_lines, why_hot
+from tests.summary.test_summary import fake_run
 
 OMEGA = 8.0
 STEP_SIZE, FRICTION = 0.3 / OMEGA, OMEGA

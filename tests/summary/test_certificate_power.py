@@ -4,13 +4,13 @@ that hide a direction, and runs without draws.
 
 import numpy as np
 import pytest
-from tests.report.test_certificate import METERED, columns, made, positions, rows_of, verdicts
 
 import tati_re
 from tati_re.core.backend import tf
 from tati_re.summary import screen
 from tati_re.summary.certificate import _nothing_drawn, certificate
 from tests.made_runs import made_run
+from tests.summary.test_certificate import METERED, columns, made, positions, rows_of, verdicts
 
 BATCHES = {
     "options": {"batch_size": 10, "num_steps": 6000, "record_every": 10},

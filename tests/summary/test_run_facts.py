@@ -5,11 +5,11 @@ import pytest
 
 import tati_re
 from tati_re.runs import manifest
-from tati_re.runs.failed_checks import note_failed_checks
 from tati_re.runs.run import RunFiles
 from tati_re.summary import certificate as certificates
 from tati_re.summary.certificate import certificate
 from tati_re.summary.facts import facts_of
+from tati_re.summary.outcome import note_failed_checks
 from tati_re.summary.summary import summarize
 from tests.made_runs import made_run
 

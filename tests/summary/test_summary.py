@@ -8,7 +8,9 @@ import pytest
 
 from tati_re.analysis.format import table, with_error
 from tati_re.runs.manifest import Manifest
+from tati_re.summary import summary
 from tati_re.summary.summary import summarize, summary_lines
+from tati_re.summary.told import Told
 
 WALKERS, ROWS, PARAMETERS = 4, 500, 40
 
@@ -171,3 +173,13 @@ def test_numbers_with_errors():
     assert with_error(12345.0, 321.0) == "12,345 ± 321"
     assert with_error(0.5, float("nan")) == "0.5"
     assert table([("a", "1"), ("long name", "2")]) == "a          1\nlong name  2"
+
+
+def test_a_new_section_stands_in_the_summary(tmp_path, monkeypatch):
+    def rows_of_run(facts, thin):
+        return Told([f"Each {thin}st row."], [("rows", f"{len(facts.kept):,}")])
+
+    monkeypatch.setattr(summary, "END", (rows_of_run, *summary.END))
+    run = fake_run(tmp_path)
+    assert "Warning: Each 1st row." in summarize(run)
+    assert ("rows", f"{(ROWS - 100) * WALKERS:,}") in summary_lines(run)[1]
