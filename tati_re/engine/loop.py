@@ -46,6 +46,19 @@ def entry(i) -> Callable:
     )
 
 
+def entry_at_end(i) -> Callable:
+    """As `entry`, for a place that depends on where a loop ended.
+
+    XLA takes the begin of a strided slice for a constant of the program. All that decides the place
+    would be constants too: the limit on the energy, and the data and scales of a density. A program
+    would be compiled again for each new value of them.
+
+    Args:
+        i: The place, a tensor, int32.
+    """
+    return lambda values: tf.gather(values, i)
+
+
 class Loop:
     """A sampler or optimizer and a potential, compiled.
 
@@ -633,7 +646,7 @@ class Loop:
                 one_step,
                 (i, turn, auxiliary, acceptance, alive, tf.zeros_like(acceptance)),
             )
-            at = entry(i - 1)
+            at = entry_at_end(i - 1)
             last = Moves(*map(at, due))
             batch = self._batch(indices, sizes, at)
             evaluate = self._evaluate(last, batch, auxiliary)
@@ -671,7 +684,7 @@ class Loop:
         self, carry: Carry, due: Moves, taken, fields, auxiliary, acceptance, alive, buffers
     ) -> Chunk:
         last = self._rung_at(
-            *map(entry(tf.maximum(taken - 1, 0)), (due.step_factor, due.temperature_factor))
+            *map(entry_at_end(tf.maximum(taken - 1, 0)), (due.step_factor, due.temperature_factor))
         )
         after = Carry(self._unpack(fields, last), tuple(auxiliary), buffers.moments, carry.highest)
         return Chunk(after, taken, *self._recorder.stacked(buffers))

@@ -117,8 +117,41 @@ class NamedDensity:
             U, `(n,)`.
         """
         values, log_jacobian = self.layout.constrain(position)
-        log_density = self._of_draws("log_density", self.log_density, values, data)
+        log_density = self._with_own_gradient(values, data)
         return -(tf.cast(log_density, position.dtype) + log_jacobian)
+
+    def _with_own_gradient(self, values: Mapping[str, Any], data: Mapping[str, Any]) -> Any:
+        """The log density of draws with data of their own, `(n,)`.
+
+        The gradient is computed draw by draw next to the value. TensorFlow's own would pass axes of
+        sums from the mapped function to its gradient. XLA takes axes for constants, and with them
+        all arguments of the function: it would compile again for each new data set.
+        """
+        names = list(values)
+
+        @tf.custom_gradient
+        def log_density(*parameters: Any) -> Any:
+            draws = dict(zip(names, parameters, strict=True))
+            own, shared = self._arguments("log_density", draws, data)
+            value, slopes = tf.vectorized_map(
+                lambda draw: self._value_and_slopes(**draw, **shared), own
+            )
+
+            def gradient(upstream: Any) -> list[Any]:
+                return [_for_each_draw(upstream, slopes[name]) * slopes[name] for name in names]
+
+            return value, gradient
+
+        return log_density(*values.values())
+
+    def _value_and_slopes(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
+        """The log density of one draw and its derivatives by parameter."""
+        parameters = {name: arguments[name] for name in self.layout.supports}
+        with tf.GradientTape() as tape:
+            tape.watch(parameters)
+            value = tf.convert_to_tensor(self.log_density(**arguments))
+        zero = tf.UnconnectedGradients.ZERO
+        return value, tape.gradient(value, parameters, unconnected_gradients=zero)
 
     def log_likelihoods(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
         """Returns the log density of each observation for each draw.
@@ -263,18 +296,9 @@ class NamedDensity:
         who: str,
         function: Callable,
         values: Mapping[str, Any],
-        data_of_rows: Mapping[str, Any] | None = None,
     ) -> Any:
-        """A function of one draw for all draws, `(draws, ...)`; some data may differ by draw."""
-        names = self._taken[who]
-        dtype = tf.as_dtype(self.dtype)
-        by_row = {**values, **(data_of_rows or {})}
-        own = {name: tf.convert_to_tensor(by_row[name]) for name in names if name in by_row}
-        data = {
-            name: self._given(self.data[name], dtype)
-            for name in names
-            if name in self.data and name not in by_row
-        }
+        """A function of one draw for all draws, `(draws, ...)`."""
+        own, data = self._arguments(who, values)
         if not own:  # a function of data alone is the same for all draws
             count = len(next(iter(values.values())))
             value = tf.convert_to_tensor(function(**data))
@@ -284,6 +308,21 @@ class NamedDensity:
             return tf.convert_to_tensor(function(**draw, **data))
 
         return tf.vectorized_map(of_one, own)
+
+    def _arguments(
+        self, who: str, values: Mapping[str, Any], data_of_rows: Mapping[str, Any] | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The arguments of a function that differ by draw, `(draws, ...)`, and those that do not."""
+        names = self._taken[who]
+        dtype = tf.as_dtype(self.dtype)
+        by_row = {**values, **(data_of_rows or {})}
+        own = {name: tf.convert_to_tensor(by_row[name]) for name in names if name in by_row}
+        data = {
+            name: self._given(self.data[name], dtype)
+            for name in names
+            if name in self.data and name not in by_row
+        }
+        return own, data
 
     def _given(self, value: Any, dtype: Any) -> Any:
         return tf.identity(value) if isinstance(value, tf.Variable) else value
@@ -348,6 +387,12 @@ class NamedDensity:
             whole = "; tf.cast whole numbers, or give floats" if "int64" in str(error) else ""
             received = f"{error_text(error, 160)} ({shapes})"
             raise InputError(problem, received, f"{EXPECTED}{whole}") from error
+
+
+def _for_each_draw(values: Any, like: Any) -> Any:
+    """Values `(n,)`, cast and reshaped to multiply an array `(n, ...)`."""
+    shape = [-1] + [1] * (len(like.shape) - 1)
+    return tf.reshape(tf.cast(values, like.dtype), shape)
 
 
 def name_of(function: Any) -> str:

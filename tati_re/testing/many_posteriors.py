@@ -10,7 +10,7 @@ import numpy as np
 
 from tati_re.analysis.convergence import effective_sample_size
 from tati_re.core.backend import tf
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Method
 from tati_re.engine.limits import LIMITS
 from tati_re.engine.loop import Loop
@@ -248,7 +248,7 @@ class _Steps:
         if self._carry is None:
             self._carry = self._loop.start(inner, ())
             return
-        # Another start has another energy at which a run diverges, for which XLA compiles again.
+        # The limit on the energy stays that of the first start, the farthest from equilibrium.
         state = self._carry.state._replace(position=tf.constant(inner))
         self._carry = self._loop.evaluated(self._carry._replace(state=state), 0)
 
@@ -261,14 +261,17 @@ class _Steps:
         parts = []
         missing = steps
         while missing:
-            chunk = self._loop.run(self._carry, self._next, min(missing, self._loop.chunk_steps))
-            taken = int(chunk.taken)
-            parts.append(chunk.positions.numpy()[: int(chunk.num_positions)])
+            asked = min(missing, self._loop.chunk_steps)
+            chunk = self._loop.run(self._carry, self._next, asked)
+            positions = chunk.positions.numpy()[: int(chunk.num_positions)]
+            # A step that diverges is counted, but its position is not stored.
+            refuse_if(
+                len(positions) < asked,
+                "calibrate: a chain diverged.",
+                expected="a smaller step_size, or sampler=None",
+            )
+            parts.append(positions)
             self._carry = chunk.carry
-            self._next += taken
-            missing -= taken
-            if not taken:
-                raise InputError(
-                    "calibrate: a chain diverged.", expected="a smaller step_size, or sampler=None"
-                )
+            self._next += asked
+            missing -= asked
         return np.concatenate(parts)

@@ -17,8 +17,11 @@ from tati_re.core.ops import where
 from tati_re.data import Dataset
 from tati_re.engine.limits import Limits
 from tati_re.engine.loop import Loop
+from tati_re.engine.observables import Observables
+from tati_re.posterior.function import FunctionPotential
 from tati_re.posterior.passes import ModelPasses
-from tati_re.samplers import HamiltonianMonteCarlo, Info
+from tati_re.samplers import HamiltonianMonteCarlo, Info, Splitting
+from tati_re.testing.numpy_parts import rung_of
 from tests.systems import tables
 
 STEPS, RECORD, STORE, BURNIN = 50, 7, 5, 11
@@ -461,6 +464,37 @@ def test_xla_compiles_once(evaluation, batch_size):
         sim.sample(step_size=0.001, num_steps=60, execution="xla", trajectory_every=0)
     assert len(seconds) > 6
     assert sum(seconds[1:7]) < seconds[0]
+
+
+def test_xla_compiles_once_for_other_starts_and_other_variables():
+    """Another start has another limit on the energy; the potential has a variable.
+
+    Both are arguments of the program. As constants they would take the compilation again, some
+    hundred times the processor time of a chunk.
+    """
+    from time import process_time
+
+    stiffness = tf.Variable([1.0, 2.0], dtype=tf.float64, trainable=False)
+    potential = FunctionPotential(lambda x: tf.reduce_sum(stiffness * x * x, -1), num_parameters=2)
+    method = Splitting("BAOAB", 1.0)
+    loop = Loop(
+        potential,
+        method,
+        Observables(method, None),
+        rung_of(np.full(WALKERS, 0.1)),
+        seed=1,
+        execution="xla",
+        record_every=10,
+        limits=NINE,
+    )
+    seconds = []
+    for number in range(1, 4):
+        carry = loop.start(np.full((WALKERS, 2), float(number)), ())
+        stiffness.assign([1.0, 1.0 + number])
+        begin = process_time()
+        loop.run(carry, 1, 9)
+        seconds.append(process_time() - begin)
+    assert sum(seconds[1:]) < 0.2 * seconds[0]
 
 
 def test_a_graph_gives_the_same_bytes_again():
