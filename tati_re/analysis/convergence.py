@@ -169,7 +169,7 @@ def effective_sample_size(
     if not _moves(chains):
         return float("nan")
     if kind == "bulk" and chains.shape[1] >= 2 * MINIMUM_DRAWS:
-        return float(array_stats().ess(_normal_scores(halves_of(chains)), method="identity"))
+        return float(array_stats().ess(normal_scores(halves_of(chains)), method="identity"))
     quantiles = {"prob": (0.05, 0.95)} if kind == "tail" else {}
     return float(array_stats().ess(chains, method=kind, **quantiles))
 
@@ -220,7 +220,7 @@ def r_hat(chains: np.ndarray, weights: np.ndarray | None = None) -> float:
 def _r_hat_of_ranks(halves: np.ndarray) -> float:
     if (np.ptp(halves, axis=1) == 0).all():
         return math.inf if np.ptp(halves) > 0 else 1.0
-    return float(array_stats().rhat(_normal_scores(halves), method="identity"))
+    return float(array_stats().rhat(normal_scores(halves), method="identity"))
 
 
 def _unlike_r_hat(chains: list[np.ndarray]) -> float:
@@ -232,7 +232,7 @@ def _unlike_r_hat(chains: list[np.ndarray]) -> float:
     if all(np.ptp(half) == 0 for half in halves):
         return float("inf")
     ends = np.cumsum([len(half) for half in halves])[:-1]
-    parts = map(_normal_scores, (values, np.abs(values - np.median(values))))
+    parts = map(normal_scores, (values, np.abs(values - np.median(values))))
     return float(max(rhat_of_halves(np.split(part, ends)) for part in parts))
 
 
@@ -378,7 +378,7 @@ def halves_of(chains: np.ndarray) -> np.ndarray:
     return np.concatenate([chains[:, :half], chains[:, -half:]])
 
 
-def _normal_scores(chains: np.ndarray) -> np.ndarray:
+def normal_scores(chains: np.ndarray) -> np.ndarray:
     """The draws by normal quantiles of their ranks, equal ones by the mean rank (Vehtari et al.
     2021, eq. 14).
     """

@@ -466,6 +466,8 @@ class _Choice:
         if sampler == "HMC":
             return f"{names} tuned in the burn-in (step_size, num_leapfrog_steps, mass)"
         share = percent(self.options.target_bias)
+        if self.options.target_bias_of == "worst":
+            share += " in every direction"
         return f"{names} tuned to a bias below {share} (step_size, friction, mass)"
 
     def _end_text(self, options: Options, steps: int) -> str:

@@ -14,6 +14,7 @@ from tati_re.core.errors import InputError, abbreviated, nearest, refuse_if
 from tati_re.core.facets import temperatures_of
 from tati_re.core.user_input import as_array
 from tati_re.engine.observables import Observables
+from tati_re.launch.equilibrium import equilibrium_of
 from tati_re.launch.request import Request, inner_sampler
 from tati_re.launch.workers import check_workers
 from tati_re.optimizers import make_optimizer
@@ -617,6 +618,50 @@ def check_directions_and_schedules(request: Request) -> None:
     check_values(names, request.options, request.objects, request.system)
 
 
+def check_certify(request: Request) -> None:
+    """Refuses a comparison with equilibrium draws where there are no such draws."""
+    options = request.options
+    if not request.samples:
+        return
+    if options.certify == "none":
+        given = request.objects.get("simulate", options.simulate)
+        problem = "simulate: exact draws are used by certify alone."
+        refuse_if(given is not None, problem, "certify none", "certify teacher")
+        return
+
+    system = request.system
+    refuse_if(
+        options.goal == "predict",
+        "certify: chains of a run for prediction may stay in different modes.",
+        "goal predict",
+        "a run without this goal",
+    )
+    refuse_if(
+        options.kT != 1.0 or options.potential == "mean_loss",
+        "certify: exact draws are known at temperature 1 only.",
+        f"temperature {options.kT:g}",
+        "temperature 1, with potential posterior",
+    )
+    if system.has_data:
+        _check_teacher_network(request)
+    equilibrium_of(system, options, request.objects, options.num_walkers)
+
+
+def _check_teacher_network(request: Request) -> None:
+    """Refuses networks whose posterior is not that of a prior and a likelihood."""
+    system = request.system
+    flat = system.flat
+    reasons = {
+        "layers last": flat.head is not None,
+        "weights of examples": system.examples.weights is not None,
+        "a regularizer of the model": flat.regularizer is not None,
+        "layers that learn statistics": flat.has_training_state,
+    }
+    for reason, is_so in reasons.items():
+        problem = "certify: targets cannot be drawn from this model."
+        refuse_if(is_so, problem, reason, "a network with a prior, and all examples counted alike")
+
+
 CHECKS = [
     lambda request: request.system.check(request.options, request.objects),
     *(check_callbacks, check_walls, check_control_variate, check_stages, check_full_batch),
@@ -632,4 +677,5 @@ CHECKS = [
     ),
     *(check_batch_norm, check_validation, check_single_files, check_tensorboard, check_energies),
     *(check_until, check_directions_and_schedules, check_observables, check_workers),
+    check_certify,
 ]

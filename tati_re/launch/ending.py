@@ -34,21 +34,20 @@ from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.core.facets import temperatures_of, tuning_of, turns_of
 from tati_re.engine.progress import clock_text
+from tati_re.launch.compared_outputs import outputs_to_compare
 from tati_re.launch.loo_density import LeaveOneOutDensity
 from tati_re.launch.request import Request
 from tati_re.options.make import make_options
-from tati_re.posterior.device_data import device_inputs
 from tati_re.posterior.evaluator import Evaluator
-from tati_re.posterior.outputs import Outputs
 from tati_re.posterior.target import TargetPotential
-from tati_re.prediction.quantities import INPUTS, Predict, convergence_of, quantities
+from tati_re.prediction.quantities import Predict, convergence_of, quantities
 from tati_re.runs import files, manifest
 from tati_re.runs.manifest import Manifest
 from tati_re.runs.manifest_entries import ConvergenceEntry
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import RunFiles, last_step, stored_every
 from tati_re.runs.selection import burnin_of
-from tati_re.samplers.wrappers.metered import BAND, RARELY, error_of_bias
+from tati_re.samplers.wrappers.metered import BAND, RARELY, wanted_error
 from tati_re.system.walkers import Walkers
 
 _FEWEST_ERRORS = 1_000
@@ -145,7 +144,10 @@ class Ending:
         enough = seen >= _FEWEST_ERRORS and drawn <= min(
             (1 if fixed else LONGER) * most - step, left
         )
-        biased = (look.eevpd or 0.0) > BAND * error_of_bias(request.options.target_bias)
+        is_worst = request.options.target_bias_of == "worst"
+        directions = request.potential.num_parameters if is_worst else 1
+        wanted = wanted_error(request.options.target_bias, directions)
+        biased = (look.eevpd or 0.0) > BAND * wanted
         alone = temperatures_of(method).copies == 1
         return biased and enough and tuning_of(method).finds_end and alone
 
@@ -437,33 +439,6 @@ class Ending:
 
     @cached_property
     def _predict(self) -> Predict | None:
-        """Outputs for up to 256 inputs of the test set, else of the training set, one output of
-        each in turn.
-        """
-        system = self._request.system
-        walkers = self._walkers
-        if not system.has_data or self._request.directions is not None:
+        if self._request.directions is not None:
             return None
-        ready = system.examples
-        flat = system.flat
-        data = ready.inputs if ready.test_inputs is None else ready.test_inputs
-        chosen = np.unique(np.linspace(0, len(data) - 1, INPUTS).astype(int))
-        inputs = device_inputs(np.asarray(data[chosen]), ready.input_scale, flat.input_dtype)
-        inputs = system.prepared(inputs).numpy()
-        outputs = Outputs(flat)
-
-        def predict(values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-            extra = [np.asarray(value)[numbers % len(value)] for value in walkers.auxiliary]
-            predictions = (
-                outputs(values, extra, inputs)
-                .reshape(len(values), len(inputs), -1)
-                .astype(np.float64)
-            )
-            if system.dataset.num_classes and predictions.shape[2] > 1:
-                predictions -= predictions.mean(
-                    axis=2, keepdims=True
-                )  # what a softmax does not see
-            indices = np.arange(len(inputs))
-            return predictions[:, indices, indices % predictions.shape[2]]
-
-        return predict
+        return outputs_to_compare(self._request.system, self._walkers)

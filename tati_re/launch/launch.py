@@ -489,6 +489,9 @@ class Launch:
             if self._has_noise:
                 before = manifest.read(self.folder).heating.table
                 manifest.note(self.folder, heating={**before, "end": self._heating(carry)})
+            if self.request.at_end is not None:
+                self.progress.message("Comparing with chains from an equilibrium draw (certify).")
+                manifest.note(self.folder, **self.request.at_end(run))
 
         if not driver.signal:
             self.guarded(lambda: note_failed_checks(run))

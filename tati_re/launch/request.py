@@ -2,7 +2,7 @@
 method.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,6 +21,7 @@ from tati_re.options.stages import planned
 from tati_re.options.tati_names import capped
 from tati_re.posterior.potential import ModelPotential
 from tati_re.posterior.priors import Prior
+from tati_re.runs.run import RunFiles
 from tati_re.samplers import make_sampler, tuned
 from tati_re.samplers.user_samplers import checked, made
 from tati_re.system.saved_model import read_directions
@@ -71,7 +72,8 @@ class Request:
     """The request of a launch: its kind is "sample" or "fit". `objects` are what was given as
     objects in Python: loss, prior, sampler, observables, callbacks, starts, ... `method` is the
     sampler with its wrappers, or the optimizer. Each walker of a run that may end early has stored
-    the `fewest_positions` as soon as it took as many steps.
+    the `fewest_positions` as soon as it took as many steps. `at_end` gives further entries of the
+    manifest, of a run that has come to its last step.
     """
 
     options: Options
@@ -81,6 +83,7 @@ class Request:
     method: Method
     limits: Limits = LIMITS
     fewest_positions: int = 0
+    at_end: Callable[[RunFiles], dict[str, Any]] | None = None
 
     @property
     def samples(self) -> bool:
@@ -291,7 +294,8 @@ def sampler_of(options: Options, objects: Mapping[str, Any], system: System, tun
     """
     sampler = inner_sampler(options, objects)
     if tunes:
-        sampler = with_steps(sampler, options, "step_schedule" in objects)
+        number = system.flat.num_parameters
+        sampler = with_steps(sampler, options, "step_schedule" in objects, number)
     sampler.check(options.first_step_size, options.kT, options.num_burnin_steps)
     return wrapped(
         sampler, options, system.flat.tensor_names, system.flat.shapes, objects.get("mass")

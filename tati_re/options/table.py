@@ -31,6 +31,8 @@ NOT_OF_FITS = (
     "candidates",
     "until",
     "require_certificate",
+    "certify",
+    "simulate",
     "stream_predictions",
     "num_burnin_steps",
     "weights",
@@ -45,6 +47,8 @@ NOT_OF_EVIDENCE = (
         "candidates",
         "until",
         "require_certificate",
+        "certify",
+        "simulate",
         "record_every",
         "trajectory_every",
         "trajectory_format",
@@ -76,6 +80,7 @@ NOT_OF_EVIDENCE = (
     *("batch_sampling", "walker_batches", "step_size_tuning", "block_size", "cluster"),
     *(
         "target_bias",
+        "target_bias_of",
         "full_every",
         "group_temperatures",
         "stream_predictions",
@@ -437,6 +442,10 @@ class Options(BaseModel):
         gt=0,
         le=1,
     )
+    target_bias_of: Literal["mean", "worst"] = _sampler(
+        "mean",
+        "what target_bias bounds: the mean over all directions, or every single direction (worst: smaller steps)",
+    )
     target_acceptance: float | None = _sampler(
         None,
         "tune the step size to this acceptance in the burn-in (HMC, HMC1, GHMC, MAMS, "
@@ -761,6 +770,16 @@ class Options(BaseModel):
     require_certificate: bool = _run(
         False,
         "report the certificate in the exit status of a completed run: 0 passed, 4 failed, 5 not measured",
+    )
+    certify: Literal["none", "teacher"] = _run(
+        "none",
+        "teacher: check that chains from exact equilibrium draws and chains from the usual starts agree; costs "
+        "one or two more runs",
+    )
+    simulate: CodeName | None = _run(
+        None,
+        "certify teacher, for a potential that is a function: a function of a NumPy random generator that returns an "
+        "exact draw: my_file.py:my_function",
     )
     num_burnin_steps: Annotated[int, Field(ge=0)] | None = _run(
         None,

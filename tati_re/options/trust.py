@@ -14,7 +14,7 @@ from tati_re.options.make import make_options
 from tati_re.options.table import Options
 from tati_re.options.user_code import is_code
 
-CODE = ("sampler", "model", "potential")
+CODE = ("sampler", "model", "potential", "simulate")
 """Options that may name code: a file or module, a colon, and a name in it."""
 WRITTEN = ("run_file", "averages_file", "trajectory_file", "save_model", "tensorboard")
 """Options that name what a run writes beside its folder."""

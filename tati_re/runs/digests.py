@@ -18,6 +18,7 @@ _CHANGES = (
     "until",
     "convergence",
     "centered",
+    "teacher",
     "burnin_cut",
     "last_positions",
     "predictor",

@@ -45,6 +45,7 @@ from tati_re.runs.manifest_entries import (
     ParametersEntry,
     PredictorEntry,
     PriorEntry,
+    TeacherEntry,
     UntilEntry,
     WorkersEntry,
 )
@@ -107,6 +108,7 @@ class Manifest(Mapping[str, Any]):
     dataset: DataEntry = field(default_factory=DataEntry)
     loss_at_center: float | None = None
     choice: ChoiceEntry | None = None
+    teacher: TeacherEntry | None = None
     turn: Count | None = None
     burnin_found: str | None = None
     burnin_open: str | None = None

@@ -37,6 +37,7 @@ class OptionsEntry:
     batch_size: Count | None = None
     bias: str | None = None
     calibrate: str = "none"
+    certify: str = "none"
     data: str | tuple[str, ...] | None = None
     data_keys: tuple[str, ...] = ()
     directions: str | None = None
@@ -67,6 +68,7 @@ class OptionsEntry:
     step_size: FiniteNumber | str | None = None
     stream_predictions: Count = 0
     target_bias: FiniteNumber | None = None
+    target_bias_of: str = "mean"
     temperatures: tuple[FiniteNumber, ...] = ()
     trajectory_every: Count = 0
     trajectory_rungs: str | None = None
@@ -390,4 +392,24 @@ class ChoiceEntry:
     trial_steps: Count = 0
     trial_density: float = math.nan
     trial_won: bool = False
+    table: Mapping[str, Any] = whole_table()
+
+
+@dataclass(frozen=True)
+class TeacherEntry:
+    """How chains from exact equilibrium draws and chains from the usual starts agree.
+
+    `rhat` is the worst nested R-hat over chains and quantities, of `rhat_of`; `by_chance` what it
+    is below by chance with the probability `level`. `draws` are the independent equilibrium draws.
+    `why` says why nothing was compared; empty if something was.
+    """
+
+    step: Count = 0
+    draws: Count = 0
+    rhat: float = math.nan
+    rhat_of: str = ""
+    by_chance: float = math.nan
+    limit: float = math.nan
+    level: float = math.nan
+    why: str = ""
     table: Mapping[str, Any] = whole_table()

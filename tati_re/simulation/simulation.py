@@ -38,6 +38,7 @@ from tati_re.options.methods import flattened
 from tati_re.options.stages import check_num_steps
 from tati_re.posterior.outputs import Outputs
 from tati_re.runs.failed_checks import warn_of_failed_checks
+from tati_re.simulation.equilibrium_starts import EquilibriumStarts
 from tati_re.simulation.evaluations import Evaluations
 from tati_re.simulation.larger import widened
 from tati_re.simulation.narrowing import sample_last_layer, start_last_layer
@@ -517,6 +518,8 @@ class Simulation(Evaluations):
             limits = replace(self.limits, began=time.monotonic())
             placed = self.walkers.placed
             options, objects = self._for_call(overrides, kind)
+            given = options
+            before = replace(self.walkers, position=self.walkers.position.copy())
             if kind == "sample":
                 options = with_goal(options, objects, self.system, placed)
             self._introduce(options, objects)
@@ -525,6 +528,9 @@ class Simulation(Evaluations):
             else:
                 options, limits = prepared(self, options, objects, limits)
             request = make_request(kind, options, objects, self.system, limits)
+            if kind == "sample" and options.certify == "teacher":
+                comparison = EquilibriumStarts(self, before, given, options, objects)
+                request = replace(request, at_end=comparison.compared)
             say_unused(request, overrides, fitted=options.walker_start == "fit" and not placed)
             run = launch_finite(request, self.walkers, self.calls)
             self._forget()

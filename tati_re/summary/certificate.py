@@ -33,7 +33,7 @@ from tati_re.runs.manifest import Manifest
 from tati_re.runs.run import RunFiles, last_step
 from tati_re.runs.selection import as_run, is_optimization
 from tati_re.samplers.wrappers.metered import BAND as FACTOR_OF_TUNING
-from tati_re.samplers.wrappers.metered import error_of_bias
+from tati_re.samplers.wrappers.metered import wanted_error
 from tati_re.summary.facts import NOT_YET, RunFacts, computed_once, facts_of
 from tati_re.summary.temperatures import why_hot
 from tati_re.summary.verdicts import (
@@ -254,30 +254,34 @@ def _is_exact(manifest: Manifest, rows: pd.DataFrame) -> bool:
 def _bound_of_bias(facts: RunFacts, error: float) -> CheckResult:
     """The bound of the bias by the energy error, and what no bound covers."""
     limit = facts.target_bias
-    allowed = FACTOR_OF_TUNING * error_of_bias(limit)
-    bound = _bias_of(error)
+    number = facts.manifest.parameters.num
+    directions = number if facts.bounds_each_direction else 1
+    allowed = FACTOR_OF_TUNING * wanted_error(limit, directions)
+    bound = _bias_of(directions * error)
     rare = _rare(facts.manifest, facts.kept, facts.own_burnin)
     enough = _num_errors(facts.kept, facts.own_burnin) >= _FEWEST_ERRORS
 
-    remark = "upper bound, mean over all directions"
+    of = "every single direction" if facts.bounds_each_direction else "mean over all directions"
+    remark = f"upper bound, {of}"
     details = "relative error of variances"
     passed: bool | None = error <= allowed
     if passed and (not enough or math.isnan(rare)):
         passed = None
         remark = "too few rows with energy errors"
 
-    number = facts.manifest.parameters.num
     if why := _unbounded(facts, rare):
         if passed:
             passed = None
             remark = f"a single direction may be off by any amount: {why}"
         else:
             details += f"; a single direction may be off by any amount: {why}"
+    elif facts.bounds_each_direction:
+        details += f"; on average at most {percent(_bias_of(error))}"
     elif number > 1:
         details += f"; a single direction may be off by {percent(_bias_of(number * error))}"
 
     if limit < bound and passed:
-        most = _bias_of(allowed)
+        most = _bias_of(directions * allowed)
         remark = f"accepted up to {percent(most)}: tuning is accurate to a factor of {FACTOR_OF_TUNING:g}"
     return check_result(
         _STEP_SIZE_BIAS,
@@ -854,6 +858,46 @@ def _cut(unsettled: str | None, agreed: bool, cut_by: str) -> tuple[bool | None,
     return (None if agreed else False), remark + since
 
 
+_TEACHER = "equilibrium starts"
+
+
+def _equilibrium_starts(facts: RunFacts) -> list[CheckResult]:
+    """Agreement of chains from exact draws with chains from the usual starts, if asked for."""
+    if facts.options.certify != "teacher":
+        return []
+    noted = facts.manifest.teacher
+    advice = "a mode was missed, or chains are slow: add temperatures (num_replicas), or run longer"
+    if noted is None or noted.why:
+        remark = "compared when a run that was not resumed ends" if noted is None else noted.why
+        return [check_result(_TEACHER, math.nan, math.nan, None, remark=remark)]
+
+    passed: bool | None = None
+    remark = f"up to {noted.by_chance:.3g} expected by chance at level {noted.level:g}; run longer"
+    if noted.rhat >= noted.limit and noted.rhat > noted.by_chance:
+        passed = False
+    elif max(noted.rhat, noted.by_chance) < noted.limit:
+        passed = True
+    if passed is not None:
+        remark = f"worst nested R-hat: {noted.rhat_of}"
+    draws = "1 exact draw" if noted.draws == 1 else f"{noted.draws} independent exact draws"
+    missed = percent(0.5**noted.draws)
+    details = f"{draws}: a missed mode of half the mass stays unseen with probability {missed}"
+    if noted.step != facts.num_steps:
+        details += f"; compared at step {noted.step:,}"
+    return [
+        check_result(
+            _TEACHER,
+            noted.rhat,
+            noted.limit,
+            passed,
+            remark=remark,
+            details=details,
+            advice=advice,
+            given=True,
+        )
+    ]
+
+
 Check = Callable[[RunFacts], list[CheckResult]]
 
 CONVERGENCE: tuple[Check, ...] = (
@@ -868,6 +912,7 @@ CONVERGENCE: tuple[Check, ...] = (
 
 CHECKS: tuple[Check, ...] = (
     *CONVERGENCE,
+    _equilibrium_starts,
     _bias,
     _predicted_heating,
     _temperatures,

@@ -81,6 +81,11 @@ class RunFacts:
         return self.manifest.is_explicit_option("target_bias")
 
     @property
+    def bounds_each_direction(self) -> bool:
+        """Whether `target_bias` is about every single direction."""
+        return self.options.target_bias_of == "worst"
+
+    @property
     def own_burnin(self) -> int:
         """The burn-in of the run itself."""
         return self.manifest.num_burnin_steps

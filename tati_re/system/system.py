@@ -145,6 +145,7 @@ OBJECTS = (
         "prior",
         "optimizer",
         "sampler",
+        "simulate",
     ),
     *("directions", "mass", "step_schedule", "temperature_schedule"),
 )

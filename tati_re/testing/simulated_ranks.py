@@ -13,13 +13,13 @@ from matplotlib.figure import Figure
 
 from tati_re.analysis.convergence import effective_sample_size, r_hat
 from tati_re.analysis.named_draws import is_constant
-from tati_re.core.errors import AnyPath, InputError, abbreviated, refuse_if
+from tati_re.core.errors import AnyPath, abbreviated, refuse_if
 from tati_re.core.front_door import front_door
 from tati_re.core.method import as_method
-from tati_re.core.user_input import error_text
 from tati_re.plotting.bands import uniform_band
 from tati_re.plotting.ranks import cumulative, plot_ranks
 from tati_re.posterior.named_density import NamedDensity
+from tati_re.posterior.simulated import EXPECTED, SimulatedPairs
 from tati_re.supports.contract import Support
 from tati_re.supports.layout import ParameterLayout
 from tati_re.testing.many_posteriors import STEP_SIZE, ManyPosteriors
@@ -27,7 +27,6 @@ from tati_re.testing.many_posteriors import STEP_SIZE, ManyPosteriors
 JOINT = "log density"
 """The quantity that also depends on the data: it notices a posterior that ignores them."""
 LARGEST_RHAT = 1.05
-_EXPECTED = "a function simulate(rng) that returns (parameters, data), two dicts of arrays"
 _MOST_FAILED = 0.1
 _LEAST_SHIFT = 2.5
 """Standard errors from which the mean or the spread of ranks is described."""
@@ -238,10 +237,10 @@ def calibrate(
         not callable(simulate),
         "simulate: this is not a function.",
         abbreviated(simulate, 60),
-        _EXPECTED,
+        EXPECTED,
     )
     layout = ParameterLayout(parameters)
-    simulated = _Simulated(simulate, layout)
+    simulated = SimulatedPairs(simulate, layout)
     pairs = [simulated.drawn(seed, number) for number in range(replications)]
     first = NamedDensity(log_density, layout.supports, pairs[0][1])
     systems = ManyPosteriors(first, [data for _, data in pairs], chains, seed)
@@ -319,75 +318,3 @@ def _ranked(
     ranks[JOINT] = int((energy[1:] > energy[0]).sum())
     moving = [positions[:, :, k].T for k in range(dimension)]
     return _Ranked(ranks, min(map(effective_sample_size, moving)), max(map(r_hat, moving)))
-
-
-class _Simulated:
-    """True values and data from a user's function, checked.
-
-    Args:
-        simulate: The function.
-        layout: The parameters of the model.
-    """
-
-    def __init__(self, simulate: Callable, layout: ParameterLayout) -> None:
-        self.simulate = simulate
-        self.layout = layout
-        self._forms: dict[str, Any] = {}
-
-    def drawn(self, seed: int, number: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Returns true values and data of one replication.
-
-        Args:
-            seed: The seed of all replications.
-            number: The number of this one, from 0.
-        """
-        try:
-            simulated = self.simulate(np.random.default_rng([seed, number]))
-        except Exception as error:
-            raise InputError(
-                "simulate: the function fails.", error_text(error, 160), _EXPECTED
-            ) from error
-        pair = isinstance(simulated, tuple) and len(simulated) == 2
-        good = pair and all(isinstance(part, Mapping) for part in simulated)
-        refuse_if(
-            not good,
-            "simulate: it does not return two dicts.",
-            abbreviated(simulated, 60),
-            _EXPECTED,
-        )
-        values, data = simulated
-        known = self.layout.supports
-        refuse_if(
-            {*values} != {*known},
-            "simulate: it does not return the parameters of the model.",
-            ", ".join(map(str, values)),
-            ", ".join(known),
-        )
-        truth = {name: known[name].checked(f"simulate: {name}", values[name]) for name in known}
-        for name, value in truth.items():
-            shape = known[name].shape
-            refuse_if(value.shape != shape, f"simulate: {name}: wrong shape.", value.shape, shape)
-        self._check_form(data)
-        return truth, dict(data)
-
-    def _check_form(self, data: Mapping[str, Any]) -> None:
-        """Refuses data whose names or shapes differ from the first call."""
-        forms = {name: _form(value) for name, value in data.items()}
-        self._forms = self._forms or forms
-        for name in {**self._forms, **forms}:
-            before = self._forms.get(name)
-            now = forms.get(name)
-            refuse_if(
-                before != now,
-                f"simulate: the data {name} change their form.",
-                f"{before} and {now}",
-                "the same names and shapes each time; a number that changes as a float or an array",
-            )
-
-
-def _form(value: Any) -> Any:
-    """What must stay the same: whole numbers are a part of the program, arrays have a shape."""
-    if isinstance(value, bool | int | str | np.integer | np.bool_):
-        return value
-    array = np.asarray(value)
-    return (array.shape, array.dtype.kind)

@@ -49,7 +49,7 @@ _FEWEST_ON_BATCHES = 1_920
 _EPOCHS_OF_BURNIN = 5
 
 
-def with_steps(sampler, options, given_schedule: bool = False):
+def with_steps(sampler, options, given_schedule: bool = False, num_parameters: int = 1):
     """The sampler that finds its step size in the burn-in, where the options leave it to the
     run.
     """
@@ -69,7 +69,8 @@ def with_steps(sampler, options, given_schedule: bool = False):
     if isinstance(sampler, StepSizeTuning):
         sampler = sampler.inner
     if isinstance(sampler, Massive):  # steps are those of its coordinates
-        return Massive(with_steps(sampler.inner, options), sampler.mass)
+        inner = with_steps(sampler.inner, options, num_parameters=num_parameters)
+        return Massive(inner, sampler.mass)
     if sampler.metropolis:
         target = options.target_acceptance or sampler.dynamics.acceptance
         return StepSizeTuning(
@@ -78,7 +79,8 @@ def with_steps(sampler, options, given_schedule: bool = False):
             step_size_tuning=options.step_size_tuning,
             from_curvature=True,
         )
-    return Metered(sampler, target_bias=options.target_bias)
+    directions = num_parameters if options.target_bias_of == "worst" else 1
+    return Metered(sampler, target_bias=options.target_bias, bounded_directions=directions)
 
 
 def with_tuner(sampler, options, automatic: bool):
@@ -158,7 +160,10 @@ _BELONG = {
         options.target_acceptance is not None or options.step_size == "auto"
     ),
     "fit_steps": lambda options: options.walker_start == "fit",
-    "target_bias": lambda options: "auto" in (options.step_size, options.friction),
+    **dict.fromkeys(
+        ("target_bias", "target_bias_of"),
+        lambda options: "auto" in (options.step_size, options.friction),
+    ),
     "bias_energies": lambda options: (
         options.bias == "well_tempered" and options.batch_size is not None
     ),
@@ -179,8 +184,10 @@ def unused_options(options, sampler) -> list[str]:
     """Options that were given and that a run with this sampler does not use."""
     used = sampler.used_options()
     taken = {name for where in FAMILIES.values() for name in options_of_family(where)}
-    other = "target_bias" if sampler.metropolis else "step_size_tuning"
-    idle = {name for name, used in _BELONG.items() if name == other or not used(options)}
+    others = {"step_size_tuning"}
+    if sampler.metropolis:
+        others = {"target_bias", "target_bias_of"}
+    idle = {name for name, used in _BELONG.items() if name in others or not used(options)}
     beside = [name for name in _BELONG if name in options.explicit & idle]
     explicit = [name for name in options_of(["sampler"]) if name in taken & options.explicit]
     return [*dict.fromkeys([*(name for name in explicit if name not in used), *beside])]

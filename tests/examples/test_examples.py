@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tati_re.core.backend import tf, value_and_gradient
+from tati_re.posterior.named_density import NamedDensity
 from tests.scripts import example, write_images
 
 
@@ -71,6 +73,31 @@ def test_the_first_example_of_readme_draws_its_picture(tmp_path):
     assert {"ensemble of the fits", "one fit"} <= {*comparison.index}
     assert comparison["negative_log_likelihood"].notna().all()
     assert (tmp_path / "own_table.png").stat().st_size > 10_000
+
+
+def test_growth_is_integrated_to_the_logistic_curve():
+    script = example("named_models")
+    times = np.linspace(0.0, 8.0, 12)
+    given = (tf.constant(value, tf.float64) for value in (1.2, 20.0, 1.5))
+    sizes = script.grown(*given, tf.constant(times)).numpy()
+    exact = 20 / (1 + (20 / 1.5 - 1) * np.exp(-1.2 * times))
+    np.testing.assert_allclose(sizes, exact, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["schools", "process", "growth"])
+def test_named_models_have_densities_and_gradients(name):
+    model = example("named_models").models(1)[name]
+    density = NamedDensity(model.log_density, model.parameters, model.data)
+    value, slope = value_and_gradient(density, tf.zeros((2, density.dimension), tf.float64))
+    assert np.isfinite(value).all()
+    assert np.isfinite(slope).all() and np.abs(slope).max() > 0
+
+
+@pytest.mark.slow
+def test_a_named_model_prints_its_parameters_and_its_certificate(capsys):
+    assert example("named_models").main(["growth", "--num-steps", "1000"]) == 0
+    said = capsys.readouterr().out
+    assert "capacity" in said and "R-hat" in said
 
 
 @pytest.mark.slow

@@ -58,6 +58,7 @@ FULL: dict[str, Any] = {
         name: {"slowest": 0.001, "stiffest": 0.05, "mean": 0.01, "virial": 0.02, "steps": 96.0}
         for name in ("start", "end")
     },
+    "teacher": {"step": 100, "draws": 4, "rhat": 1.3, "rhat_of": "U", "by_chance": 1.1},
     "centered": {"step": 100, "num_draws": 94, "mean": 0.9, "lower": 0.6, "upper": 1.4},
     "convergence": {
         "step": 400,

@@ -213,6 +213,47 @@ def test_one_stiff_direction_may_have_the_bias_that_is_stated_for_it(tmp_path, s
     )
 
 
+@pytest.mark.parametrize("square", [0.09, 0.25])
+def test_the_bound_of_each_direction_is_stated_if_it_was_asked_for(tmp_path, square):
+    """One well of 40 has all of the energy error, and the bound is its bias."""
+    bias = square / 4 / (1 - square / 4)
+    error = 4 * bias**3 / (1 + bias) ** 2 / PARAMETERS
+    asked = {"options": {"target_bias_of": "worst", "num_steps": 6000, "record_every": 10}}
+    run = made(tmp_path / "a", columns(eevpd=np.full((4, 600), error)), positions(), extra=asked)
+    found = rows_of(run).loc["bias from the step size"]
+    assert found["value"] == pytest.approx(bias, rel=1e-9)
+    assert found["verdict"] == ("passed" if square == 0.09 else "failed")
+    if square == 0.25:
+        assert "upper bound, every single direction" in found["note"]
+    assert "on average at most" in found["note"]
+
+
+@pytest.mark.parametrize(
+    ("noted", "verdict", "note"),
+    [
+        ({"rhat": 1.1, "by_chance": 1.05}, "passed", "worst nested R-hat: U; 4 independent exact"),
+        ({"rhat": 2.0, "by_chance": 1.05}, "failed", "worst nested R-hat: U"),
+        ({"rhat": 1.3, "by_chance": 1.25}, "failed", "worst nested R-hat: U"),
+        ({"rhat": 1.3, "by_chance": 1.4}, "not measured", "up to 1.4 expected by chance"),
+        ({"rhat": 1.0, "by_chance": 1.3}, "not measured", "up to 1.3 expected by chance"),
+        ({"why": "too few draws"}, "not measured", "too few draws"),
+        (None, "not measured", "compared when a run that was not resumed ends"),
+    ],
+)
+def test_equilibrium_starts_agree_differ_or_are_too_few(tmp_path, noted, verdict, note):
+    asked = {"options": {"certify": "teacher", "num_steps": 6000, "record_every": 10}}
+    if noted is not None:
+        common = {"step": 6000, "draws": 4, "rhat_of": "U", "limit": 1.2, "level": 0.99}
+        asked["teacher"] = common | noted
+    found = rows_of(made(tmp_path / "a", columns(), extra=asked)).loc["equilibrium starts"]
+    assert found["verdict"] == verdict
+    assert note in found["note"]
+
+
+def test_equilibrium_starts_have_no_row_unless_asked_for(tmp_path):
+    assert "equilibrium starts" not in verdicts(made(tmp_path / "a", columns()))
+
+
 @pytest.mark.parametrize(
     ("sampler", "share", "verdict"),
     [("MCLMC", 0.9, "not measured"), ("MCLMC", 0.5, "passed"), ("BAOAB", 0.9, "passed")],

@@ -97,6 +97,20 @@ def bias_of(h: float) -> float:
 # the step size
 
 
+def test_the_stiffest_direction_is_within_the_bound_if_each_is_asked_for():
+    """One of 20 directions has nearly all of the energy error: its variance is wrong by twice the
+    bound on the mean. With the bound on each direction it is within it.
+    """
+    stiffness = np.append(np.ones(19), 100.0)
+    biases = []
+    for directions in (1, 20):
+        method = Metered(Splitting("OBABO"), target_bias=0.05, bounded_directions=directions)
+        _, steps, _, _ = sampled(method, stiffness, 481, 480)
+        biases.append(bias_of(10 * steps[-1]))
+    assert biases[0] > 0.08
+    assert 0.025 < biases[1] < 0.05 * 1.2 ** (1 / 3)
+
+
 @pytest.mark.parametrize("size", [1, 10, 100])
 def test_the_energy_error_is_the_wanted_one(size):
     """OBABO on equal wells, from a first h of a quarter of the limit: the closed form at the frozen

@@ -53,6 +53,19 @@ def error_of_bias(bias: float) -> float:
     return 4.0 * bias**3 / (1.0 + bias) ** 2
 
 
+def wanted_error(bias: float, directions: int = 1) -> float:
+    """EEVPD up to which the variances are wrong by this share at most.
+
+    EEVPD is a mean over d directions. At its value for the share, the mean error of the variances
+    is below the share. Divided by d it bounds each direction: all of the energy error may be its.
+
+    Args:
+        bias: The share.
+        directions: 1 to bound the mean; d to bound each of d directions.
+    """
+    return error_of_bias(bias) / directions
+
+
 def is_timed(method: Method) -> bool:
     """Whether the step size is a time; else it multiplies the gradient, as half the square of a
     time does.
@@ -127,13 +140,14 @@ class Metered(Wrapper):
     after the burn-in of all steps since; and its sums. `divergences` counts what was undone. Cost:
     in the burn-in two gradients each 4th step, later each 100th; none where the method meters.
     BAOAB is exact where OBABO has the bias: the bound is a wide one for it. Source: Robnik and
-    Seljak, arXiv 2412.08876 (the bound), 2212.08549 (the power). `target_bias` is β, above 0.
+    Seljak, arXiv 2412.08876 (the bound), 2212.08549 (the power). `target_bias` is β, above 0. With
+    `bounded_directions` d the wanted EEVPD is d times smaller, and β bounds each of d directions.
     Refused are methods with a Metropolis test, and those that move groups of walkers in turn.
     """
 
     fields = ("step_factor", "step_limit", "eevpd", "error_square", "error_count")
 
-    def __init__(self, inner=None, target_bias: float = 0.02) -> None:
+    def __init__(self, inner=None, target_bias: float = 0.02, bounded_directions: int = 1) -> None:
         super().__init__(inner or Splitting())
         if self.inner.metropolis or turns_of(self.inner).groups > 1:
             raise InputError(
@@ -148,7 +162,8 @@ class Metered(Wrapper):
             "a number above 0",
         )
         self.target_bias = float(target_bias)
-        self.wanted = error_of_bias(self.target_bias)
+        self.bounded_directions = int(bounded_directions)
+        self.wanted = wanted_error(self.target_bias, self.bounded_directions)
         self._meters = self.inner.dynamics.meters
         self.stages = self.inner.gradients_per_step if self._meters else 1.0
         self.rare = _RARE if self.stages == 1.0 else _RARE_OF_TWO
@@ -362,7 +377,10 @@ class Metered(Wrapper):
         return type(new)(**fields), failures
 
     def get_config(self) -> dict:
-        return {**self.inner.get_config(), "target_bias": self.target_bias}
+        config = {**self.inner.get_config(), "target_bias": self.target_bias}
+        if self.bounded_directions == 1:
+            return config
+        return {**config, "bounded_directions": self.bounded_directions}
 
 
 class MeteredBurnin(BurninAround):
