@@ -7,23 +7,16 @@ from typing import Any
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.front_door import front_door
-from tati_re.data.archives import KERAS
 from tati_re.data.categories import one_hot_columns
 from tati_re.data.contents import Contents
 from tati_re.data.dataset import Dataset, with_weights
-from tati_re.data.frames import check_order, is_frame
-from tati_re.data.generators import GENERATORS, built_in
+from tati_re.data.frames import check_order
+from tati_re.data.from_arrays import derived
+from tati_re.data.generators import built_in
 from tati_re.data.labels import LabelRule, are_labels, are_names, kind_of, numbers_of_names
 from tati_re.data.readers.registry import kinds_of_files
-from tati_re.data.sources import (
-    ReadOptions,
-    by_name,
-    derived,
-    is_table,
-    read_source,
-    read_test_part,
-    source_text,
-)
+from tati_re.data.source import ReadOptions, Source, source_of
+from tati_re.data.sources import read_source, read_test_part
 from tati_re.data.standardizing import prepare
 
 DEFAULT_TEST_FRACTION = 0.2
@@ -107,16 +100,19 @@ def load_data(
         num_classes=num_classes,
         encoding=encoding,
     )
-    _check_reading(source, reading)
+    given = source_of(source)
+    test = None if test_data is None else source_of(test_data)
+    _check_reading(given, reading)
 
-    fraction = _fraction_for(source, test_fraction)
-    if isinstance(source, str) and source in GENERATORS:
-        source = built_in(source, 0.0 if test_data is not None else fraction, seed, shuffle)
+    fraction = _fraction_for(given, test_fraction)
+    if given.kind == "generated":
+        drawn = built_in(given.given, 0.0 if test is not None else fraction, seed, shuffle)
         fraction = 0.0
-    if isinstance(source, Dataset):
-        data, columns = _of_dataset(source, test_data, reading, multi_label, rule)
+        given = source_of(drawn)
+    if given.kind == "dataset":
+        data, columns = _of_dataset(given.given, test, reading, multi_label, rule)
     else:
-        data, columns = _read(source, test_data, reading, multi_label, places, rule)
+        data, columns = _read(given, test, reading, multi_label, places, rule)
 
     if data.layout and (columns is not None or standardize != "none"):
         problem = "standardize and input_columns need data with one input."
@@ -135,30 +131,28 @@ def load_data(
     return data if preparation is None else replace(data, preparation=preparation)
 
 
-def _check_reading(source: object, reading: ReadOptions) -> None:
+def _check_reading(source: Source, reading: ReadOptions) -> None:
     """Refuses options of files that the source is not."""
-    generated = isinstance(source, str) and source in (*GENERATORS, *KERAS)
-    of_columns = by_name(source) or is_frame(source)
-    if reading.weights is not None and (generated or not of_columns):
+    if reading.weights is not None and source.kind not in ("files", "frame"):
         raise InputError(
             "sample_weights: only files have named columns.",
             reading.weights,
             "numbers, one per example",
         )
-    if reading.encoding is not None and (generated or not by_name(source)):
+    if reading.encoding is not None and source.kind != "files":
         expected = "a .csv, .tsv, .txt, .dat or .data file"
-        raise InputError("encoding applies only to text tables.", source_text(source), expected)
-    if reading.label_columns is not None and not (is_table(source) or is_frame(source)):
+        raise InputError("encoding applies only to text tables.", source.text, expected)
+    if reading.label_columns is not None and not source.has_columns:
         raise InputError(
             "label_columns: only tables have named columns.",
-            source_text(source),
+            source.text,
             "a .csv or .parquet file",
         )
 
 
-def _fraction_for(source: object, test_fraction: float | None) -> float:
+def _fraction_for(source: Source, test_fraction: float | None) -> float:
     """The part of the examples that is kept for testing."""
-    default = DEFAULT_TEST_FRACTION if by_name(source) else 0.0
+    default = DEFAULT_TEST_FRACTION if source.is_named else 0.0
     fraction = default if test_fraction is None else test_fraction
     refuse_if(
         not 0 <= fraction < 1, "test_fraction is out of its range.", fraction, "a number in [0, 1)"
@@ -167,7 +161,7 @@ def _fraction_for(source: object, test_fraction: float | None) -> float:
 
 
 def _of_dataset(
-    source: Dataset, test_data: object, reading: ReadOptions, multi_label: bool, rule: LabelRule
+    source: Dataset, test: Source | None, reading: ReadOptions, multi_label: bool, rule: LabelRule
 ) -> tuple[Dataset, Any]:
     """A data set with another test set, its labels as the options take them, and its columns."""
     num_classes = reading.num_classes
@@ -177,7 +171,7 @@ def _of_dataset(
             "num_classes contradicts the data set.", num_classes, source.num_classes or 0
         )
 
-    data = _with_test(source, test_data)
+    data = _with_test(source, test)
     contents = Contents(source.inputs, source.targets, names=source.feature_names)
     columns = derived(contents, reading)
     if columns is not None or source.preparation is None:
@@ -194,8 +188,8 @@ def _of_dataset(
 
 
 def _read(
-    source: object,
-    test_data: object,
+    source: Source,
+    test_source: Source | None,
     reading: ReadOptions,
     multi_label: bool,
     places: tuple,
@@ -205,8 +199,8 @@ def _read(
     contents, columns = read_source(source, reading)
     test = contents.test
     test_weights = contents.test_weights
-    if test_data is not None:
-        x, y, test_weights = read_test_part(test_data, source, reading, contents)
+    if test_source is not None:
+        x, y, test_weights = read_test_part(test_source, source, reading, contents)
         test = (x, y)
 
     data = Dataset.from_arrays(
@@ -296,8 +290,9 @@ def _rule_of(loss: Any) -> LabelRule:
     return "values" if plain in _EITHER else "numbers"
 
 
-def _with_test(data: Dataset, test_data: object) -> Dataset:
-    if test_data is None:
+def _with_test(data: Dataset, test: Source | None) -> Dataset:
+    """A data set with another test set, if there is one."""
+    if test is None:
         return data
     contents = Contents(
         data.inputs,
@@ -309,7 +304,7 @@ def _with_test(data: Dataset, test_data: object) -> Dataset:
         layout_scales=data.layout_scales,
         categories=data.input_categories,
     )
-    inputs, targets, weights = read_test_part(test_data, None, ReadOptions(), contents)
+    inputs, targets, weights = read_test_part(test, None, ReadOptions(), contents)
     if are_names(targets, data.class_names):
         targets = numbers_of_names(targets, data.class_names, "test_data")
     if targets.ndim == data.targets.ndim + 1 and targets.shape[1] == 1:

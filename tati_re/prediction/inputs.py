@@ -12,7 +12,8 @@ from tati_re.data.categories import stored_categories
 from tati_re.data.loading import load_data
 from tati_re.data.readers.contract import ReadRequest, TableReader, readable
 from tati_re.data.readers.registry import reader_of, suffix_of, table_reader_of
-from tati_re.data.sources import ReadOptions, read_source
+from tati_re.data.source import ReadOptions, source_of
+from tati_re.data.sources import read_source
 from tati_re.data.tables import label_names
 from tati_re.prediction.network import model_of
 from tati_re.runs.run import RunFiles
@@ -72,7 +73,7 @@ def read_inputs(
         return dataset.test_inputs, dataset.test_targets
     known = encoding or (options.encoding if is_text else None)
     reading = ReadOptions(data_keys=list(options.data_keys) or None, encoding=known)
-    contents = read_source(source, reading)[0]
+    contents = read_source(source_of(source), reading)[0]
     if not contents.test:
         return contents.inputs, contents.targets
     inputs, targets = contents.test

@@ -8,10 +8,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from tati_re.core.errors import InputError
-from tati_re.data import load_data
+from tati_re.data import load_data, loading
+from tati_re.data.dataset import Dataset
+from tati_re.data.source import source_of
 
 GENERATOR = np.random.default_rng(3)
 IMAGES = GENERATOR.integers(0, 256, (7, 4, 5), dtype=np.uint8)
@@ -532,3 +535,44 @@ def test_the_same_from_a_file(tmp_path):
     (tmp_path / "mnist.npz").write_bytes(buffer.getvalue())
     data = load_data(tmp_path / "mnist.npz")
     assert (data.num_examples, len(data.test_inputs), data.input_scale) == (7, 2, 1 / 255)
+
+
+# What data are given as
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "is_table"),
+    [
+        ("harmonic", "generated", False),
+        ("mnist", "images", False),
+        ("a.csv", "files", True),
+        ([Path("a.npz"), "b.csv"], "files", True),
+        (Path("a.npz"), "files", False),
+        (["harmonic"], "files", False),
+        ((), "files", False),
+        (pd.DataFrame({"x": [1.0], "y": [2.0]}), "frame", False),
+        ((IMAGES, LABELS), "arrays", False),
+        (7, "arrays", False),
+        (Dataset(IMAGES / 255.0, LABELS), "dataset", False),
+    ],
+)
+def test_what_data_are_is_decided_before_they_are_read(given, kind, is_table):
+    source = source_of(given)
+    assert source.kind == kind
+    assert source.is_table == is_table
+    assert source.is_named == (kind in ("generated", "images", "files"))
+    assert source.has_columns == (is_table or kind == "frame")
+
+
+def test_sources_are_told_apart_at_one_place(tmp_path, monkeypatch):
+    """Training data and test data are looked at once each, however they are read."""
+    looked = []
+
+    def counting(given):
+        looked.append(given)
+        return source_of(given)
+
+    monkeypatch.setattr(loading, "source_of", counting)
+    paths = [write(tmp_path / f"{name}.csv", "x,label\n1,0\n3,1\n") for name in "ab"]
+    load_data(paths[0], 0, test_data=paths[1])
+    assert looked == paths
