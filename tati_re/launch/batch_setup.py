@@ -271,7 +271,7 @@ class BatchSetup:
         sentence = (
             f"{'chains from the fits' if wins else 'no chains'}: {chains.num_steps:,} steps of "
             f"{SAMPLER} on mini-batches have a held-out log density of {drawn:.3f} a row, the fits "
-            f"{float(rounds.apart.mean()):.3f}"
+            f"{float(rounds.cross_stopped.mean()):.3f}"
         )
         self._take_steps(steps, max(1, chains.num_steps // 2))
         if not wins:
@@ -296,5 +296,5 @@ class BatchSetup:
         return (
             f"Members: {members} fits{parts} of up to {rounds.num_steps:,} steps on mini-batches "
             f"(num_walkers, fit_steps); held-out log density of a row {rounds.one:.3f} for one "
-            f"fit, {float(rounds.apart.mean()):.3f} for their ensemble."
+            f"fit, {float(rounds.cross_stopped.mean()):.3f} for their ensemble."
         )

@@ -134,5 +134,5 @@ class EquilibriumStarts:
             warnings.simplefilter("ignore")
             run: Run = other.sample()
         if run.exit_status != FINISHED:
-            raise SamplingError("a run that is compared did not reach its last step")
+            raise InputError("A run that is compared did not reach its last step.")
         return run
