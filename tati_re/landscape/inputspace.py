@@ -11,7 +11,7 @@ import pandas
 from matplotlib.figure import Figure
 
 from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
-from tati_re.core.files.regular import check_regular
+from tati_re.core.files.regular import check_regular, regular_bytes
 from tati_re.core.files.text_lines import is_header
 from tati_re.core.user_warnings import warn_user
 from tati_re.core.views import drawn, viewable
@@ -333,11 +333,9 @@ def read_inputs(path: AnyPath, run: Any) -> np.ndarray:
     """
     check_regular(path, "inputs")
     if (file := Path(path)).suffix.lower() == ".csv" and file.is_file():
-        lines = (
-            line
-            for line in file.read_text("utf-8-sig").splitlines()
-            if line.strip() and line[0] != "#"
-        )
+        # In the encoding of the run's data: whoever reads the rows says what is wrong with it.
+        text = regular_bytes(file).decode("utf-8-sig", "replace")
+        lines = (line for line in text.splitlines() if line.strip() and line[0] != "#")
         header = [name.strip('" ') for name in re.split("[,;\t]", next(lines, ""))]
         if is_header(header) and {*header} & {*run.manifest.dataset.feature_names}:
             return to_predict(str(path), run)[0]

@@ -11,6 +11,7 @@ from tati_re.cli import analyse
 from tati_re.cli import compare as compare_command
 from tati_re.cli.dataset import _matrix
 from tati_re.data import load_data
+from tati_re.options.make import read_toml
 from tati_re.runs.compare import compare
 from tati_re.runs.parameters import read_parameters, read_trajectory
 from tati_re.runs.reading import read_csv
@@ -67,6 +68,26 @@ def test_every_reader_keeps_the_last_line(end):
 
     data = write("data.csv", ENDS[end]("a,b,y\n1.5,2,3.5\n4,5,6.5\n"))
     assert load_data(data, 0).inputs.tolist() == [[1.5, 2], [4, 5]]
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_file_of_options_ends_its_lines_in_any_way(end):
+    path = write("a.toml", ENDS[end]("seed = 3\n# a comment\nnum_steps = 5\n"))
+    assert read_toml(path) == {"seed": 3, "num_steps": 5}
+
+
+def test_names_in_quotes_hold_commas_in_rows_of_numbers():
+    path = write("rows.csv", '"kernel[0,0]","kernel[0,1]"\n1.5,2\n"3",4\n')
+    assert read_rows("directions", path, "rows").tolist() == [[1.5, 2], [3, 4]]
+
+
+@pytest.mark.parametrize(("row", "cell"), [("3;4", "3;4"), ("3 4", "3 4"), ("3,x", "x")])
+def test_a_cell_that_is_no_number_is_shown(row, cell):
+    first = "1,2" if "," in row else "1"
+    path = write("rows.csv", f"{first}\n{row}\n")
+    words = rf"line 2 has a cell that is not a number\. Received: '{cell}'\. Expected: numbers betw"
+    with pytest.raises(InputError, match=words):
+        read_rows("directions", path, "rows")
 
 
 @pytest.mark.parametrize("end", ENDS)

@@ -344,3 +344,10 @@ def test_the_command_says_which_inputs_vary(wide, tmp_path, capsys, monkeypatch)
     assert (tmp_path / "a" / "inputspace.png").exists()
     assert command.main([run, "--along", "nothing", "--output", "b"]) == 2
     assert "--along: unknown input" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-16-le"])
+def test_inputs_in_another_encoding_are_one_sentence(runs, tmp_path, encoding):
+    (tmp_path / "i.csv").write_bytes("x1,x2,größe\n1,2,3\n".encode(encoding))
+    with pytest.raises(InputError, match=r"is not UTF-8 text|is not a number|not a row"):
+        read_inputs(tmp_path / "i.csv", tati_re.load(runs / "sampled"))

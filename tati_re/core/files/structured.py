@@ -58,7 +58,11 @@ def read_toml_file(path: AnyPath, size: int = MOST_TOML) -> dict[str, Any]:
 
 
 def toml_of(text: str) -> dict[str, Any]:
-    """The content of a TOML text; a `ValueError` where it is not valid or beyond the limits."""
+    """The content of a TOML text; a `ValueError` where it is not valid or beyond the limits. Lines
+    may also end as in old files of Macs.
+    """
+    if "\r" in text and "\n" not in text:
+        text = text.replace("\r", "\n")
     _check_nesting(text)
     content = tomllib.loads(text)
     _check_values(content)

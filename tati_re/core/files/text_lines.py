@@ -1,5 +1,6 @@
 """Lines of text files of numbers, with their numbers, whatever ends them."""
 
+import csv
 import io
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,7 +62,8 @@ def read_numbers(path: Path) -> np.ndarray:
             not a number; the sentence names the line.
     """
     lines = [
-        (number, line.split(",")) for number, line in numbered_lines(path, regular_bytes(path))
+        (number, _cells(path, number, line))
+        for number, line in numbered_lines(path, regular_bytes(path))
     ]
     rows = lines[is_header(lines[0][1]) :]
     refuse_if(not rows, f"{path} has no rows.", expected="numbers below the header line")
@@ -70,10 +72,24 @@ def read_numbers(path: Path) -> np.ndarray:
     try:
         return np.asarray([cells for _, cells in rows], np.float64)
     except ValueError:
-        number = next(number for number, cells in rows if is_header(cells))
+        number, cell = next(
+            (number, cell) for number, cells in rows for cell in cells if is_header([cell])
+        )
         raise InputError(
-            f"{path}, line {number} has a cell that is not a number.", expected="numbers"
+            f"{path}, line {number} has a cell that is not a number.",
+            repr(cell.strip()),
+            "numbers between commas",
         ) from None
+
+
+def _cells(path: AnyPath, number: int, line: str) -> list[str]:
+    """The cells of a line; a comma in quotes, as in the name "kernel[0,1]", is part of a cell."""
+    if '"' not in line:
+        return line.split(",")
+    try:
+        return next(csv.reader([line], skipinitialspace=True))
+    except csv.Error as error:
+        raise InputError(f"{path}, line {number} cannot be read: {error}.") from None
 
 
 def is_header(cells: Sequence[str]) -> bool:
