@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.core.front_door import front_door
 from tati_re.core.views import viewable
 
 _WITH_UNITS = {"Dense", "Conv1D", "Conv2D", "Conv3D"}
@@ -108,6 +109,7 @@ class Alignment(NamedTuple):
     after: np.ndarray
 
 
+@front_door
 def align(model: Any, positions: np.ndarray) -> Alignment:
     """Permutes the hidden units of each walker to bring its mean close to the mean of the first
     walker.

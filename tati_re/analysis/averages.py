@@ -10,6 +10,7 @@ import pandas as pd
 
 from tati_re.analysis import convergence
 from tati_re.core.errors import InputError, nearest, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import AnyRun
 from tati_re.runs.selection import as_run, burnin_of, keep, select_rows, spacing
@@ -29,6 +30,7 @@ def energy_error(rows: pd.DataFrame) -> float:
     return float(rows.groupby("walker")["eevpd"].last().mean())
 
 
+@front_door
 def averages(
     run: AnyRun,
     observables: Iterable[str] | Mapping[str, Callable[[pd.DataFrame], Any]] | None = None,
@@ -204,6 +206,7 @@ def time_or_note(chains: np.ndarray) -> tuple[float, str]:
     return (float("nan"), f"too short: needs {needed:,} rows per chain") if needed else (time, "")
 
 
+@front_door
 def parameter_averages(
     run: AnyRun, burnin: int | None = None, thin: int | None = None, walker: int | None = None
 ) -> pd.DataFrame:
@@ -239,6 +242,7 @@ def parameter_averages(
     return pd.DataFrame({"parameter": names, "mean": mean, "std": np.sqrt(variance)})
 
 
+@front_door
 def trajectory_averages(
     run: AnyRun,
     functions: Mapping[str, Callable[[np.ndarray], Any]],

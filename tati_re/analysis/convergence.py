@@ -16,6 +16,7 @@ import pandas as pd
 from scipy.special import ndtri
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.core.rhat import rhat_of_halves
 
 P = ParamSpec("P")
@@ -35,6 +36,7 @@ ENOUGH_TIMES = 50.0
 """Autocorrelation times from which on a chain tells its own, and the error of its mean."""
 
 
+@front_door
 def chains_of(run_info: pd.DataFrame, column: str, num_burnin_steps: int = 0) -> np.ndarray:
     """Returns one column of a run's table as an array with one row per walker.
 
@@ -142,6 +144,7 @@ def _remembered(function: Callable[P, T]) -> Callable[P, T]:
     return remembered
 
 
+@front_door
 @_remembered
 def effective_sample_size(
     chains: np.ndarray, kind: Literal["bulk", "mean", "tail"] = "bulk"
@@ -174,6 +177,7 @@ def effective_sample_size(
     return float(array_stats().ess(chains, method=kind, **quantiles))
 
 
+@front_door
 @_remembered
 def r_hat(chains: np.ndarray, weights: np.ndarray | None = None) -> float:
     """Returns the rank-normalized split R-hat: near 1 if all half chains have the same
@@ -236,6 +240,7 @@ def _unlike_r_hat(chains: list[np.ndarray]) -> float:
     return float(max(rhat_of_halves(np.split(part, ends)) for part in parts))
 
 
+@front_door
 @_remembered
 def monte_carlo_error(chains: np.ndarray) -> float:
     """Returns the standard error of the mean over all chains.
@@ -260,6 +265,7 @@ def monte_carlo_error(chains: np.ndarray) -> float:
     )
 
 
+@front_door
 def autocorrelation_time(chains: np.ndarray) -> float:
     """Returns the integrated autocorrelation time in rows, 1 + 2 sum of the autocorrelations ρ.
 
@@ -316,6 +322,7 @@ def autocorrelation_estimate(chains: np.ndarray) -> tuple[float, int]:
     return max(0.0, float(tau), float(times[_first(lags >= 5 * times)])), needed
 
 
+@front_door
 def is_short(chains: np.ndarray) -> bool:
     """Whether chains are too short for an error bar that can be trusted.
 

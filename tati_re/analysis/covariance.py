@@ -11,6 +11,7 @@ import pandas as pd
 from tati_re.analysis.averages import time_or_note
 from tati_re.analysis.convergence import rows_on_grid
 from tati_re.core.errors import refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.core.views import viewable
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import AnyRun, degrees_of_freedom
@@ -53,6 +54,7 @@ class Eigenpairs(NamedTuple):
     num_passes: int
 
 
+@front_door
 def leading_eigenpairs(
     blocks: Blocks,
     num_eigenpairs: int = 16,
@@ -133,6 +135,7 @@ def leading_eigenpairs(
     return _result(pass_over, values, signed((np.concatenate(basis, axis=1) @ inner).T), residuals)
 
 
+@front_door
 def covariance_eigenpairs(
     run: AnyRun,
     num_eigenpairs: int = 16,
@@ -168,6 +171,7 @@ def covariance_eigenpairs(
     return leading_eigenpairs(blocks, num_eigenpairs, tolerance, max_passes)
 
 
+@front_door
 def covariance_table(
     run: AnyRun,
     eigenpairs: Eigenpairs,

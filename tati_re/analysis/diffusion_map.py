@@ -6,6 +6,7 @@ import numpy as np
 
 from tati_re.analysis.covariance import signed
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.core.renamed import renamed_arguments
 from tati_re.core.views import viewable
 
@@ -48,6 +49,7 @@ class DiffusionMap(NamedTuple):
         return self.vectors / np.sqrt(-self.values)
 
 
+@front_door
 def diffusion_map(
     points: np.ndarray,
     num_eigenvectors: int = 4,
@@ -164,6 +166,7 @@ def diffusion_map(
     )
 
 
+@front_door
 @renamed_arguments(found="diffusion")
 def landmarks(diffusion: DiffusionMap, num_landmarks: int, first: int | None = None) -> np.ndarray:
     """Selects points far from each other in the diffusion distance.

@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from tati_re.core.errors import AnyPath, InputError, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.core.printable import printable
 from tati_re.runs.csv_table import frame_text
 from tati_re.runs.storage import replacing
@@ -69,6 +70,7 @@ def percent(part: float) -> str:
     return f"{100 * part:.2g} %" if abs(part) < 0.995 else f"{100 * part:,.0f} %"
 
 
+@front_door
 def write_table(table: pd.DataFrame, path: AnyPath, to: str = "csv") -> Path:
     """Writes a table as a CSV or Parquet file.
 

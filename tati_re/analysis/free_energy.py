@@ -13,6 +13,7 @@ from tati_re.analysis.averages import rows_at_target
 from tati_re.analysis.covariance import covariance_eigenpairs
 from tati_re.analysis.diffusion_map import DiffusionMap, diffusion_map
 from tati_re.core.errors import InputError, nearest, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.runs.positions import Block, Positions
 from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.selection import as_run
@@ -29,6 +30,7 @@ class Coordinate(NamedTuple):
     weights: np.ndarray | None
 
 
+@front_door
 def coordinate_of(
     run: AnyRun, name: str, burnin: int | None = None, thin: int = 1, **map_options: Any
 ) -> Coordinate:
@@ -71,6 +73,7 @@ def coordinate_of(
     return _by_walker(positions.blocks(), lambda block: block.values[:, place])
 
 
+@front_door
 def diffusion_map_of(
     run: AnyRun,
     num_eigenvectors: int = 4,
@@ -146,6 +149,7 @@ def _by_walker(blocks, take) -> Coordinate:
 MOST_BINS = 100_000
 
 
+@front_door
 def free_energy(
     values: np.ndarray,
     temperature: float = 1.0,

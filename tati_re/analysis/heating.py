@@ -14,6 +14,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.evaluate import Clock, Energy, Evaluate, Rung
+from tati_re.core.front_door import front_door
 from tati_re.core.method import Method
 
 MOST_OF_ONE = 0.1
@@ -54,6 +55,7 @@ class LinearStep(NamedTuple):
     momentum: int | None
 
 
+@front_door
 def relative_heating(
     method: Method,
     step_size: float,

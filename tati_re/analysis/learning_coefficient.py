@@ -8,6 +8,7 @@ import pandas as pd
 from tati_re.analysis.convergence import is_short, monte_carlo_error
 from tati_re.analysis.reweighting import exact_rows, sampled_energies
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.runs.run import AnyRun
 from tati_re.runs.selection import as_run, select_rows
 
@@ -16,6 +17,7 @@ _UNLIKELY = 0.01
 _FEWEST = 4
 
 
+@front_door
 def learning_coefficient(
     run: AnyRun, lowest_loss: float | None = None, burnin: int | None = None, thin: int = 1
 ) -> pd.DataFrame:
@@ -85,6 +87,7 @@ def learning_coefficient(
     return table if added else table.assign(coefficient=table["raw"], error=table["raw_error"])
 
 
+@front_door
 def coefficient_estimates(reduced: np.ndarray, penalty: np.ndarray) -> dict[str, float]:
     """Estimates a learning coefficient from draws at one nβ, as `learning_coefficient` does.
 
@@ -131,6 +134,7 @@ def _disagreement(gaps: np.ndarray, product: np.ndarray) -> float:
     return 0.0
 
 
+@front_door
 def learning_curve(table: pd.DataFrame, largest_multiplicity: int = 4) -> pd.DataFrame:
     """Fits the learning coefficient λ and the multiplicity m to the estimates along a ladder.
 

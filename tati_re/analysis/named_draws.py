@@ -16,6 +16,7 @@ from tati_re.analysis.convergence import (
 )
 from tati_re.analysis.until import weighted
 from tati_re.core.errors import nearest, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.runs.manifest_entries import ParametersEntry
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import AnyRun, RunFiles, layout_of
@@ -23,6 +24,7 @@ from tati_re.runs.selection import as_run
 from tati_re.supports.layout import entries_of
 
 
+@front_door
 def draws_of(run: RunFiles, burnin: int | None = None, thin: int = 1) -> dict[str, np.ndarray]:
     """Returns the stored draws at the target temperature after burn-in, by parameter.
 
@@ -80,6 +82,7 @@ def _tensors(described: ParametersEntry, positions: np.ndarray) -> dict[str, np.
     return tensors
 
 
+@front_door
 def parameter_summary(
     run: AnyRun, names: Sequence[str] | None = None, burnin: int | None = None, thin: int = 1
 ) -> pd.DataFrame:

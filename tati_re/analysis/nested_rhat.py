@@ -9,6 +9,7 @@ import numpy as np
 
 from tati_re.analysis.convergence import LARGEST_R_HAT
 from tati_re.core.errors import InputError, abbreviated, refuse_if
+from tati_re.core.front_door import front_door
 
 
 class NestedRHat(NamedTuple):
@@ -25,6 +26,7 @@ class NestedRHat(NamedTuple):
     factor: float
 
 
+@front_door
 def nested_r_hat(chains: np.ndarray, num_groups: int, limit: float = LARGEST_R_HAT) -> NestedRHat:
     """Returns the nested R-hat of chains in groups, each group started at one point.
 

@@ -14,6 +14,7 @@ from scipy.special import logsumexp
 from tati_re.analysis.convergence import chains_of, is_short
 from tati_re.analysis.temperature import target_temperature
 from tati_re.core.errors import InputError, nearest, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.selection import as_run, select_rows
 
@@ -79,6 +80,7 @@ class LadderDraws(NamedTuple):
     likelihood_weights: np.ndarray
 
 
+@front_door
 def reweight(
     run: AnyRun,
     temperatures: Sequence[float] | None = None,

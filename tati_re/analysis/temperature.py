@@ -15,6 +15,7 @@ from tati_re.analysis.convergence import (
 )
 from tati_re.analysis.until import weighted
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.core.outcomes import FAILED, NOT_MEASURED, PASSED
 from tati_re.runs.manifest import Manifest
 from tati_re.runs.run import AnyRun
@@ -164,6 +165,7 @@ def chi_square_band(
     return float(lower), float(upper)
 
 
+@front_door
 def kinetic_temperature(
     run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int = 0
 ) -> Temperature | None:
@@ -190,6 +192,7 @@ def kinetic_temperature(
     return _measured(run_info, "kinetic", num_parameters, num_burnin_steps)
 
 
+@front_door
 def configurational_temperature(
     run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int = 0
 ) -> Temperature | None:
@@ -212,6 +215,7 @@ def configurational_temperature(
     return _measured(run_info, "configurational", num_parameters, num_burnin_steps)
 
 
+@front_door
 def temperatures(
     run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int = 0
 ) -> list[Temperature]:
@@ -233,6 +237,7 @@ def temperatures(
     return [temperature for temperature in estimates if temperature is not None]
 
 
+@front_door
 def target_temperature(run_info: pd.DataFrame, num_burnin_steps: int = 0) -> float:
     """Returns the common temperature of the rows of a run.
 
@@ -313,6 +318,7 @@ _COLUMN = re.compile(r"^(kinetic_energy|virial)\((.+)\)$")
 By = Literal["tensor", "layer", "kind"]
 
 
+@front_door
 def group_temperatures(
     run: AnyRun, by: By = "tensor", burnin: int | None = None, thin: int = 1
 ) -> pd.DataFrame:

@@ -87,12 +87,22 @@ def _refusal(
             return InputError(f"{name} has the wrong type or value.", _written(value), expected)
         if name == "seed" and isinstance(value, numbers.Integral) and value < 0:
             return InputError("seed is out of range.", value, "a whole number, 0 or more")
-        if fits is None and _is_suspect(value, hint, error):
+        is_needed = bound.signature.parameters[name].default is inspect.Parameter.empty
+        if fits is None and (
+            _is_suspect(value, hint, error) or (is_needed and _lacks(value, error))
+        ):
             unknown.append((name, value))
     if not unknown:
         return None
     name, value = unknown[0]
     return InputError(f"{name} cannot be used ({error_text(error, 120)}).", _written(value))
+
+
+def _lacks(value: Any, error: Exception) -> bool:
+    """Whether an error says that None or a text has not what was asked of it."""
+    kind = type(value).__name__
+    missing = isinstance(error, AttributeError) or value is None
+    return missing and (value is None or isinstance(value, str)) and f"'{kind}'" in str(error)
 
 
 def _is_suspect(value: Any, hint: Any, error: Exception) -> bool:

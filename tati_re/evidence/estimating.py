@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tati_re.core.errors import InputError, nearest, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.evidence import estimators
 from tati_re.evidence.energies import Energies
 from tati_re.evidence.grids import Quadrature, trapezoid_weights
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _FEWEST = 0.02  # Of the draws at a point that a step of the path must use.
 
 
+@front_door
 def estimated(energies: Energies, method: str, grid: Quadrature | None = None) -> Evidence:
     """Estimates log Z from sampled energies along a path.
 
@@ -139,6 +141,7 @@ def _notes(estimate: estimators.Estimate, energies: Energies) -> tuple[str, ...]
     return tuple(notes)
 
 
+@front_door
 def energies_of_run(run: Run) -> Energies:
     """Returns the energies of all rungs of a run with `tempering` likelihood after burn-in.
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tati_re.core.errors import nearest, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.evidence.energies import Energies
 from tati_re.evidence.estimation import Estimation
 from tati_re.evidence.result import NAMES, Evidence, Evidences
@@ -16,6 +17,7 @@ from tati_re.system.system import refuse_fixed
 _OBJECTS = ("sampler", "prior", "loss")
 
 
+@front_door
 def log_evidence(sim, method: str | None = None, **options: Any) -> Evidence:
     """Estimates log Z of a simulation with an error bar, Z = ∫ likelihood x prior.
 
@@ -66,6 +68,7 @@ def log_evidence(sim, method: str | None = None, **options: Any) -> Evidence:
     return log_evidences(sim, first, **options)[0]
 
 
+@front_door
 @one_writer
 def log_evidences(sim, methods: Sequence[str] | None = None, **options: Any) -> Evidences:
     """Estimates log Z of a simulation by several methods.
@@ -86,6 +89,7 @@ def log_evidences(sim, methods: Sequence[str] | None = None, **options: Any) -> 
     return prepared(sim, methods, **options).estimates()
 
 
+@front_door
 @one_writer
 def sample_energies(sim, **options: Any) -> Energies:
     """Samples energies at the points of `evidence_grid`, from the prior to the posterior.

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tati_re.analysis.format import FOOTNOTE, with_error
+from tati_re.core.front_door import front_door
 from tati_re.core.views import drawn, html_table
 
 NAMES = {
@@ -92,6 +93,7 @@ class Evidences(Sequence):
         estimates: The estimates.
     """
 
+    @front_door
     def __init__(self, estimates: Sequence[Evidence]) -> None:
         self._estimates = list(estimates)
 
@@ -173,6 +175,7 @@ class Evidences(Sequence):
         return f"Evidences({', '.join(map(repr, self._estimates))})"
 
 
+@front_door
 def bayes_factors(estimates: Mapping[str, Evidence]):
     """Compares models on the same data by their evidence, the best first.
 

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import betainc, erfcinv, log_ndtr
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.core.rhat import split_rhat
 from tati_re.core.views import html_table
 from tati_re.exchange.ladder import Ladder
@@ -22,6 +23,7 @@ HOPELESS = 0.05
 """Below this acceptance of any pair, replicas hardly travel the ladder."""
 
 
+@front_door
 def spacing(acceptance):
     """Returns the spacing x at which neighbors exchange with a given probability erfc(x/2).
 
@@ -70,6 +72,7 @@ def biased_sd(inverse_temperature, energy_sd, bias_factor: float):
     )
 
 
+@front_door
 def harmonic_acceptance(dimensions, ratio, bias_factor: float = 1.0):
     """Returns the exact Metropolis acceptance of two harmonic wells at temperature ratio R.
 
@@ -87,6 +90,7 @@ def harmonic_acceptance(dimensions, ratio, bias_factor: float = 1.0):
     return 2 * betainc(shape, shape, 1 / (1 + np.maximum(ratio, 1 / np.asarray(ratio, np.float64))))
 
 
+@front_door
 def spaced_evenly(
     coordinate, energy_sd, acceptance: float = 0.3, num_replicas: int | None = None
 ) -> np.ndarray:
@@ -155,6 +159,7 @@ class Advice(NamedTuple):
         return bool(self.acceptance.min() < HOPELESS)
 
 
+@front_door
 def ladder_advice(
     ladder: Ladder,
     energy_sd=None,
@@ -330,6 +335,7 @@ class ExchangeAdvice(NamedTuple):
     sentence: str
 
 
+@front_door
 def exchange_advice(chains, ladder: Ladder | None = None, energy_sd=None) -> ExchangeAdvice:
     """Judges from a short run of independent walkers whether replica exchange is likely to pay.
 

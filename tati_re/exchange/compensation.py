@@ -25,6 +25,7 @@ import numpy as np
 from scipy.special import expit, ndtr
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.core.ops import (
     absolute,
     as_float64,
@@ -88,6 +89,7 @@ class CompensationTable(NamedTuple):
     quantiles: np.ndarray
 
 
+@front_door
 def series_weights(
     noise_variance: float, terms: int, series_filter: float | None = 10.0
 ) -> list[float]:
@@ -119,6 +121,7 @@ def series_weights(
     return weights
 
 
+@front_door
 def log_spectrum(frequency: np.ndarray) -> np.ndarray:
     """ln φ(ω) = ln(πω / sinh(πω)) of the logistic density.
 
@@ -174,6 +177,7 @@ def _half_density(ratio: Callable, largest_frequency: float, points: int) -> np.
     return matrix @ (spectrum * ratio(omega))
 
 
+@front_door
 @lru_cache(maxsize=16)
 def best_cut(noise_variance: float) -> Cut:
     """Returns the cut whose clipped density, added to N(0, σ²), is closest to the logistic
@@ -237,6 +241,7 @@ def _tail_ratio(ratio: Callable) -> float:
     return float(np.real(ratio(np.array([1j]))[0]))
 
 
+@front_door
 @lru_cache(maxsize=16)
 def compensation_table(
     noise_variance: float, series_terms: int | None = None, series_filter: float | None = 10.0
@@ -331,6 +336,7 @@ def _odd(x, values: np.ndarray):
     return where(x < 0, -value, value)
 
 
+@front_door
 def quantile(table: CompensationTable, uniform):
     """Maps uniform numbers to the compensation density; float64, numpy or TensorFlow.
 
@@ -353,6 +359,7 @@ def cumulative(table: CompensationTable, z):
     return logistic(_odd(as_float64(z), table.log_odds))
 
 
+@front_door
 def cumulative_after_noise(
     table: CompensationTable, x: np.ndarray, noise_variance: float | None = None
 ) -> np.ndarray:

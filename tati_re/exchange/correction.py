@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.core.ops import as_float64, constant, maximum, sum_over, where, zeros_like
 
 STEPS_OF_GROWTH = 1_000
@@ -53,6 +54,7 @@ class Correction:
         growth: At least 1, for each 1,000 steps. Default: 1. Published: 1.02 an epoch.
     """
 
+    @front_door
     def __init__(
         self, gain: float | None = None, every: int = 1, decay: float = 1.0, growth: float = 1.0
     ) -> None:

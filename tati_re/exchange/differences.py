@@ -20,6 +20,7 @@ rungs.
 from typing import Any, NamedTuple
 
 from tati_re.core.backend import tf
+from tati_re.core.front_door import front_door
 from tati_re.core.ops import as_float64, maximum, sum_over
 from tati_re.exchange.schedule import Pairs
 from tati_re.exchange.subsets import permuted
@@ -76,6 +77,7 @@ def estimate_variance(moments: DifferenceMoments, factor, num_examples):
     )
 
 
+@front_door
 def sample_size(target_variance, factor, num_examples, example_variance):
     """Returns the number of examples that reduce V to σ*²: n = N / (1 + N σ*² / (f² v)).
 

@@ -9,6 +9,7 @@ import numpy as np
 import scipy
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.core.renamed import renamed_arguments
 
 LEVEL = 0.05
@@ -31,6 +32,7 @@ class GaussianityReport(NamedTuple):
     sentence: str | None
 
 
+@front_door
 def difference_p_values(
     differences: np.ndarray,
     batch_size: int,
@@ -89,6 +91,7 @@ def gradient_p_values(gradients: np.ndarray, num_vectors: int = 1000, seed: int 
     return np.array([scipy.stats.shapiro(column).pvalue for column in projections.T])
 
 
+@front_door
 @renamed_arguments(what="subject")
 def gaussianity_report(
     p_values: np.ndarray, subject: str = "The noise of mini-batches"

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.core.ops import cumulative_sum, exp, interp, log, maximum, take, where
 
 TEMPERINGS = ("posterior", "likelihood")
@@ -71,6 +72,7 @@ class Ladder(NamedTuple):
         return self._replace(inverse_temperature=adapted(self.inverse_temperature, rejection))
 
 
+@front_door
 def geometric(
     num_replicas: int,
     temperature: float = 1.0,
@@ -127,6 +129,7 @@ def geometric(
     return _posterior(temperatures, step_size)
 
 
+@front_door
 def explicit(
     temperatures: Sequence[float],
     temperature: float | None = None,
@@ -163,6 +166,7 @@ def explicit(
     return _posterior(values, step_size)
 
 
+@front_door
 def likelihood(
     num_replicas: int,
     temperature: float = 1.0,
@@ -195,6 +199,7 @@ def likelihood(
     )
 
 
+@front_door
 def make_ladder(
     num_replicas: int | None = None,
     temperature_ratio: float | None = None,
@@ -319,6 +324,7 @@ def adapted(values, rejection, coordinate: str = "logarithm"):
     return where((steps == 0) | (steps == rungs - 1), values, moved)
 
 
+@front_door
 def barrier(rejection):
     """Returns the barrier Λ, the sum of the rejections of neighbors.
 
@@ -333,6 +339,7 @@ def barrier(rejection):
     return cumulative_sum(rejection)[-1]
 
 
+@front_door
 def round_trip_rate(rejection):
     """Returns the rate of round trips of all replicas per round of the schedule "even_odd".
 

@@ -9,6 +9,7 @@ import numpy as np
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.facets import Temperatures, tuning_of, turns_of
+from tati_re.core.front_door import front_door
 from tati_re.core.method import Method, Sampler, Wrapper
 from tati_re.core.protocol import Evaluate, Rung, fields_of, step_size_of
 from tati_re.exchange.bookkeeping import EVENT_COLUMNS, ladder_table, no_counts
@@ -80,6 +81,7 @@ class ReplicaExchange(Wrapper):
 
     ladder: ReplicaLadder
 
+    @front_door
     def __init__(
         self,
         inner: Sampler,

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.core.ops import (
     as_int32,
     cumulative_sum,
@@ -147,6 +148,7 @@ class AllPairs(_Schedule):
 SCHEDULES = {kind.name: kind for kind in (EvenOdd, RandomNeighbours, AllPairs)}
 
 
+@front_door
 def make_swap_schedule(name: str, num_rungs: int):
     """Creates a swap schedule by name.
 
@@ -180,6 +182,7 @@ class Assignment(NamedTuple):
     weights: Any
 
 
+@front_door
 def gibbs(reduced_potential, uniform) -> Assignment:
     """Draws an assignment of replicas to rungs from all R! assignments with their exact weights.
 

@@ -12,6 +12,7 @@ through it again until they are inside.
 import math
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.core.ops import as_int32, as_uint32, constant, repeat_while_any, shift_right, where
 
 NUM_KEYS = 12
@@ -22,6 +23,7 @@ fewer.
 LARGEST_COUNT = 2**31
 
 
+@front_door
 def permuted(numbers, keys, count: int):
     """Returns entries of a pseudo-random permutation of 0, ..., `count` - 1.
 

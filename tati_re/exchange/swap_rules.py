@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.core.ops import (
     as_float64,
     constant,
@@ -172,6 +173,7 @@ class Penalty(SwapRule):
 
     name = "penalty"
 
+    @front_door
     def __init__(self, barker: bool = False, target_variance: float | None = 1.0) -> None:
         self.barker = bool(barker)
         self.target_variance = _checked_target(target_variance)
@@ -229,6 +231,7 @@ class BarkerCompensated(SwapRule):
 
     name = "barker_compensated"
 
+    @front_door
     def __init__(
         self,
         target_variance: float = 1.0,
@@ -307,6 +310,7 @@ class Corrected(SwapRule):
 
     name = "corrected"
 
+    @front_door
     def __init__(
         self,
         factor: float = 1.0,
@@ -363,6 +367,7 @@ class Naive(SwapRule):
         "that are too high. Use 'penalty', or 'metropolis' on all data."
     )
 
+    @front_door
     def __init__(self, target_variance: float | None = None) -> None:
         self.target_variance = _checked_target(target_variance)
 
@@ -385,6 +390,7 @@ _RULES: tuple[Any, ...] = (Metropolis, Barker, Penalty, BarkerCompensated, Corre
 SWAP_RULES: dict[str, Any] = {rule.name: rule for rule in _RULES}
 
 
+@front_door
 def make_swap_rule(
     name: str,
     swap_variance: float | None = None,
@@ -438,6 +444,7 @@ LARGE_COUNT = 1e15
 """Stands for a variance that is known, not estimated."""
 
 
+@front_door
 def mean_acceptance(
     rule: SwapRule,
     log_ratio,

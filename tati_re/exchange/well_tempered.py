@@ -21,6 +21,7 @@ import numpy as np
 from tati_re.core import ops
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.evaluate import Delegating, Energy, Rung
+from tati_re.core.front_door import front_door
 
 _OCCUPIED = 1e-4  # Cells with less than this many T of bias may fall off the grid.
 
@@ -49,6 +50,7 @@ class Bias(NamedTuple):
     refused: Any
 
 
+@front_door
 def bias_value(bias: Bias, energy, rung):
     """Returns the bias A at some energies.
 
@@ -65,6 +67,7 @@ def bias_value(bias: Bias, energy, rung):
     return _hermite(bias, energy, rung)[0]
 
 
+@front_door
 def force_factor(bias: Bias, energy, rung):
     """Returns 1 + A'(U), the factor that multiplies ∇U.
 
@@ -141,6 +144,7 @@ class WellTempered:
         memory: Number of energies in the running mean and variance. Default: 1000.
     """
 
+    @front_door
     def __init__(
         self,
         bias_factor: float,

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tati_re.core.front_door import front_door
 from tati_re.core.lanczos import lanczos
 from tati_re.core.views import viewable
 from tati_re.landscape.hessian import hessian_matrix
@@ -81,6 +82,7 @@ class _Deadline:
             raise StopIteration
 
 
+@front_door
 def descend(
     surface,
     start: np.ndarray,
@@ -163,6 +165,7 @@ def _long_way_down(
     return optimum.x, float(optimum.fun), float(np.linalg.norm(optimum.jac)), optimum.status != 1
 
 
+@front_door
 def characterize(
     surface, position: np.ndarray, temperature: float = 1.0, step: float = 0.1
 ) -> StationaryPoint:
@@ -237,6 +240,7 @@ def _spectrum(surface, position) -> tuple[np.ndarray, np.ndarray]:
     return values, vectors[:, 0] @ basis
 
 
+@front_door
 def lowest_below(
     surface,
     start: np.ndarray,

@@ -16,6 +16,7 @@ import pandas
 
 from tati_re.analysis.diffusion_map import diffusion_map
 from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.engine.progress import FIRST_SECONDS, LINE_SECONDS
 from tati_re.exploration.descent import StationaryPoint
 from tati_re.exploration.jobs import Job, JobResult, Pool, system_of
@@ -37,6 +38,7 @@ _CLOUD = 1500
 _COORDINATES = 10
 
 
+@front_door
 @one_writer
 def explore(
     source: Any,

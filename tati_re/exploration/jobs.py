@@ -14,6 +14,7 @@ import numpy as np
 from tati_re.core.backend import threads
 from tati_re.core.errors import InputError
 from tati_re.core.files.unpacking import load_arrays
+from tati_re.core.front_door import front_door
 from tati_re.core.protocol import fields_of
 from tati_re.core.renamed import renamed_attribute
 from tati_re.distributed.jobs import SideBySide
@@ -76,6 +77,7 @@ class ExploredSystem:
         temperature: T of the target, for volumes.
     """
 
+    @front_door
     def __init__(self, surface: Surface, trajectories: Any, temperature: float) -> None:
         self.surface = surface
         self.trajectories = trajectories

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tati_re.core.front_door import front_door
 from tati_re.core.views import viewable
 
 _IMAGES = 17
@@ -41,6 +42,7 @@ class Path(NamedTuple):
     residual: float
 
 
+@front_door
 def connect(
     surface,
     first: np.ndarray,

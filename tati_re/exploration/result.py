@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tati_re.core.errors import AnyPath
+from tati_re.core.front_door import front_door
 from tati_re.core.renamed import renamed_arguments
 from tati_re.core.views import drawn, viewable
 from tati_re.exploration.paths import Path
@@ -55,6 +56,7 @@ class Exploration(NamedTuple):
         return drawn("exploration", self, path=path)
 
 
+@front_door
 @renamed_arguments(found="exploration")
 def disconnectivity(exploration: Exploration) -> pd.DataFrame:
     """Returns the potential at which each minimum joins a lower one when the surface is flooded.

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.core.user_input import error_text
 from tati_re.interop.outside_density import OutsideDensity, OutsideModel, refuse_missing
 from tati_re.posterior.named_density import name_of
 
 
+@front_door
 def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> OutsideDensity:
     """Returns the posterior of a NumPyro model as a density for `Simulation(potential=...)`.
 

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.interop.recognition import recognized
 from tati_re.posterior.named_density import NamedDensity
 from tati_re.supports import real
@@ -69,6 +70,7 @@ class OutsideDensity(NamedDensity):
         InputError: The model has no continuous parameters.
     """
 
+    @front_door
     def __init__(self, model: OutsideModel) -> None:
         refuse_if(
             not model.free_shapes,

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.core.user_input import error_text
 from tati_re.interop.outside_density import OutsideDensity, OutsideModel, refuse_missing
 
 
+@front_door
 def from_pymc(model: Any) -> OutsideDensity:
     """Returns the posterior of a PyMC model as a density for `Simulation(potential=...)`.
 

@@ -7,11 +7,13 @@ import numpy as np
 
 from tati_re.analysis.covariance import covariance_eigenpairs, leading_eigenpairs, signed
 from tati_re.core.errors import InputError, nearest, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.core.renamed import renamed_function
 
 NORMALIZATIONS = ("filter", "tensor", "none")
 
 
+@front_door
 def random_directions(
     centre: np.ndarray,
     shapes: Sequence[Sequence[int]],
@@ -71,6 +73,7 @@ def random_directions(
     return result
 
 
+@front_door
 def trajectory_directions(
     positions: np.ndarray, centre: np.ndarray, count: int = 2
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -111,6 +114,7 @@ def trajectory_directions(
     return signed(rows), explained
 
 
+@front_door
 def covariance_directions(
     source, numbers: Sequence[int], **choices
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -151,6 +155,7 @@ def covariance_directions(
     return eigenpairs.vectors[indices], eigenpairs.values[indices]
 
 
+@front_door
 def between(*sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns the line or plane through two or three parameter vectors.
 
@@ -177,6 +182,7 @@ def between(*sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return points[0], directions
 
 
+@front_door
 def fixed_mask(names: Sequence[str], patterns: Sequence[str]) -> np.ndarray:
     """Returns the mask of parameters that stay fixed at the center.
 
@@ -214,6 +220,7 @@ def fixed_mask(names: Sequence[str], patterns: Sequence[str]) -> np.ndarray:
 held = renamed_function("held", fixed_mask)
 
 
+@front_door
 def project_out(directions: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """Sets the parameters of a mask to zero in directions.
 

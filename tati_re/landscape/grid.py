@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.options.representable import LARGEST
 
 MOST_POINTS = 10_000_000
@@ -36,6 +37,7 @@ class Axis(NamedTuple):
         return f"{self.low:g}:{self.high:g}:{self.num_points}"
 
 
+@front_door
 def parse_axis(text: str, name: str = "range") -> Axis:
     """Reads an axis from text such as `-1:1:41`.
 
@@ -91,6 +93,7 @@ def axes_of(ranges: Sequence[Axis | str] | Axis | str, item: str, count: int | N
     return axes
 
 
+@front_door
 def parse_scales(text: str) -> tuple[int, ...]:
     """Reads scales from text such as `1,0,-1,-2`.
 
@@ -129,6 +132,7 @@ class Grid:
         InputError: Shapes do not fit, or there are more than ten million points.
     """
 
+    @front_door
     def __init__(
         self,
         centre: np.ndarray,
@@ -188,6 +192,7 @@ class Grid:
         return self.centre + coordinates @ self.directions
 
 
+@front_door
 def project(
     positions: np.ndarray, centre: np.ndarray, directions: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.core.views import viewable
 
 MOST_PARAMETERS = 5_000
@@ -91,6 +92,7 @@ class Density(NamedTuple):
         return float(inside.mean()), float(error)
 
 
+@front_door
 def hessian_matrix(surface, position: np.ndarray, free: np.ndarray | None = None) -> np.ndarray:
     """Computes the Hessian of U at a point, with one Hessian-vector product per parameter.
 
@@ -132,6 +134,7 @@ def hessian_rows(
         yield part, surface.hessian_product(position, units)
 
 
+@front_door
 def hessian_eigenpairs(
     surface,
     position: np.ndarray,
@@ -223,6 +226,7 @@ def hessian_eigenpairs(
     )
 
 
+@front_door
 def hessian_directions(
     surface,
     position: np.ndarray,
@@ -265,6 +269,7 @@ def hessian_directions(
     return pairs.vectors[indices], pairs.values[indices]
 
 
+@front_door
 def hessian_trace(
     surface,
     position: np.ndarray,
@@ -300,6 +305,7 @@ def hessian_trace(
     )
 
 
+@front_door
 def hessian_density(
     surface,
     position: np.ndarray,

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
 from tati_re.core.files.regular import check_regular, regular_bytes
 from tati_re.core.files.text_lines import is_header
+from tati_re.core.front_door import front_door
 from tati_re.core.user_warnings import warn_user
 from tati_re.core.views import drawn, viewable
 from tati_re.data.categories import stored_categories
@@ -89,6 +90,7 @@ class InputSpace(NamedTuple):
         return pandas.concat([inputs, predictions], axis=1)
 
 
+@front_door
 def input_space(
     run: Any,
     ranges: Sequence[Axis | str] | Axis | str | None = None,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.landscape.directions import (
     between,
     covariance_directions,
@@ -49,6 +50,7 @@ def simulation_of(folder: AnyPath, **overrides: Any):
     )
 
 
+@front_door
 def centre_of(
     folder: AnyPath, which: str = "auto", walker: int | None = None
 ) -> tuple[np.ndarray, str]:

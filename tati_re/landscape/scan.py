@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.files.structured import read_toml_file
 from tati_re.core.files.unpacking import DAMAGED, load_arrays
+from tati_re.core.front_door import front_door
 from tati_re.core.views import drawn, viewable
 from tati_re.landscape import tables
 from tati_re.landscape.grid import Axis, Grid, axes_of, project
@@ -58,6 +59,7 @@ class Landscape(NamedTuple):
         return drawn("landscape", self, **choices)
 
 
+@front_door
 @one_writer
 def scan(
     surface,
@@ -154,6 +156,7 @@ def scan(
     return Landscape(table, along, lowest, grid.centre, grid.directions, names)
 
 
+@front_door
 @one_writer
 def along(
     surface,
@@ -197,6 +200,7 @@ def along(
     return frame
 
 
+@front_door
 def load(folder: AnyPath) -> Landscape:
     """Opens the folder of a finished landscape.
 
@@ -232,6 +236,7 @@ def load(folder: AnyPath) -> Landscape:
     return Landscape(table, trajectory, lowest, centre, directions, tuple(names))
 
 
+@front_door
 def path_of(run, most: int = 1000, walker: int | None = None) -> list[Any]:
     """Returns stored positions of a run, equally many and equally spaced for each walker.
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tati_re.core.backend import Compiled, tf, value_and_gradient
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.posterior.function import FunctionPotential
 from tati_re.posterior.potential import ModelPotential
 
@@ -51,6 +52,7 @@ class Surface:
         array([1.])
     """
 
+    @front_door
     def __init__(
         self,
         system: Any,

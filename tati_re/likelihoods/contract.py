@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.core.renamed import renamed_attribute
 from tati_re.data.preparation import Standard
 from tati_re.likelihoods.laws import Law
@@ -617,6 +618,7 @@ class LocationScale(Likelihood):
     noise_std: float | str = PREDICTED
     target_names: Sequence[str] = ()
 
+    @front_door
     def __init__(
         self, noise_std: float | str = PREDICTED, target_names: Sequence[str] = ()
     ) -> None:

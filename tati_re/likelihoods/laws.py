@@ -9,6 +9,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from tati_re.core.front_door import front_door
+
 
 class Law(ABC):
     """Distributions of targets for many draws and examples, an array (draws, n, targets)."""
@@ -112,6 +114,7 @@ class ScipyLaw(Law):
         discrete: Whether values are integers.
     """
 
+    @front_door
     def __init__(self, family: Any, parameters: dict[str, Any], discrete: bool = False) -> None:
         shape = np.broadcast_shapes(*(np.shape(value) for value in parameters.values()))
         self.family, self.discrete = family, discrete

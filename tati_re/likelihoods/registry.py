@@ -13,6 +13,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from tati_re.core.errors import InputError, nearest
+from tati_re.core.front_door import front_door
 
 if TYPE_CHECKING:
     from tati_re.likelihoods.contract import Likelihood, Objective
@@ -49,6 +50,7 @@ LIKELIHOODS = {
 """Where each likelihood is found, by the name that users type as `loss`."""
 
 
+@front_door
 @cache
 def likelihoods() -> dict[str, str]:
     """Returns all likelihoods by name, including those of installed packages.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.likelihoods.contract import (
     PREDICTED,
     SAMPLED,
@@ -45,6 +46,7 @@ class StudentTNoise(LocationScale):
     name = "student_t"
     settings = ("degrees_of_freedom", "noise_std", "target_names")
 
+    @front_door
     def __init__(
         self,
         degrees_of_freedom: float | str = 4.0,

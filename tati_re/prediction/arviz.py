@@ -144,6 +144,7 @@ def for_installed(tree: Any) -> Any:
     return arviz.InferenceData.from_datatree(tree)
 
 
+@front_door
 def write_arviz(
     run: AnyRun,
     path: AnyPath,

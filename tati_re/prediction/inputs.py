@@ -8,6 +8,7 @@ import numpy as np
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.files.regular import check_regular
 from tati_re.core.files.unpacking import load_arrays
+from tati_re.core.front_door import front_door
 from tati_re.data.categories import stored_categories
 from tati_re.data.loading import load_data
 from tati_re.data.readers.contract import ReadRequest, TableReader, readable
@@ -80,6 +81,7 @@ def read_inputs(
     return inputs, targets
 
 
+@front_door
 def noise_like(inputs: np.ndarray, seed: int = 0) -> np.ndarray:
     """Draws uniform random inputs, as many as given, with each entry within its range in the data.
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.core.views import viewable
 
 SMALLEST_PROBABILITY = float(np.finfo(np.float32).tiny)
@@ -75,6 +76,7 @@ def class_labels(labels: np.ndarray, num_classes: int) -> np.ndarray:
     return whole
 
 
+@front_door
 def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """Returns the fraction of examples whose most probable class is correct.
 
@@ -92,6 +94,7 @@ def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
     return float((values.argmax(axis=1) == right).mean())
 
 
+@front_door
 def negative_log_likelihood(
     probabilities: np.ndarray, labels: np.ndarray, floor: float = SMALLEST_PROBABILITY
 ) -> float:
@@ -115,6 +118,7 @@ def negative_log_likelihood(
         return float(np.mean(-np.log(chosen)))
 
 
+@front_door
 def predictive_entropy(probabilities: np.ndarray) -> np.ndarray:
     """Returns the entropy -sum p log p of the class probabilities of each example, in nats.
 
@@ -131,6 +135,7 @@ def predictive_entropy(probabilities: np.ndarray) -> np.ndarray:
     return -np.sum(values * np.log(np.where(values > 0, values, 1.0)), axis=1)
 
 
+@front_door
 def calibration(probabilities: np.ndarray, labels: np.ndarray, num_bins: int = 15) -> Calibration:
     """Returns reliability bins and the expected calibration error of the predicted class.
 

@@ -6,12 +6,14 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.prediction.metrics import paired
 
 _PIECE_VALUES = 4_000_000
 _MOST_POINTS = 2000
 
 
+@front_door
 def brier_score(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """Returns the mean squared distance between class probabilities and the true class.
 
@@ -33,6 +35,7 @@ def brier_score(probabilities: np.ndarray, labels: np.ndarray) -> float:
     return float(((values - np.eye(values.shape[1])[right]) ** 2).sum(axis=1).mean())
 
 
+@front_door
 def auroc(inside: np.ndarray, outside: np.ndarray) -> float:
     """Returns the area under the ROC curve of a score that separates outside from inside inputs.
 
@@ -353,6 +356,7 @@ def _errors_at(
     return error, slope, curvature
 
 
+@front_door
 def crps(y: np.ndarray, means: np.ndarray, stds: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Returns the continuous ranked probability score of a mixture of normals; smaller is better.
 

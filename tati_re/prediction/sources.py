@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.core.front_door import front_door
 from tati_re.prediction.draws import ENDS, FITS, Draws, Members
 from tati_re.prediction.network import Network, network_of
 from tati_re.prediction.stacking import weigh
@@ -20,6 +21,7 @@ six minutes for 4,000 inputs.
 """
 
 
+@front_door
 def source_of(
     run: RunFiles,
     rung: int = 0,

@@ -10,6 +10,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.files.regular import open_regular
+from tati_re.core.front_door import front_door
 from tati_re.runs import checked_tables, checkpoint, files, reading
 from tati_re.runs.digests import Known
 from tati_re.runs.run import AnyRun, RunFiles, degrees_of_freedom, last_step, stored_every
@@ -90,6 +91,7 @@ class Positions:
         20
     """
 
+    @front_door
     def __init__(
         self,
         run: AnyRun,
@@ -323,6 +325,7 @@ def stores_projections(run: RunFiles) -> bool:
     return bool(manifest.options.directions) or "directions" in manifest.objects
 
 
+@front_door
 def stored_positions(run: RunFiles, block_bytes: int = BLOCK_BYTES) -> Iterator[Position]:
     """Yields the rows of a run's trajectory in written order, with one block in memory at a time.
 

@@ -10,6 +10,7 @@ from tati_re.core.facets import BurninTuning as BurninTuning
 from tati_re.core.facets import Dynamics as Dynamics
 from tati_re.core.facets import Temperatures as Temperatures
 from tati_re.core.facets import Turns as Turns
+from tati_re.core.front_door import front_door
 from tati_re.core.lazy import names_exported
 from tati_re.core.method import Method as Method
 from tati_re.core.method import Sampler as Sampler
@@ -47,6 +48,7 @@ from tati_re.samplers.wrappers.step_size_tuning import StepSizeTuning as StepSiz
 __all__ = [*names_exported(__name__), "make_sampler", "tuned"]
 
 
+@front_door
 def make_sampler(name: str, options) -> Method:
     """Creates the sampler named in the options.
 
@@ -67,6 +69,7 @@ def make_sampler(name: str, options) -> Method:
     return tuned(_of_name(name, options), options)
 
 
+@front_door
 def tuned(sampler: Method, options) -> Method:
     """Returns the sampler, with a tuned step size if `options.target_acceptance` is set.
 

@@ -4,6 +4,7 @@ step.
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.facets import Dynamics
+from tati_re.core.front_door import front_door
 from tati_re.core.method import Method
 from tati_re.core.ops import as_float64, as_type, column, maximum
 from tati_re.core.protocol import Info, with_energy
@@ -58,6 +59,7 @@ class CCAdL(Method):
     of_rung = ("thermostat", "gradient_variance")
     settings = ("friction", "thermal_mass", "covariance_window")
 
+    @front_door
     def __init__(
         self,
         friction: float = 1.0,

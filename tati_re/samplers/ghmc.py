@@ -1,6 +1,7 @@
 """Generalized Hamiltonian Monte Carlo."""
 
 from tati_re.core.errors import InputError
+from tati_re.core.front_door import front_door
 from tati_re.core.method import Method
 from tati_re.core.ops import column
 from tati_re.core.protocol import Info
@@ -43,6 +44,7 @@ class GeneralizedHMC(Method):
     finds_length = False
     settings = ("friction", "num_leapfrog_steps")
 
+    @front_door
     def __init__(self, friction: float = 1.0, num_leapfrog_steps: int = 10) -> None:
         if isinstance(friction, str) or not friction > 0:
             raise InputError(

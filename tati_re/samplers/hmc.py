@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.core.method import Method
 from tati_re.core.ops import (
     as_float64,
@@ -62,6 +63,7 @@ class HamiltonianMonteCarlo(Method):
     has_momentum = metropolis = full_batch = True
     settings: tuple[str, ...] = ("num_leapfrog_steps", "leapfrog_jitter", "walls")
 
+    @front_door
     def __init__(
         self,
         num_leapfrog_steps: int | str = 10,

@@ -1,6 +1,7 @@
 """Microcanonical trajectories with a Metropolis test."""
 
 from tati_re.core.facets import Dynamics
+from tati_re.core.front_door import front_door
 from tati_re.core.ops import repeat
 from tati_re.core.protocol import Info
 from tati_re.samplers.hmc import HamiltonianMonteCarlo, drawn_length
@@ -38,6 +39,7 @@ class MAMS(HamiltonianMonteCarlo):
     dynamics = Dynamics(isokinetic=True, needs_heat=True, acceptance=0.9)
     settings = (*HamiltonianMonteCarlo.settings, "integrator")
 
+    @front_door
     def __init__(
         self,
         num_leapfrog_steps: int | str = 10,

@@ -19,6 +19,7 @@ sqrt(d T)/γ.
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.facets import Dynamics
+from tati_re.core.front_door import front_door
 from tati_re.core.method import Method
 from tati_re.core.ops import column, exp, log, maximum, minimum, sqrt, sum_of_products
 from tati_re.core.protocol import Info, with_energy
@@ -140,6 +141,7 @@ class MCLMC(Method):
     has_momentum = full_batch = True
     settings = ("friction", "integrator")
 
+    @front_door
     def __init__(self, friction: float | str = 1.0, integrator: str = "leapfrog") -> None:
         self.adapts = friction == "auto"
         self.dynamics = Dynamics(

@@ -6,6 +6,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.facets import Dynamics
+from tati_re.core.front_door import front_door
 from tati_re.core.method import Method
 from tati_re.core.ops import as_float64, as_type, column, maximum, replaced_if, sqrt, where
 from tati_re.core.protocol import Info, with_energy
@@ -64,6 +65,7 @@ class PreconditionedSGLD(Method):
         "preconditioner_correction",
     )
 
+    @front_door
     def __init__(
         self,
         preconditioner: str = "frozen",

@@ -4,6 +4,7 @@ from typing import Any
 
 from tati_re.core.errors import InputError
 from tati_re.core.facets import Dynamics
+from tati_re.core.front_door import front_door
 from tati_re.core.method import Method
 from tati_re.core.ops import (
     as_float64,
@@ -68,6 +69,7 @@ class SGHMC(Method):
     has_momentum = True
     settings = ("friction", "gradient_noise")
 
+    @front_door
     def __init__(self, friction: float = 1.0, gradient_noise: float | str = 0.0) -> None:
         if isinstance(friction, str) or not friction > 0:
             raise InputError(

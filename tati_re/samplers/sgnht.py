@@ -2,6 +2,7 @@
 
 from tati_re.core.errors import refuse_if
 from tati_re.core.facets import Dynamics
+from tati_re.core.front_door import front_door
 from tati_re.core.method import Method
 from tati_re.core.ops import column, sqrt
 from tati_re.core.protocol import Info
@@ -46,6 +47,7 @@ class SGNHT(Method):
     against_noise = THERMOSTATS
     settings = ("friction", "thermal_mass")
 
+    @front_door
     def __init__(self, friction: float = 1.0, thermal_mass: float | None = None) -> None:
         problem = "friction must be positive: SGNHT injects noise of strength friction × T."
         refuse_if(

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 from tati_re.core.errors import InputError
 from tati_re.core.facets import Dynamics
+from tati_re.core.front_door import front_door
 from tati_re.core.method import Method
 from tati_re.core.ops import column, exp, expm1, sqrt
 from tati_re.core.protocol import Info, Rung, with_energy
@@ -78,6 +79,7 @@ def expand(word: str) -> str:
     return ALIASES[_ALIAS_OF[word.upper()]] if word.upper() in _ALIAS_OF else word.upper()
 
 
+@front_door
 def parse_word(word: str) -> str:
     """Returns a splitting word in capitals, with aliases expanded.
 
@@ -180,6 +182,7 @@ class Splitting(Method):
 
     has_momentum = True
 
+    @front_door
     def __init__(
         self,
         word: str = "BAOAB",

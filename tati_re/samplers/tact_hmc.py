@@ -20,6 +20,7 @@ import numpy as np
 from tati_re.core import ops
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.facets import Dynamics
+from tati_re.core.front_door import front_door
 from tati_re.core.method import Method
 from tati_re.core.protocol import Info, sums_at_rung, with_energy
 from tati_re.samplers.sgnht import start
@@ -88,6 +89,7 @@ class TactHMC(Method):
     _tempering = ("tempering_plateau", "tempering_steps", "tempering_nodes")
     settings = ("friction", "thermal_mass", "max_temperature", *_tempering)
 
+    @front_door
     def __init__(
         self,
         friction: float = 1.0,

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from tati_re.core.front_door import front_door
+
 _WIDER = 0.5
 """Part of its range by which each column is extended on both sides."""
 
 
+@front_door
 def inputs_outside(inputs: np.ndarray, seed: int = 0) -> np.ndarray:
     """Generates inputs outside the data from given inputs, as many as there are.
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tati_re.core.errors import InputError, abbreviated, nearest
+from tati_re.core.front_door import front_door
 from tati_re.supports.bounded import AboveBound, BelowBound, BetweenBounds, RealValues
 from tati_re.supports.contract import Support
 from tati_re.supports.matrices import (
@@ -24,6 +25,7 @@ from tati_re.supports.vectors import (
 )
 
 
+@front_door
 def real(*shape: Any) -> Support:
     """Unbounded real values: `real()` is a number, `real(4)` a vector, `real(3, 2)` a matrix.
 
@@ -40,6 +42,7 @@ def real(*shape: Any) -> Support:
     return RealValues(shape)
 
 
+@front_door
 def positive(*shape: Any) -> Support:
     """Values above 0, sampled as their logarithm.
 
@@ -56,6 +59,7 @@ def positive(*shape: Any) -> Support:
     return AboveBound(0.0, shape)
 
 
+@front_door
 def above(lower: Any, shape: Any = None) -> Support:
     """Values above a bound.
 
@@ -69,6 +73,7 @@ def above(lower: Any, shape: Any = None) -> Support:
     return AboveBound(lower, shape)
 
 
+@front_door
 def below(upper: Any, shape: Any = None) -> Support:
     """Values below a bound.
 
@@ -82,6 +87,7 @@ def below(upper: Any, shape: Any = None) -> Support:
     return BelowBound(upper, shape)
 
 
+@front_door
 def interval(lower: Any = 0.0, upper: Any = 1.0, shape: Any = None) -> Support:
     """Values between two bounds, sampled as a logit.
 
@@ -100,6 +106,7 @@ def interval(lower: Any = 0.0, upper: Any = 1.0, shape: Any = None) -> Support:
     return BetweenBounds(lower, upper, shape)
 
 
+@front_door
 def simplex(size: Any, shape: Any = ()) -> Support:
     """Positive fractions that sum to 1, sampled by stick breaking.
 
@@ -113,6 +120,7 @@ def simplex(size: Any, shape: Any = ()) -> Support:
     return Simplex(size, shape)
 
 
+@front_door
 def ordered(size: Any, shape: Any = ()) -> Support:
     """Vectors with increasing entries, such as cut points.
 
@@ -126,6 +134,7 @@ def ordered(size: Any, shape: Any = ()) -> Support:
     return Ordered(size, shape)
 
 
+@front_door
 def positive_ordered(size: Any, shape: Any = ()) -> Support:
     """Vectors with increasing positive entries.
 
@@ -139,6 +148,7 @@ def positive_ordered(size: Any, shape: Any = ()) -> Support:
     return PositiveOrdered(size, shape)
 
 
+@front_door
 def unit_vector(size: Any, shape: Any = ()) -> Support:
     """Vectors of length 1.
 
@@ -152,6 +162,7 @@ def unit_vector(size: Any, shape: Any = ()) -> Support:
     return UnitVector(size, shape)
 
 
+@front_door
 def sum_to_zero(size: Any, shape: Any = ()) -> Support:
     """Vectors whose entries sum to 0.
 
@@ -165,6 +176,7 @@ def sum_to_zero(size: Any, shape: Any = ()) -> Support:
     return SumToZero(size, shape)
 
 
+@front_door
 def cholesky_corr(size: Any, shape: Any = ()) -> Support:
     """Cholesky factors of correlation matrices.
 
@@ -178,6 +190,7 @@ def cholesky_corr(size: Any, shape: Any = ()) -> Support:
     return CholeskyCorrelation(size, shape)
 
 
+@front_door
 def corr(size: Any, shape: Any = ()) -> Support:
     """Correlation matrices.
 
@@ -191,6 +204,7 @@ def corr(size: Any, shape: Any = ()) -> Support:
     return Correlation(size, shape)
 
 
+@front_door
 def cholesky_cov(size: Any, shape: Any = ()) -> Support:
     """Cholesky factors of covariance matrices.
 
@@ -204,6 +218,7 @@ def cholesky_cov(size: Any, shape: Any = ()) -> Support:
     return CholeskyCovariance(size, shape)
 
 
+@front_door
 def cov(size: Any, shape: Any = ()) -> Support:
     """Covariance matrices.
 

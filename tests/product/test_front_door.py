@@ -407,3 +407,37 @@ def test_a_class():
         Small.of(3).at("a")
     with pytest.raises(IndexError):
         Small(3).at(5)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: tati_re.priors.Gaussian(std={}),
+        lambda: tati_re.priors.StudentT(degrees=None),
+        lambda: tati_re.priors.HardWalls(3),
+        lambda: tati_re.priors.make_prior(1j, [], []),
+        lambda: tati_re.evidence.log_evidence(None),
+        lambda: tati_re.evidence.log_evidence(b""),
+        lambda: tati_re.exploration.explore(b""),
+        lambda: tati_re.landscape.scan(1j, 2, 3, 4),
+        lambda: tati_re.prediction.crps("", 1, 2, 3),
+        lambda: tati_re.prediction.accuracy(print, [1]),
+        lambda: tati_re.samplers.make_sampler(3, None),
+        lambda: tati_re.samplers.parse_word(1j),
+        lambda: tati_re.shipping.to_keras(None),
+        lambda: tati_re.shipping.inputs_outside(None, "a"),
+    ],
+)
+def test_functions_of_the_rooms(call):
+    with pytest.raises(InputError):
+        call()
+
+
+def test_none_and_a_text_without_what_is_asked_of_them():
+    @front_door
+    def folder_of(run: Any) -> str:
+        return str(run.folder)
+
+    for value in (None, "a"):
+        with pytest.raises(InputError, match=r"^run cannot be used \(AttributeError"):
+            folder_of(value)

@@ -11,6 +11,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.core.potential import Prior
 from tati_re.core.user_input import is_change, users_code
 from tati_re.models.names import fan_in_plus_one
@@ -57,6 +58,7 @@ def _kind(chosen: Mapping[str, Any]) -> tuple:
     )
 
 
+@front_door
 def make_prior(options, names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> Prior:
     """Creates the prior named in the options.
 
@@ -197,6 +199,7 @@ _ANSWERS = {
 """What a prior of users has to give."""
 
 
+@front_door
 def check_prior(prior: Prior, num_parameters: int, dtype: str = "float32") -> None:
     """Refuses an object that is not a valid prior, or that does not fit the model.
 

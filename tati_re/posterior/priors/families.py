@@ -6,6 +6,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
+from tati_re.core.front_door import front_door
 from tati_re.core.potential import Prior
 from tati_re.posterior.priors.base import ScaleFamily
 from tati_re.posterior.priors.quantiles import NormalMap
@@ -30,6 +31,7 @@ class Gaussian(ScaleFamily):
     quantity = "a standard deviation"
     constant = math.sqrt(2 * math.pi)
 
+    @front_door
     def __init__(self, std=1.0, fan_in=None, words: str | None = None) -> None:
         super().__init__(std, fan_in, words)
         self.std = self.scale
@@ -124,6 +126,7 @@ class StudentT(ScaleFamily):
     option = "prior_scale"
     quantity = "a scale"
 
+    @front_door
     def __init__(
         self, scale=1.0, degrees: float = 3.0, fan_in=None, words: str | None = None
     ) -> None:

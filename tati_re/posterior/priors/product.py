@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from tati_re.core.backend import tf
+from tati_re.core.front_door import front_door
 from tati_re.core.potential import Prior
 
 _NAMED = 3
@@ -24,6 +25,7 @@ class Product(Prior):
 
     name = "product"
 
+    @front_door
     def __init__(
         self, parts: Sequence, sizes: Sequence[int], names: Sequence[Sequence[str]] = ()
     ) -> None:

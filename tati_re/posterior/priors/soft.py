@@ -6,6 +6,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
+from tati_re.core.front_door import front_door
 from tati_re.core.potential import Prior
 from tati_re.posterior.priors.base import ScaleFamily
 from tati_re.posterior.priors.quantiles import NormalMap, tabulated
@@ -53,6 +54,7 @@ class SoftWalls(Prior):
         'none, with soft walls between -1 and 1 (factor 1, power 1)'
     """
 
+    @front_door
     def __init__(self, inside, factor=1.0, power=1.0, lower=-math.inf, upper=math.inf) -> None:
         if not (inside.name == "none" or isinstance(inside, ScaleFamily)):
             problem = "prior_lower_boundary, prior_upper_boundary: hard and soft walls exclude each other."
@@ -251,6 +253,7 @@ class Tether(Prior):
     name = "tether"
     proper = True
 
+    @front_door
     def __init__(self, center, precision: float = 1.0) -> None:
         self.center = np.asarray(center, np.float64)
         self.precision = float(precision)

@@ -6,6 +6,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
+from tati_re.core.front_door import front_door
 from tati_re.core.potential import Prior
 from tati_re.posterior.priors.base import ScaleFamily
 
@@ -83,6 +84,7 @@ class Box(ScaleFamily):
     constant = 2.0
     walled = True
 
+    @front_door
     def __init__(self, bound=1.0, fan_in=None, words: str | None = None) -> None:
         super().__init__(bound, fan_in, words)
         self.bound = self.scale
@@ -141,6 +143,7 @@ class HardWalls(Prior):
 
     walled = True
 
+    @front_door
     def __init__(self, inside, lower=-math.inf, upper=math.inf) -> None:
         self.inner = inside
         self._interval = Interval(lower, upper)

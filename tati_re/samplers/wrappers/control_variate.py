@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.evaluate import Delegating, Energy
+from tati_re.core.front_door import front_door
 from tati_re.core.method import Wrapper
 from tati_re.core.ops import replaced_if, rows
 from tati_re.core.protocol import fields_of
@@ -41,6 +42,7 @@ class ControlVariate(Wrapper):
         100
     """
 
+    @front_door
     def __init__(self, inner=None, refresh_every: int = 0) -> None:
         super().__init__(inner or Splitting())
         if self.inner.full_batch:

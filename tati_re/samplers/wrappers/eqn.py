@@ -9,6 +9,7 @@ import numpy as np
 from tati_re.core import ops
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.facets import Turns
+from tati_re.core.front_door import front_door
 from tati_re.core.method import Wrapper
 from tati_re.core.protocol import Evaluate, Noise, attributes_of, fields_of
 from tati_re.samplers.first_order_hmc import FirstOrderHMC
@@ -173,6 +174,7 @@ class EnsembleQuasiNewton(Wrapper):
         2
     """
 
+    @front_door
     def __init__(
         self,
         inner=None,

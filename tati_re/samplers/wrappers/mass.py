@@ -8,6 +8,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.facets import BurninAround, BurninTuning, tuning_of
+from tati_re.core.front_door import front_door
 from tati_re.core.method import Method, Wrapper
 from tati_re.core.ops import cond, constant, mean, replaced_if, sqrt
 from tati_re.core.protocol import fields_of
@@ -78,6 +79,7 @@ class Massive(Wrapper):
         'BAOAB'
     """
 
+    @front_door
     def __init__(
         self, inner=None, mass: Sequence[float] | np.ndarray | str = "gradient_rms"
     ) -> None:

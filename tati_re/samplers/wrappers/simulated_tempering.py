@@ -10,6 +10,7 @@ import numpy as np
 from tati_re.core import ops
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.facets import BurninAround, Temperatures, tuning_of, turns_of
+from tati_re.core.front_door import front_door
 from tati_re.core.method import Method, Wrapper
 from tati_re.core.protocol import (
     Evaluate,
@@ -100,6 +101,7 @@ class SimulatedTempering(Wrapper):
         3
     """
 
+    @front_door
     def __init__(
         self,
         inner=None,

@@ -7,6 +7,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.facets import BurninAround, BurninTuning, tuning_of
+from tati_re.core.front_door import front_door
 from tati_re.core.method import Wrapper
 from tati_re.core.ops import as_float64, exp, sqrt, where
 from tati_re.core.protocol import attributes_of, fields_of
@@ -128,6 +129,7 @@ class StepSizeTuning(Wrapper):
         'HMC'
     """
 
+    @front_door
     def __init__(
         self,
         inner=None,
