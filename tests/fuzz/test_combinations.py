@@ -1,7 +1,7 @@
 """Random combinations of sensible options on tables, odd ones among them.
 
 What runs is stopped and resumed to the same bytes, and all that reads runs reads it or says in a
-sentence why not; what does not run is refused in a sentence. 2 cases in the quick suite, 40 behind
+sentence why not; what does not run is refused in a sentence. 2 cases in the quick suite, 12 behind
 --slow, always the same ones.
 """
 
@@ -25,7 +25,7 @@ from tati_re.cli import analyse, compare, explore, inputspace, landscape, predic
 from tati_re.core.process.exit_status import BAD_INPUT, FINISHED
 from tati_re.engine.limits import Limits
 
-QUICK, SLOW = 2, 40
+QUICK, SLOW = 2, 12
 MOST_REPAIRS = 15
 SAMPLERS = "auto HMC HMC1 GHMC MALA RWMH MCLMC MAMS BAOAB OBABO UBU BADODAB SGLD SGHMC SGNHT pSGLD CCAdL TACT-HMC GLA1 LM"
 SYSTEM = {

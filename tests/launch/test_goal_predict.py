@@ -462,7 +462,7 @@ def test_classes_are_predicted():
 @pytest.mark.slow
 def test_estimators_have_the_goal():
     x, y = table()
-    regressor = tati_re.sklearn.BayesianRegressor(goal="predict", max_time=12.0).fit(x, y)
+    regressor = tati_re.sklearn.BayesianRegressor(goal="predict", max_time=30.0).fit(x, y)
     assert regressor.run_.manifest["options"]["num_walkers"] == predicting.NUM_MEMBERS
     assert regressor.score(x, y) > 0.6
     mean, std = regressor.predict(x, return_std=True)
