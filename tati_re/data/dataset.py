@@ -587,6 +587,15 @@ def class_weights_note(weights: Sequence[float]) -> str:
     )
 
 
+def _refuse_zero_weights(weights: np.ndarray, part: str) -> None:
+    """Refuses weights of classes that leave no row of a part of the data."""
+    refuse_if(
+        not weights.any(),
+        f"class_weights: all {part} rows have the weight 0.",
+        expected=f"a weight above 0 for a class of the {part} rows",
+    )
+
+
 def with_weights(dataset: Any, sample_weights: Any = None, class_weights: Any = None) -> Any:
     """The data set with examples weighted by their own weights (given, or its own) times those of
     their classes. It comes before a part is kept for testing; class weights, as `of_classes` takes
@@ -600,8 +609,10 @@ def with_weights(dataset: Any, sample_weights: Any = None, class_weights: Any = 
         weights = of_classes(class_weights, dataset, dataset.targets) * (
             1.0 if weights is None else weights
         )
+        _refuse_zero_weights(weights, "training")
         if dataset.test_targets is not None:
             test = of_classes(class_weights, dataset, dataset.test_targets) * (
                 1.0 if test is None else test
             )
+            _refuse_zero_weights(test, "test")
     return replace(dataset, weights=weights, test_weights=test)

@@ -231,6 +231,13 @@ def test_the_command_samples_with_weights_and_resumes(tmp_path, monkeypatch, cap
             "^class_weights: their number differs from the number of classes. Received: 2 of them",
         ),
         ({"data": (X, CLASSES), "class_weights": [1, -2, 1]}, "^class_weights is out of range"),
+        (
+            {
+                "data": ((X, CLASSES), (X[CLASSES == 1], CLASSES[CLASSES == 1])),
+                "class_weights": [1, 0, 1],
+            },
+            "^class_weights: all test rows have the weight 0. Expected: a weight above 0 for a class",
+        ),
         ({"data": (X, Y, W, W)}, r"^data has the wrong form"),
     ],
 )
