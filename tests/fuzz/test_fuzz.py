@@ -1,7 +1,7 @@
 """Whatever is typed, read or handed over: a readable run, or one sentence that names what it is
 about.
 
-60 cases in the quick suite, most of them up to the checks of a launch, and 1,500 behind --slow.
+60 cases in the quick suite, most of them up to the checks of a launch, and 5,000 behind --slow.
 They are always the same: a failure comes again.
 """
 
@@ -29,7 +29,7 @@ from tests.fuzz import strategies
 
 MAINS = {"sample": sample.main, "optimize": optimize.main}
 SHARES = {"commands": 0.5, "files": 0.3, "arguments": 0.2}
-QUICK, SLOW = 60, 1500
+QUICK, SLOW = 60, 5000
 MOST_SECONDS, MOST_KILOBYTES = 60, 2 * 2**20
 EVERY = 8
 """Of what passes the checks in the slow cases, one in so many is run; in the quick ones nothing but
