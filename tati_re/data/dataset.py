@@ -280,6 +280,8 @@ class Dataset:
         parts |= {"test_inputs": chosen(x, test), "test_targets": y[test]}
         if w is not None:
             parts |= {"weights": w[~test], "test_weights": w[test]}
+            _refuse_zero_weights(w[~test], "training")
+            _refuse_zero_weights(w[test], "test")
         return replace(self, **parts)
 
     def as_labels(self, targets: np.ndarray) -> np.ndarray:
@@ -588,11 +590,11 @@ def class_weights_note(weights: Sequence[float]) -> str:
 
 
 def _refuse_zero_weights(weights: np.ndarray, part: str) -> None:
-    """Refuses weights of classes that leave no row of a part of the data."""
+    """Refuses weights that leave no row of a part of the data."""
     refuse_if(
         not weights.any(),
-        f"class_weights: all {part} rows have the weight 0.",
-        expected=f"a weight above 0 for a class of the {part} rows",
+        f"All {part} rows have the weight 0 (sample_weights, class_weights).",
+        expected=f"a weight above 0 for one of the {part} rows",
     )
 
 

@@ -236,7 +236,11 @@ def test_the_command_samples_with_weights_and_resumes(tmp_path, monkeypatch, cap
                 "data": ((X, CLASSES), (X[CLASSES == 1], CLASSES[CLASSES == 1])),
                 "class_weights": [1, 0, 1],
             },
-            "^class_weights: all test rows have the weight 0. Expected: a weight above 0 for a class",
+            "^All test rows have the weight 0 .*class_weights",
+        ),
+        (
+            {"data": (X, CLASSES), "sample_weights": [0, 0, 0, 0, 0, 1], "test_fraction": 0.5},
+            "^All (training|test) rows have the weight 0 .*sample_weights",
         ),
         ({"data": (X, Y, W, W)}, r"^data has the wrong form"),
     ],
