@@ -21,7 +21,6 @@ from tati_re.prediction.averaging import average
 from tati_re.prediction.draws import Members
 from tati_re.prediction.metrics import calibration
 from tati_re.report import prediction as report
-from tati_re.report.prediction import AVERAGE
 from tests.posterior.test_predictive import Linear
 
 GENERATOR = np.random.default_rng(1)
@@ -218,7 +217,7 @@ def test_other_inputs_are_told_apart_in_the_figure_as_in_the_table(tmp_path, mon
         "draw_accuracy": None,
     }
     parts |= {"labels": np.ones((2, 2), int), "log_density": np.zeros(2), "weight": None}
-    found = [{AVERAGE: LabelPrediction(**parts, probabilities=p)} for p in (half, sure)]
+    found = [{"posterior average": LabelPrediction(**parts, probabilities=p)} for p in (half, sure)]
     monkeypatch.setattr(report, "plot_classes", lambda *given: figures.append(plot_classes(*given)))
     assert "AUROC by entropy" in report._written(tmp_path / "out", *found, None)
     assert pd.read_csv(tmp_path / "out" / "outside.csv").auroc[0] == 1.0
