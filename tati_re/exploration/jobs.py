@@ -16,7 +16,7 @@ from tati_re.core.errors import InputError
 from tati_re.core.files.unpacking import load_arrays
 from tati_re.core.front_door import front_door
 from tati_re.core.protocol import fields_of
-from tati_re.core.renamed import renamed_attribute
+from tati_re.core.user_warnings import warn_user
 from tati_re.distributed.jobs import SideBySide
 from tati_re.exploration.descent import StationaryPoint, lowest_below
 from tati_re.exploration.trajectories import FunctionTrajectories, ModelTrajectories, candidates
@@ -64,7 +64,11 @@ class JobResult(NamedTuple):
     points: list[StationaryPoint]
     is_cut: bool = False
 
-    found = renamed_attribute("found", "points")
+    @property
+    def found(self) -> list[StationaryPoint]:
+        """The old name of `points`."""
+        warn_user("found is now called points; the old name will be removed.", DeprecationWarning)
+        return self.points
 
 
 class ExploredSystem:

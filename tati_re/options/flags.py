@@ -65,7 +65,7 @@ def _words(annotation: Any, metadata: Iterable[Any]) -> str:
         if element is str:
             return "a list of texts"
         if get_origin(element) is Literal:
-            return f"a list of {_words(element, ())}"
+            return f"one or more of {_words(element, ())}"
         if hasattr(element, "__metadata__"):
             limits = [c for m in element.__metadata__ for c in getattr(m, "metadata", [m])]
             element = element.__origin__
