@@ -277,7 +277,7 @@ def make_parser(
         action="store_true",
         help="print the options as TOML, as they would be used",
     )
-    text = "with --print-config: only options that differ from the defaults"
+    text = "with --print-config: only options that were changed"
     parser.add_argument("--changed", action="store_true", help=text)
     parser.add_argument("--set", action="extend", nargs="+", metavar="NAME=VALUE", help=SET)
     parser.add_argument("--help-method", action=_HelpMethod, metavar="NAME", help=HELP_METHOD)

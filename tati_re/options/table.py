@@ -437,14 +437,13 @@ class Options(BaseModel):
     )
     target_bias: float = _sampler(
         0.02,
-        "step_size auto without a Metropolis test: allowed relative error of variances, mean over all directions (single "
-        "directions may exceed it)",
+        "step_size auto without a Metropolis test: allowed relative error of variances",
         gt=0,
         le=1,
     )
     target_bias_of: Literal["mean", "worst"] = _sampler(
         "mean",
-        "what target_bias bounds: the mean over all directions, or every single direction (worst: smaller steps)",
+        "what target_bias bounds: the mean over all directions, or each one (smaller steps)",
     )
     target_acceptance: float | None = _sampler(
         None,
@@ -756,8 +755,8 @@ class Options(BaseModel):
     )
     candidates: str | list[str] | None = _run(
         None,
-        "goal predict: models to compare, LOSS:UNITS:WIDTH each, such as gaussian:50:1 heteroscedastic_gaussian:16-16:0.5; "
-        "none: a list that follows from the labels",
+        "goal predict: models to compare, LOSS:UNITS:WIDTH each, such as gaussian:16-16:0.5; none: a list that "
+        "follows from the labels",
     )
     until: str | None = _run(
         None,
@@ -773,13 +772,11 @@ class Options(BaseModel):
     )
     certify: Literal["none", "teacher"] = _run(
         "none",
-        "teacher: check that chains from exact equilibrium draws and chains from the usual starts agree; costs "
-        "one or two more runs",
+        "teacher: compare with chains from exact equilibrium draws, one or two more runs",
     )
     simulate: CodeName | None = _run(
         None,
-        "certify teacher, for a potential that is a function: a function of a NumPy random generator that returns an "
-        "exact draw: my_file.py:my_function",
+        "certify teacher, for densities: a function of a NumPy generator that returns an exact draw",
     )
     num_burnin_steps: Annotated[int, Field(ge=0)] | None = _run(
         None,
