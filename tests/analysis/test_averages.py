@@ -265,7 +265,7 @@ def test_a_fit_has_no_temperature(tmp_path, capsys):
 
 
 def test_the_command_names_every_module():
-    assert set(analyse.WHAT) == set(MODULES)
+    assert set(analyse.MODULES) == set(MODULES)
 
 
 @pytest.mark.parametrize(
@@ -380,11 +380,10 @@ def test_analyse_is_the_command_in_python(run, tmp_path, monkeypatch):
         "groups": None,
         "observables": ["covariance"],
     }
-    for name, what in wrong.items():
-        with pytest.raises(
-            InputError, match=rf"^{name} applies to another module\. Received: .* Expected: what "
-        ):
-            tati_re.analyse(run, what, **{name: "kernel"})
+    for name, modules in wrong.items():
+        sentence = rf"^{name} applies to another module\. Received: .* Expected: modules "
+        with pytest.raises(InputError, match=sentence):
+            tati_re.analyse(run, modules, **{name: "kernel"})
     with pytest.raises(InputError, match="Unknown module"):
         tati_re.analyse(run, ["average"])
     (tmp_path / "file").write_text("")

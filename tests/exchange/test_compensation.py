@@ -142,8 +142,6 @@ def test_tensorflow_draws_the_same():
 
 
 def test_tables_are_made_once():
-    best_cut.cache_clear()
-    compensation_table.cache_clear()
     table = compensation_table(0.97)
     assert compensation_table(0.97) is table
 

@@ -270,7 +270,9 @@ FITS_ALONE = {
 LOST = {"choice": {"trial_steps": 700, "trial_density": -0.4, "trial_won": False}}
 
 
-@pytest.mark.parametrize(("choice", "reason"), [({}, "max_time was over"), (LOST, "short chains")])
+@pytest.mark.parametrize(
+    ("choice", "reason"), [({}, "max_time left no time"), (LOST, "short chains")]
+)
 def test_a_run_of_fits_alone_says_why_nothing_was_measured(tmp_path, choice, reason):
     run = made(tmp_path / "a", columns(), extra=FITS_ALONE | choice)
     checks = _nothing_drawn(run.manifest, 0)
