@@ -39,6 +39,16 @@ BEGUN: list[subprocess.Popen] = []
 
 
 @pytest.fixture(autouse=True)
+def hangups_are_heard():
+    """Processes inherit signals that are ignored: a suite under nohup would begin runs that no
+    SIGHUP stops.
+    """
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.fixture(autouse=True)
 def nothing_stays():
     yield
     while BEGUN:
