@@ -86,7 +86,7 @@ _LAGS = 100.0
 """Where some walkers descend, so do those whose U falls by so many d T. The step size is one for
 all: a walker that is left above them moves at the steps of the narrow place that they are in.
 """
-_OF_THE_RUN = (
+OPTIONS_OF_FILES = (
     "output",
     "overwrite",
     "run_file",
@@ -540,7 +540,14 @@ class _Choice:
         """
         sim = self.sim
         options = self.options
-        left_out = {*_OF_THE_RUN, "num_steps", "num_burnin_steps", "stages", "call", "full_every"}
+        left_out = {
+            *OPTIONS_OF_FILES,
+            "num_steps",
+            "num_burnin_steps",
+            "stages",
+            "call",
+            "full_every",
+        }
         objects = {
             name: value
             for name, value in self.objects.items()

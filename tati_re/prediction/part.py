@@ -137,12 +137,7 @@ class PredictedPart:
                 right[some_draws] = (each.argmax(axis=-1) == classes).sum(axis=1)
         self.expected_entropy = entropy.sum(axis=1) if several else entropy
         self.probabilities = np.tensordot(self._share, p, 1)
-        variance = np.zeros_like(self.probabilities)
-        for some_draws in _slices(len(p), p[0].size):
-            away = p[some_draws] - self.probabilities
-            away *= away
-            variance += np.tensordot(self._share[some_draws], away, 1)
-        self.std = np.sqrt(variance)
+        self.std = self._deviation(p, self.probabilities)
         if labels is not None and several:
             self.right = ((p > 0.5) == labels).all(axis=-1).sum(axis=1)
         elif labels is not None:
@@ -152,6 +147,20 @@ class PredictedPart:
         """Rows, and classes or labels, of the outputs of draws."""
         return outputs.shape[1], self._predictive[0].num_columns
 
+    def _deviation(self, values: np.ndarray, mean: np.ndarray) -> np.ndarray:
+        """The weighted standard deviation of what the draws predict, a few draws at a time.
+
+        Args:
+            values: Predicted values of each draw, shape (draws, ...).
+            mean: Their weighted mean, shape (...).
+        """
+        variance = np.zeros_like(mean)
+        for some_draws in _slices(len(values), values[0].size):
+            away = values[some_draws] - mean
+            away *= away
+            variance += np.tensordot(self._share[some_draws], away, 1)
+        return np.sqrt(variance)
+
     def _values(self, source_outputs: list[tuple]) -> None:
         columns = self._predictive[0].num_columns
         values = np.empty((len(self._share), source_outputs[0][0].shape[1], columns))
@@ -160,12 +169,7 @@ class PredictedPart:
         ):
             values[some_draws] = predictive.restored(outputs, extra)
         self.mean = np.tensordot(self._share, values, 1)
-        variance = np.zeros_like(self.mean)
-        for some_draws in _slices(len(values), values[0].size):
-            away = values[some_draws] - self.mean
-            away *= away
-            variance += np.tensordot(self._share[some_draws], away, 1)
-        self.parameter_std = np.sqrt(variance)
+        self.parameter_std = self._deviation(values, self.mean)
         self.noise_std = None
         if not self._has_noise:
             return

@@ -14,6 +14,7 @@ from tati_re.analysis.equilibrium_starts import LEVEL, LIMIT, StartsCompared, co
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, SamplingError
 from tati_re.core.process.exit_status import FINISHED
+from tati_re.launch.automatic_choices import OPTIONS_OF_FILES
 from tati_re.launch.calls import Calls
 from tati_re.launch.compared_outputs import outputs_to_compare
 from tati_re.launch.equilibrium import Equilibrium, equilibrium_of
@@ -24,13 +25,7 @@ from tati_re.runs.run import RunFiles, last_step
 from tati_re.system.walkers import Walkers
 
 _LEFT_OUT = (
-    "output",
-    "overwrite",
-    "run_file",
-    "averages_file",
-    "trajectory_file",
-    "save_model",
-    "tensorboard",
+    *OPTIONS_OF_FILES,
     "stream_predictions",
     "require_certificate",
     "certify",
