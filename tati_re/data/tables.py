@@ -252,7 +252,7 @@ def _texts(file: TextTable, names: list[str], label: str, named: bool) -> np.nda
             return None
         if not texts and not named and _is_numeral(first):
             raise InputError(
-                f"{path.name}, line {number}, column '{label}' is not a finite number.",
+                f"{_cell(path, number, label)} is not a finite number.",
                 cells[place],
                 f"{advice(first)}; with num_classes, texts of any form are class names",
             )
@@ -371,7 +371,7 @@ def _bad_cell(
     of_text = {each.column: each for each in categories}
     for number, cells in file.rows():
         for name, cell in zip(names, cells, strict=True):
-            place = f"{path.name}, line {number}, column '{name}'"
+            place = _cell(path, number, name)
             received = cell or "an empty cell"
             if name in of_text:
                 if is_missing(cell):
@@ -388,6 +388,11 @@ def _bad_cell(
     return InputError(
         f"{path.name} cannot be read as a table of numbers.", path, "numbers separated by commas"
     )
+
+
+def _cell(path: Path, line: int, column: str) -> str:
+    """What messages call a cell of a file."""
+    return f"{path.name}, line {line}: the cell in column '{column}'"
 
 
 def _has_numbers(file: TextTable, names: Sequence[str], column: str) -> bool:
@@ -407,7 +412,7 @@ def _refuse_truth_among_numbers(
         for place, name in places:
             refuse_if(
                 cells[place].strip().lower() in _TRUTH,
-                f"{file.path.name}, line {number}, column '{name}' is not a number, although others are.",
+                f"{_cell(file.path, number, name)} is not a number, although others are.",
                 cells[place],
                 "numbers in all rows, or True and False in all rows",
             )

@@ -102,7 +102,9 @@ def test_a_test_part_has_the_categories_of_the_training_part(tmp_path):
     other = later.assign(region="west")
     with pytest.raises(InputError, match=r"'region' holds a category that the training data lack"):
         load_data(TABLE, test_data=other)
-    with pytest.raises(InputError, match=r"test\.csv, line 2, column 'region' holds a category"):
+    with pytest.raises(
+        InputError, match=r"test\.csv, line 2: the cell in column 'region' holds a category"
+    ):
         load_data(TABLE, test_data=written(tmp_path, "test.csv", other))
 
 

@@ -201,7 +201,8 @@ def test_csv_of_signs_and_of_values(tmp_path):
 def test_csv_columns(tmp_path):
     path = write(tmp_path / "a.csv", 'label2,id,"x",label1,z\n1,a,2,3,4\n5,b,6,7,8\n')
     with pytest.raises(
-        InputError, match=r"a\.csv, line 2, column 'id' is not a finite number\. Received: a\."
+        InputError,
+        match=r"a\.csv, line 2: the cell in column 'id' is not a finite number\. Received: a\.",
     ):
         load_data(path)
     data = load_data(path, 0, label_columns=["z"], input_columns=["label1", "x"])
@@ -231,9 +232,18 @@ def test_csv_columns(tmp_path):
         ("0,1\n1,2\n", "no header line"),
         ("1,2,3\n1,2,4\n", "no header line"),
         ("x,x\n1,2\n", "several columns with the same name"),
-        ("x,y\n1,2\n\n3,nan\n", "line 4, column 'y' is not a finite number. Received: nan."),
-        ("x,y\n1,2\n-inf,3\n", "line 3, column 'x' is not a finite number. Received: -inf."),
-        ("x,y\n1,\n", "line 2, column 'y' is not a finite number. Received: an empty cell."),
+        (
+            "x,y\n1,2\n\n3,nan\n",
+            "line 4: the cell in column 'y' is not a finite number. Received: nan.",
+        ),
+        (
+            "x,y\n1,2\n-inf,3\n",
+            "line 3: the cell in column 'x' is not a finite number. Received: -inf.",
+        ),
+        (
+            "x,y\n1,\n",
+            "line 2: the cell in column 'y' is not a finite number. Received: an empty cell.",
+        ),
         ("x,y\n1,2\n3\n", "line 3 has the wrong number of cells. Received: 1. Expected: 2."),
         ("x,y\n1,2,3\n", "line 2 has the wrong number of cells. Received: 3. Expected: 2."),
         (
@@ -250,7 +260,7 @@ def test_csv_columns(tmp_path):
         ),
         (
             "x,y\n1,2\n2,one\n",
-            "line 3, column 'y' is not a finite number. Received: one. Expected: a number, or a",
+            "line 3: the cell in column 'y' is not a finite number. Received: one. Expected: a number, or a",
         ),
         ("1.5,2,two\n1,3,one\n1,3,two\n", "has no header line. Received: 1.5, 2, two."),
     ],

@@ -141,7 +141,7 @@ def test_table_of_numbers_has_the_target_last(tmp_path):
     [
         ("", "empty"),
         ("1 2\n3\n", "line 2 has the wrong number of cells. Received: 1. Expected: 2."),
-        ("1 2\n3 nan\n", "line 2, column 'x2' is not a finite number. Received: nan."),
+        ("1 2\n3 nan\n", "line 2: the cell in column 'x2' is not a finite number. Received: nan."),
         ("1\n2\n", "single column. Received: 1. Expected: at least two, separated by white space."),
         ("a b\n", "no examples"),
     ],

@@ -83,7 +83,9 @@ def test_one_cell_after_many_numbers_or_names_is_found_and_placed(tmp_path):
     for cell, words in (("9 cm", "no units"), ("<9.5", "such as <9.5"), ("1,234", "thousands")):
         numbers = [str(k / 2) for k in range(59)] + [cell]
         path = csv_of(tmp_path / "a.csv", numbers)
-        with pytest.raises(InputError, match=rf"line 61, column 'y'.*Received: {cell}.*{words}"):
+        with pytest.raises(
+            InputError, match=rf"line 61: the cell in column 'y'.*Received: {cell}.*{words}"
+        ):
             load_data(path)
         with pytest.raises(InputError, match=rf"{cell}"):
             load_data((x, numbers))
@@ -220,7 +222,7 @@ def test_true_among_numbers_is_refused(tmp_path, column, place):
         lines = [separator.join(row) for row in zip(texts["x"], texts["y"], strict=True)]
         text = "\n".join([f"x{separator}y", *lines, ""])
         (tmp_path / "a.csv").write_text(text.replace(".", "," if separator == ";" else "."))
-        with pytest.raises(InputError, match=f"line {place + 2}, column '{column}'"):
+        with pytest.raises(InputError, match=f"line {place + 2}: the cell in column '{column}'"):
             load_data(tmp_path / "a.csv")
 
 

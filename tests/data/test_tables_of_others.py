@@ -241,7 +241,7 @@ TEXTS = "".join(f"{'uv'[i % 2]},{i * 0.5},{i * 2}\n" for i in range(10))
 def test_a_row_that_begins_with_an_error_of_excel_is_no_comment(tmp_path, start, error):
     """It was left out without a word."""
     line = start.count("\n") + 1
-    words = rf"line {line}, column 'a' is not a finite number\. Received: {re.escape(error)}\."
+    words = rf"line {line}: the cell in column 'a' is not a finite number\. Received: {re.escape(error)}\."
     with pytest.raises(InputError, match=words):
         read(tmp_path, f"{start}{error},1,2\n{NUMBERS}")
     assert len(read(tmp_path, f"a,b,y\n{NUMBERS}#N/Acorn, DIV,REF\n").targets) == 10
@@ -277,7 +277,9 @@ MISSING_NUMBERS = ["", "NA", "?", "-", ".", "N.A.", "#N/A", "<NA>", "missing", "
 @pytest.mark.parametrize("column", ["b", "y"])
 def test_what_stands_for_a_missing_number_is_called_missing(tmp_path, column, cell):
     row = {"a": "1", "b": "2", "y": "3.5"} | {column: cell}
-    words = rf"line 12, column '{column}' is not a finite number\. .*: use dropna or fillna"
+    words = (
+        rf"line 12: the cell in column '{column}' is not a finite number\. .*: use dropna or fillna"
+    )
     with pytest.raises(InputError, match=words):
         read(tmp_path, f"a,b,y\n{NUMBERS}{','.join(row.values())}\n")
     frame = pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0], "y": [5.0, 6.5]}).astype(object)
@@ -289,7 +291,9 @@ def test_what_stands_for_a_missing_number_is_called_missing(tmp_path, column, ce
 
 def test_a_missing_text_asks_for_a_text(tmp_path):
     words = r"fillna\('missing'\) makes empty cells a category"
-    with pytest.raises(InputError, match=rf"line 12, column 'a' has no category\. .*{words}"):
+    with pytest.raises(
+        InputError, match=rf"line 12: the cell in column 'a' has no category\. .*{words}"
+    ):
         read(tmp_path, f"a,b,y\n{TEXTS},1,2\n")
     frame = pd.DataFrame({"a": ["u", "v"] * 5, "b": np.arange(10.0), "y": np.arange(10.0)})
     frame.loc[3, "a"] = None

@@ -77,7 +77,7 @@ def test_names_of_classes_between_commas_without_a_header(tmp_path):
             "a,b,y\n1,2,3.5,,9\n",
             r"line 2 has the wrong number of cells\. Received: 5\. Expected: 3",
         ),
-        ("a,b,y,\n1,2,3.5,\n2,3,\n", r"line 3, column 'y' is not a finite number"),
+        ("a,b,y,\n1,2,3.5,\n2,3,\n", r"line 3: the cell in column 'y' is not a finite number"),
         ("a,b,y,\n1,2,3.5,\n2,3\n", r"line 3 has .* Received: 2\. Expected: 4, 1 of them without"),
         ("sep=;\na,b,y\n1,2,3.5\n", r"single column"),
     ],

@@ -737,7 +737,8 @@ def test_numbers_as_spreadsheets_write_them_are_no_names_of_classes(tmp_path, fo
     rows = [f"{i}," + form.format(i) for i in range(1, 41)]
     (tmp_path / "t.csv").write_text("\n".join(["a,price", *rows]), encoding="utf-8")
     with pytest.raises(
-        InputError, match=r"t\.csv, line 2, column 'price' is not a finite number\. Received: "
+        InputError,
+        match=r"t\.csv, line 2: the cell in column 'price' is not a finite number\. Received: ",
     ):
         load_data(tmp_path / "t.csv")
 
