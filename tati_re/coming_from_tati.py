@@ -110,7 +110,7 @@ class SimulationOfTati(_Simulation):
         """The value of an option, or all of them as attributes, by their names here and in TATi."""
         if name is None:
             return SimpleNamespace(
-                **{each: self.get_options(each) for each in (*OPTIONS, *ALIASES)}
+                **{option: self.get_options(option) for option in (*OPTIONS, *ALIASES)}
             )
         return (
             self.options.tati.get(name)
@@ -134,7 +134,7 @@ def _with_files(options: dict[str, Any]) -> dict[str, Any]:
     """The options with `batch_data_files` in place of a `dataset` of file names: all their rows."""
     value = options.get("dataset")
     listed = value if isinstance(value, list) else [value]
-    names = [os.fspath(each) for each in listed if isinstance(each, str | os.PathLike)]
+    names = [os.fspath(entry) for entry in listed if isinstance(entry, str | os.PathLike)]
     if not names or len(names) < len(listed):
         return options
     others = {name: value for name, value in options.items() if name != "dataset"}

@@ -123,13 +123,13 @@ def _remembered(function: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(function)
     def remembered(*arguments: P.args, **named: P.kwargs) -> T:
-        each = [
+        contiguous = [
             v if isinstance(v, str | None) else np.ascontiguousarray(v, dtype=np.float64)
             for v in arguments
         ]
         values = (
             v if isinstance(v, str | None) else (hashlib.sha256(v.data).digest(), v.shape)
-            for v in each
+            for v in contiguous
         )
         key = (*values, *named.items())
         if (result := known.get(key)) is None:

@@ -134,8 +134,8 @@ def _verify(folders: list[str], quiet: bool) -> int:
 def _print_differences(differences: Sequence[Any], quiet: bool) -> None:
     if quiet:
         return
-    for each in differences[:_MOST_LINES]:
-        print(": ".join(part for part in each if part))
+    for difference in differences[:_MOST_LINES]:
+        print(": ".join(part for part in difference if part))
     if len(differences) > _MOST_LINES:
         print(f"... and {len(differences) - _MOST_LINES} more")
     print("They differ." if differences else "They agree.")

@@ -212,11 +212,11 @@ def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
     if len(models) > 1:
         write_whole(folder / "bayes_factors.csv", frame_text(pd.concat(factors)))
     for name, estimates in evidences.items():
-        for each in estimates:
-            write_whole(folder / f"{_head(name)}{each.method}.csv", frame_text(each.curve))
-    flat = [(name, each) for name, estimates in evidences.items() for each in estimates]
-    labels = [f"{name} {each.method}".strip().replace("_", " ") for name, each in flat]
-    plot_evidence([each for _, each in flat], folder / "evidence.png", labels)
+        for estimate in estimates:
+            write_whole(folder / f"{_head(name)}{estimate.method}.csv", frame_text(estimate.curve))
+    flat = [(name, estimate) for name, estimates in evidences.items() for estimate in estimates]
+    labels = [f"{name} {estimate.method}".strip().replace("_", " ") for name, estimate in flat]
+    plot_evidence([estimate for _, estimate in flat], folder / "evidence.png", labels)
     return "\n".join([*lines, f"tables and figure: {folder}"])
 
 

@@ -194,9 +194,9 @@ def _fits_container(value: Any, origin: type, parts: tuple[Any, ...]) -> bool | 
     if isinstance(value, (str, bytes)) or not isinstance(value, origin):
         return False
     if isinstance(value, Mapping) and len(parts) == 2:
-        items = [_fits(each, parts[1]) for each in islice(value.values(), _FEW)]
+        items = [_fits(item, parts[1]) for item in islice(value.values(), _FEW)]
     elif isinstance(value, Collection) and origin is not tuple and parts:
-        items = [_fits(each, parts[0]) for each in islice(value, _FEW)]
+        items = [_fits(item, parts[0]) for item in islice(value, _FEW)]
     else:
         items = [None]
     return _all_fit(items)
@@ -260,7 +260,7 @@ def _is_odd(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return not value or any(map(_is_odd, value[:_FEW]))
     if isinstance(value, Mapping):
-        return not value or any(_is_odd(each) for each in islice(value.values(), _FEW))
+        return not value or any(_is_odd(item) for item in islice(value.values(), _FEW))
     if type(value).__module__.partition(".")[0] == "numpy":
         return _is_odd_array(value)
     return True

@@ -19,9 +19,9 @@ def lazy_names(room: str) -> tuple[Callable[[str], Any], list[str]]:
     blocks = [node for node in _tree(room).body if isinstance(node, ast.If)]
     imports = [line for block in blocks for line in block.body if isinstance(line, ast.ImportFrom)]
     homes = {
-        each.asname or each.name: (str(line.module), each.name)
+        alias.asname or alias.name: (str(line.module), alias.name)
         for line in imports
-        for each in line.names
+        for alias in line.names
     }
 
     def __getattr__(name: str) -> Any:
@@ -43,7 +43,9 @@ def names_exported(room: str) -> list[str]:
     as themselves.
     """
     imports = [node for node in ast.walk(_tree(room)) if isinstance(node, ast.ImportFrom)]
-    return sorted(each.name for line in imports for each in line.names if each.asname == each.name)
+    return sorted(
+        alias.name for line in imports for alias in line.names if alias.asname == alias.name
+    )
 
 
 @contextmanager

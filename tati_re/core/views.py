@@ -98,11 +98,11 @@ def _content(result: Any) -> tuple[list[tuple[str, str]], Any]:
     if isinstance(result, tuple):
         named = dict(zip(own["_fields"], result, strict=True))
     else:
-        named = {each.name: vars(result)[each.name] for each in fields(result)}
+        named = {field.name: vars(result)[field.name] for field in fields(result)}
     method = own.get("frame")
     tables = [method(result) if callable(method) else None, *named.values()]
     frame = next(
-        (each for each in tables if isinstance(each, pandas.DataFrame) and len(each)), None
+        (table for table in tables if isinstance(table, pandas.DataFrame) and len(table)), None
     )
     if frame is not None and len(frame) > 12:
         frame = frame.describe().T[["min", "mean", "max"]].reset_index(names="column")

@@ -136,13 +136,15 @@ def with_codes(
         return values, ()
 
     coded = frame.copy(deep=False)
-    for each in categories:
-        if each.column not in frame.columns:
+    for column_categories in categories:
+        if column_categories.column not in frame.columns:
             continue
-        cells = frame[each.column]
+        cells = frame[column_categories.column]
         if _is_text(cells) and not cells.isna().any():
-            where = f"{table_name}: column '{each.column}'"
-            coded[each.column] = each.codes(np.asarray(cells).tolist(), where)
+            where = f"{table_name}: column '{column_categories.column}'"
+            coded[column_categories.column] = column_categories.codes(
+                np.asarray(cells).tolist(), where
+            )
     return coded, categories
 
 
@@ -191,9 +193,9 @@ def check_codes(values: np.ndarray, known: Sequence[Categories], names: Sequence
     """
     if values.ndim != 2 or values.shape[1] != len(names):
         return
-    for each in known:
-        numbers = values[:, list(names).index(each.column)]
-        each.check_codes(numbers, f"inputs: column '{each.column}'")
+    for column_categories in known:
+        numbers = values[:, list(names).index(column_categories.column)]
+        column_categories.check_codes(numbers, f"inputs: column '{column_categories.column}'")
 
 
 def one_hot_columns(
@@ -211,7 +213,7 @@ def one_hot_columns(
     """
     if not known:
         return columns
-    by_name = {each.column: each for each in known}
+    by_name = {column_categories.column: column_categories for column_categories in known}
     asked = columns or Columns(
         tuple(Column(name, place) for place, name in enumerate(names)), tuple(names)
     )
@@ -234,7 +236,10 @@ def _indicators(column: Column, categories: Categories) -> list[Column]:
 
 def categories_note(known: Sequence[Categories]) -> str:
     """What the start of a run says about columns of text."""
-    counted = ", ".join(f"{each.column} ({len(each.texts)})" for each in known)
+    counted = ", ".join(
+        f"{column_categories.column} ({len(column_categories.texts)})"
+        for column_categories in known
+    )
     if len(known) == 1:
         return f"The text column {counted} becomes one input of 0 or 1 per category."
     return f"The text columns {counted} become one input of 0 or 1 per category."

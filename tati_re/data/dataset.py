@@ -426,7 +426,8 @@ class Dataset:
         if not self.input_categories:
             return {}
         entries = [
-            {"column": each.column, "texts": list(each.texts)} for each in self.input_categories
+            {"column": categories.column, "texts": list(categories.texts)}
+            for categories in self.input_categories
         ]
         return {"input_categories": entries}
 

@@ -32,7 +32,10 @@ def describe_dataset(dataset: Dataset) -> str:
     scale = "" if dataset.input_scale == 1.0 else f", multiplied by 1/{1 / dataset.input_scale:g}"
     lines.append(f"inputs: {shape}, {dataset.inputs.dtype}{scale}")
     lines += _ranges(*_columns_of_numbers(dataset))
-    lines += [f"  {each.column}: {', '.join(each.texts)}" for each in dataset.input_categories]
+    lines += [
+        f"  {categories.column}: {', '.join(categories.texts)}"
+        for categories in dataset.input_categories
+    ]
     column = (
         f" {', '.join(dataset.label_names)}" if dataset.label_names not in ((), ("label",)) else ""
     )
@@ -52,7 +55,7 @@ def describe_dataset(dataset: Dataset) -> str:
 
 def _columns_of_numbers(dataset: Dataset) -> tuple[np.ndarray, tuple[str, ...]]:
     """The inputs without the columns of text, and their names."""
-    of_text = {each.column for each in dataset.input_categories}
+    of_text = {categories.column for categories in dataset.input_categories}
     if not of_text:
         return dataset.inputs, dataset.feature_names
     places = [k for k, name in enumerate(dataset.feature_names) if name not in of_text]
@@ -91,7 +94,7 @@ def cautions(dataset: Dataset) -> Iterator[str]:
         known = {*test}.intersection(
             (row.tobytes(), label.tobytes()) for row, label in zip(x, y, strict=True)
         )
-        if 20 * (count := sum(each in known for each in test)) >= len(test):
+        if 20 * (count := sum(test_row in known for test_row in test)) >= len(test):
             yield (
                 f"{count} of {len(test)} test rows also occur in the training data; test scores will be optimistic."
             )

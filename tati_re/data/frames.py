@@ -203,7 +203,9 @@ def _check(column: Any, where: str) -> None:
     check_finite(column, where)
     number = types.is_numeric_dtype(column.dtype) or types.is_bool_dtype(column.dtype)
     if len(column) and (not number or types.is_complex_dtype(column.dtype)):
-        value = next((each for each in column if not isinstance(each, int | float)), column.iloc[0])
+        value = next(
+            (entry for entry in column if not isinstance(entry, int | float)), column.iloc[0]
+        )
         text = value if isinstance(value, str) else "text"
         problem = f"{where} contains text."
         written = "," not in text and _FRACTION.fullmatch(text)

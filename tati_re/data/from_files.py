@@ -124,8 +124,8 @@ def _read_all(reader: Reader, paths: Sequence[Path], request: ReadRequest) -> li
 def _united(parts: Sequence[tuple[Categories, ...]]) -> tuple[Categories, ...]:
     texts: dict[str, set[str]] = {}
     for part in parts:
-        for each in part:
-            texts.setdefault(each.column, set()).update(each.texts)
+        for categories in part:
+            texts.setdefault(categories.column, set()).update(categories.texts)
     return tuple(Categories(column, tuple(sorted(names))) for column, names in texts.items())
 
 

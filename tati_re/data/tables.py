@@ -224,7 +224,9 @@ def _categories_in(
         categories_of(name, texts, count, f"{file.path.name}: column '{name}'")
         for name, texts in texts_of.items()
     )
-    return tuple(each for each in categories if each is not None)
+    return tuple(
+        column_categories for column_categories in categories if column_categories is not None
+    )
 
 
 def _are_integers(file: TextTable, names: Sequence[str], label: str, values: np.ndarray) -> bool:
@@ -346,9 +348,9 @@ def _readers_by_column(
     read = _reader(file.path, file.separator, truths)
     place_of = dict(zip(names, file.places, strict=True))
     readers = {place_of[name]: read for name in used}
-    for each in categories:
-        if each.column in used:
-            readers[place_of[each.column]] = _code_reader(each)
+    for column_categories in categories:
+        if column_categories.column in used:
+            readers[place_of[column_categories.column]] = _code_reader(column_categories)
     return readers
 
 
@@ -368,7 +370,7 @@ def _bad_cell(
     """Finds the first bad line and what is wrong with it, in terms of the file."""
     path = file.path
     read = _reader(path, file.separator, set())
-    of_text = {each.column: each for each in categories}
+    of_text = {column_categories.column: column_categories for column_categories in categories}
     for number, cells in file.rows():
         for name, cell in zip(names, cells, strict=True):
             place = _cell(path, number, name)

@@ -55,7 +55,7 @@ def read_tfrecord(
     # Without a default value, a record that lacks a feature is an error.
     types = {"bytes_list": tf.string, "float_list": tf.float32, "int64_list": tf.int64}
     spec = {
-        key: tf.io.FixedLenFeature([_length(each := features[key])], types[_kind(each)])
+        key: tf.io.FixedLenFeature([_length(feature := features[key])], types[_kind(feature)])
         for key in keys
     }
     sides = {key: tuple(features[key].int64_list.value) for key in _SIDES if key in features}

@@ -106,7 +106,9 @@ class BlockServer:
         if verb == "advance":
             return self._advance(own or {}, *common)
         assert own is not None
-        return {first: self._verbs[verb](first, *common, *each) for first, each in own.items()}
+        return {
+            first: self._verbs[verb](first, *common, *arguments) for first, arguments in own.items()
+        }
 
     def _start(self, first: int, position: np.ndarray, auxiliary: tuple) -> list[np.ndarray]:
         return leaves_of(self.loop.start(position, auxiliary, first))
@@ -145,7 +147,7 @@ class BlockServer:
             parts.append(self._advanced(first, first_move, count, between, *entering))
         facts, taken, ends, recorded, wide = zip(*parts, strict=True)
         rows = joined(recorded) if all(recorded) else []
-        arrays = {name: np.concatenate([each[name] for each in wide]) for name in wide[0]}
+        arrays = {name: np.concatenate([fields[name] for fields in wide]) for name in wide[0]}
         return {
             next(iter(self._carries)): Answer(
                 facts=np.concatenate(facts),

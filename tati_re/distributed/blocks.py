@@ -222,7 +222,11 @@ class Blocks(Loop):
         pairs = (
             (first, zip(names, moments, strict=True)) for first, moments in self._moments.items()
         )
-        return {f"blocks/{first}/{name}": value for first, each in pairs for name, value in each}
+        return {
+            f"blocks/{first}/{name}": value
+            for first, named_moments in pairs
+            for name, value in named_moments
+        }
 
     def restore(self, arrays: StoredArrays) -> None:
         if self._apart is not None:
@@ -301,7 +305,9 @@ class Blocks(Loop):
         self._here = after = _Elsewhere(self._fetched)
         nothing = np.zeros((0, self.walkers, 0))
         records = (
-            [np.concatenate(each) for each in zip(*parts, strict=True)] if parts else [nothing] * 3
+            [np.concatenate(pieces) for pieces in zip(*parts, strict=True)]
+            if parts
+            else [nothing] * 3
         )
         event_rows = np.stack(events) if events else np.zeros((0, 0, 0))
         result: Any = after
@@ -402,8 +408,8 @@ class Blocks(Loop):
         """The random numbers of many steps, from the first one on, a row each, or of one where that
         is less.
         """
-        each = sum(math.prod(draw.shape) for draw in self._draws)
-        number = _AHEAD if each * self.method.exchange_every <= _AHEAD_NUMBERS else 1
+        numbers_per_step = sum(math.prod(draw.shape) for draw in self._draws)
+        number = _AHEAD if numbers_per_step * self.method.exchange_every <= _AHEAD_NUMBERS else 1
 
         def drawn(first):
             numbers = draw_numbers(self._draws, self.seed, "step", first, number)

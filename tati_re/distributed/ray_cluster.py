@@ -192,10 +192,10 @@ class Cluster:
         self._losses: Counter[str] = Counter()
         slots = self._places()
         if sum(slots.values()) < number:
-            each = f"{threads} thread(s)" + (f" and {gpus:g} GPU(s)" if gpus else "")
+            resources = f"{threads} thread(s)" + (f" and {gpus:g} GPU(s)" if gpus else "")
             received = f"{sum(slots.values())} slot(s) on {len(slots)} machine(s)"
             raise InputError(
-                f"cluster: there are no slots for {number} workers of {each} each.",
+                f"cluster: there are no slots for {number} workers of {resources} each.",
                 received,
                 "fewer workers",
             )

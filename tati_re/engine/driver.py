@@ -497,7 +497,10 @@ class Driver:
         self.loop.restore(arrays)
         shape = self.loop.num_recorded, position.shape[1]
         moments = RunningMoments(
-            *(tf.constant(each, tf.float64) for each in checkpoint.moments_of(arrays, shape=shape))
+            *(
+                tf.constant(moment, tf.float64)
+                for moment in checkpoint.moments_of(arrays, shape=shape)
+            )
         )
         values = tuple(
             tf.constant(arrays.like(f"auxiliary/{k}", value)) for k, value in enumerate(auxiliary)

@@ -346,10 +346,10 @@ class Loop:
         fields = {**stepped[0]._asdict(), **stepped[1]._asdict()}
         for name, value in needed.items():  # which TensorFlow's loops do not name
             now, wanted = (
-                f"{each.dtype.name} of shape {each.shape}"
-                if isinstance(each, tf.Tensor)
-                else type(each).__name__
-                for each in (fields.get(name), value)
+                f"{field.dtype.name} of shape {field.shape}"
+                if isinstance(field, tf.Tensor)
+                else type(field).__name__
+                for field in (fields.get(name), value)
             )
             refuse_if(
                 now != wanted,

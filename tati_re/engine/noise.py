@@ -102,8 +102,8 @@ def draw_bits(
             continue
         low = tf.cast(tf.cast(first_step, tf.int64) * draw.counters(), tf.uint64)
         shape = (num_steps, draw.padded[1])
-        each = [_kernel(key, low, word, shape, draw.bit_type) for word in tf.unstack(high)]
-        bits.append(tf.stack(each, axis=1))
+        walker_bits = [_kernel(key, low, word, shape, draw.bit_type) for word in tf.unstack(high)]
+        bits.append(tf.stack(walker_bits, axis=1))
     return bits
 
 

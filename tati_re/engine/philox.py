@@ -27,7 +27,7 @@ def words(key, low, high) -> list[tf.Tensor]:
         part + tf.zeros_like(low + high, tf.uint32) for part in (*_halves(low), *_halves(high))
     )
     low_key, high_key = _halves(tf.convert_to_tensor(key, tf.uint64))
-    weyl = [tf.constant(each, tf.uint32) for each in _WEYL]
+    weyl = [tf.constant(constant, tf.uint32) for constant in _WEYL]
     for _ in range(_ROUNDS):
         first_product = tf.cast(a, tf.uint64) * tf.constant(_MULTIPLIERS[0], tf.uint64)
         second_product = tf.cast(c, tf.uint64) * tf.constant(_MULTIPLIERS[1], tf.uint64)

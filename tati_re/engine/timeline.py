@@ -98,7 +98,7 @@ class Timeline:
         every = steps_between(
             self.trajectory_every, self.fewest_positions, steps - self.num_burnin_steps
         )
-        return _each(every, steps) & self.counted(steps)
+        return _multiples(every, steps) & self.counted(steps)
 
     def counted(self, steps: np.ndarray) -> np.ndarray:
         """Whether each of these steps counts for averages: past the burn-in, and not in a descent
@@ -122,7 +122,7 @@ class Timeline:
         steps, group = self.steps(first_move, capacity)
         row = self.rows_due(steps)
         position = self.positions_due(steps)
-        event = _each(self.event_every, steps)
+        event = _multiples(self.event_every, steps)
         numbers = np.arange(1, capacity + 1)
         turn_ends = (steps % self.group_steps == 0) & (self.groups * self.group_steps > 1)
         events = np.where(row | position | event | turn_ends, numbers, capacity + 1)
@@ -144,6 +144,6 @@ class Timeline:
         )
 
 
-def _each(every: int | np.ndarray, steps: np.ndarray) -> np.ndarray:
+def _multiples(every: int | np.ndarray, steps: np.ndarray) -> np.ndarray:
     """Which of the steps are multiples of `every`; 0: none."""
     return steps % every == 0 if np.all(every) else np.zeros(len(steps), bool)

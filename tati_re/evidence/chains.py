@@ -66,8 +66,8 @@ class Chains:
     def run(self, position, weight, step_size, num_steps: int) -> Segment:
         rung = Rung(
             *(
-                tf.constant(np.ones(self.walkers) * each, tf.float64)
-                for each in (1.0, weight, step_size)
+                tf.constant(np.ones(self.walkers) * value, tf.float64)
+                for value in (1.0, weight, step_size)
             )
         )
         position = tf.constant(np.asarray(position), self.potential.dtype)
@@ -149,7 +149,7 @@ class Chains:
 
         def one(i, values, rows, accepted, visited):
             state = type_of(**dict(zip(fields, values, strict=True)))
-            noise = StepNoise(self._draws, [each[i] for each in numbers])
+            noise = StepNoise(self._draws, [draws[i] for draws in numbers])
             state, info = self.sampler.step(state, self._bound(rung, i + 1), noise)
             loss = self._loss(state, rung)
             acceptance = tf.ones_like(accepted)

@@ -184,7 +184,9 @@ def energies_along(
     countdown.stop()
     accepted = sum(part["acceptance"] for part in blocks) / plan.num_draws
     energies = np.concatenate([part["energies"] for part in blocks], axis=1)
-    drawn, last = (each.reshape(len(path), plan.walkers, -1)[::-1] for each in (energies, position))
+    drawn, last = (
+        series.reshape(len(path), plan.walkers, -1)[::-1] for series in (energies, position)
+    )
     rates = accepted.reshape(len(path), -1).mean(axis=1)[::-1]
     return Energies(
         path=path,

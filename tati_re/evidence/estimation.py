@@ -193,7 +193,7 @@ class Estimation:
         flat = self.system.flat
         # Not the position of the walker: the minimum that a descent from it reaches is kept.
         statistics = b"|".join(
-            np.ascontiguousarray(each[:1]).tobytes() for each in sim.walkers.auxiliary
+            np.ascontiguousarray(variable[:1]).tobytes() for variable in sim.walkers.auxiliary
         )
         names = [
             f"{name}{list(shape)}"

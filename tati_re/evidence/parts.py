@@ -45,9 +45,9 @@ class PartFiles:
             raise InputError(
                 f"output: {path} is damaged.", expected="remove this file, or set overwrite"
             ) from None
-        for each, (calls, gradients) in zip(chains, counts, strict=True):
-            each.calls = int(calls)
-            each.gradients = float(gradients)
+        for chain, (calls, gradients) in zip(chains, counts, strict=True):
+            chain.calls = int(calls)
+            chain.gradients = float(gradients)
         self.seconds_saved += seconds
         self._seconds[name] = seconds
         self._since = time.monotonic()
@@ -62,7 +62,7 @@ class PartFiles:
         self._since = now
         if (path := self._path(name)) is None:
             return
-        counts = np.array([[each.calls, each.gradients] for each in chains], np.float64)
+        counts = np.array([[chain.calls, chain.gradients] for chain in chains], np.float64)
         with replacing(path) as file:
             np.savez(file, seconds=seconds, chains=counts.reshape(-1, 2), **values)
 

@@ -100,7 +100,7 @@ class Evidences(Sequence):
     def __getitem__(self, key) -> Evidence:
         """By number, or by the name of the method."""
         return (
-            {each.method: each for each in self._estimates}[key]
+            {estimate.method: estimate for estimate in self._estimates}[key]
             if isinstance(key, str)
             else self._estimates[key]
         )
@@ -130,13 +130,13 @@ class Evidences(Sequence):
         columns = ("gradients", "seconds")
         rows = [
             (
-                each.method,
-                each.log_z,
-                each.error,
-                *(each.settings.get(name, math.nan) for name in columns),
-                each.short,
+                estimate.method,
+                estimate.log_z,
+                estimate.error,
+                *(estimate.settings.get(name, math.nan) for name in columns),
+                estimate.short,
             )
-            for each in self._estimates
+            for estimate in self._estimates
         ]
         return pd.DataFrame(rows, columns=["method", "log_z", "error", *columns, "short"])
 
@@ -161,14 +161,17 @@ class Evidences(Sequence):
 
     def summary(self) -> str:
         """Returns the table, disagreements and notes as text."""
-        wide = max(len(NAMES[each.method]) for each in self._estimates)
+        wide = max(len(NAMES[estimate.method]) for estimate in self._estimates)
         rows = [
-            (NAMES[each.method], value_and_error(each.log_z, each.error, each.short))
-            for each in self._estimates
+            (
+                NAMES[estimate.method],
+                value_and_error(estimate.log_z, estimate.error, estimate.short),
+            )
+            for estimate in self._estimates
         ]
         lines = [f"{name:{wide}}  log Z = {value}" for name, value in rows]
-        notes = dict.fromkeys(note for each in self._estimates for note in each.notes)
-        foot = [FOOTNOTE] if any(each.short for each in self._estimates) else []
+        notes = dict.fromkeys(note for estimate in self._estimates for note in estimate.notes)
+        foot = [FOOTNOTE] if any(estimate.short for estimate in self._estimates) else []
         return "\n".join([*lines, *self.disagreements, *notes, *foot])
 
     def __repr__(self) -> str:

@@ -45,7 +45,7 @@ class Counts(NamedTuple):
 
 def no_counts(rungs: int, walkers: int) -> Counts:
     pairs = tf.zeros((rungs - 1,), tf.float64)
-    each = tf.zeros((walkers,), tf.float64)
+    by_walker = tf.zeros((walkers,), tf.float64)
     energy = tf.zeros((rungs,), tf.float64)
     nowhere = tf.fill((walkers,), tf.constant(_NOWHERE))
     return Counts(
@@ -55,8 +55,8 @@ def no_counts(rungs: int, walkers: int) -> Counts:
         samples=tf.zeros((), tf.float64),
         energy=energy,
         last_end=nowhere,
-        restarts=each,
-        round_trips=each,
+        restarts=by_walker,
+        round_trips=by_walker,
     )
 
 

@@ -238,8 +238,10 @@ def estimated_difference(
         # looks small enough would prefer those that are estimated too small.
         begun = paired(seen)
         spread = begun.squares / tf.maximum(begun.count - 1.0, 1.0)
-        each = sample_size(target_variance, tf.where(pairs.valid, factor, 0.0), count, spread)
-        needed = tf.cast(tf.reduce_max(each), tf.int32)
+        needed_by_pair = sample_size(
+            target_variance, tf.where(pairs.valid, factor, 0.0), count, spread
+        )
+        needed = tf.cast(tf.reduce_max(needed_by_pair), tf.int32)
 
         def wanting(number, *values):
             above = tf.reduce_any(variance(paired(DifferenceMoments(*values))) > target_variance)
@@ -261,13 +263,13 @@ def estimated_difference(
     if centre_loss is not None:
         mean = mean + gap(pairs, tf.gather(centre_loss, at_rung))
     log_ratio = factor * mean + on_penalty * gap(pairs, penalty)
-    each = evaluate.scale**2 * seen.squares / tf.maximum(seen.count - 1.0, 1.0)
+    by_example = evaluate.scale**2 * seen.squares / tf.maximum(seen.count - 1.0, 1.0)
     return LogRatioEstimate(
         log_ratio=log_ratio,
         variance=variance(seen),
         count=seen.count,
         used=used,
-        example_variance=each,
+        example_variance=by_example,
     )
 
 

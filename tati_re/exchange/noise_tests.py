@@ -35,11 +35,13 @@ def noise_table(
     if size < min(count, _MOST_EXAMPLES):
         losses = _losses(potential, state, auxiliary, rung, min(count, _MOST_EXAMPLES), seed)
         walkers = order.reshape(method.num_rungs, method.num_ladders)[:, 0]
-        each = -(-_ENERGY_TESTS // (method.num_rungs - 1))
+        tests_per_pair = -(-_ENERGY_TESTS // (method.num_rungs - 1))
         for low in range(method.num_rungs - 1):
             gaps = losses[walkers[low]] - losses[walkers[low + 1]]
             if np.ptp(gaps) > 0 and np.isfinite(gaps).all():
-                energy_values = difference_p_values(gaps, size, _ENERGY_BATCHES, each, seed + low)
+                energy_values = difference_p_values(
+                    gaps, size, _ENERGY_BATCHES, tests_per_pair, seed + low
+                )
                 p_values += [("energy", low, float(value)) for value in energy_values]
     gradients = _gradients(potential, state, auxiliary, rung, first_batch, int(order[0]))
     if np.isfinite(gradients).all() and np.ptp(gradients, axis=0).any():

@@ -131,10 +131,10 @@ class GaussianApproximation:
                 "positions: wrong shape.", positions.shape, f"(n, {self.mean.shape[1]})"
             )
         parts = zip(self.mean, self.diagonal, self.factor, strict=True)
-        each = [
+        log_densities = [
             _log_density(positions - mean, diagonal, factor) for mean, diagonal, factor in parts
         ]
-        return np.logaddexp.reduce(each, axis=0) - np.log(len(each))
+        return np.logaddexp.reduce(log_densities, axis=0) - np.log(len(log_densities))
 
 
 @front_door

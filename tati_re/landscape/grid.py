@@ -80,8 +80,8 @@ def axes_of(ranges: Sequence[Axis | str] | Axis | str, item: str, count: int | N
     """
     listed = [ranges] if isinstance(ranges, str | Axis) else ranges
     axes = [
-        parse_axis(each) if isinstance(each, str) else _checked(Axis(*each), Axis(*each).text)
-        for each in listed
+        parse_axis(axis) if isinstance(axis, str) else _checked(Axis(*axis), Axis(*axis).text)
+        for axis in listed
     ]
     axes = axes * (count or 1) if len(axes) == 1 else axes
     if count is not None and len(axes) != count:

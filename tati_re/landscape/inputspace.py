@@ -141,7 +141,7 @@ def input_space(
         names = names if len(names) == count else numbered(count)
         varied = _varied(along, names, ranges)
         known = stored_categories(run.manifest.dataset.input_categories)
-        counts = {names.index(each.column): len(each.texts) for each in known}
+        counts = {names.index(categories.column): len(categories.texts) for categories in known}
         axes = _axes(ranges, examples, varied, counts)
         held, others = _held(run, examples, names, varied, counts)
         inputs = _grid(axes, varied, held)
@@ -212,7 +212,7 @@ def _varied(along: Any, names: Sequence[str], ranges: Any) -> tuple[int, ...]:
             return tuple(range(len(names)))
         return tuple(range(num_ranges if 1 < num_ranges <= MOST_INPUTS else DEFAULT_INPUTS))
     inputs = [along] if isinstance(along, str | int) else [*along]
-    columns = tuple(_column(each, names) for each in inputs)
+    columns = tuple(_column(axis_input, names) for axis_input in inputs)
     if not 1 <= len(columns) <= MOST_INPUTS or len({*columns}) < len(columns):
         raise InputError(
             "along: a grid spans one, two or three different inputs.",

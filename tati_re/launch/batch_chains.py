@@ -154,13 +154,13 @@ class BatchChains:
         pace = (time.monotonic() - began) / _STEPS_AT_ONCE
 
         affordable = (deadline - time.monotonic()) / pace
-        each = max(_STEPS_AT_ONCE, int(affordable * _BURNIN / DRAWS))
+        steps_per_draw = max(_STEPS_AT_ONCE, int(affordable * _BURNIN / DRAWS))
         burnin = int(affordable * _BURNIN)
         step = 1 + _STEPS_AT_ONCE
         drawn: list[np.ndarray] = []
-        while time.monotonic() + pace * each < deadline and len(drawn) < DRAWS:
-            place = self._after(place, step, each, seed)
-            step += each
+        while time.monotonic() + pace * steps_per_draw < deadline and len(drawn) < DRAWS:
+            place = self._after(place, step, steps_per_draw, seed)
+            step += steps_per_draw
             if step < burnin:
                 continue
             density = -self._losses(place[0], *self._auxiliary).numpy()

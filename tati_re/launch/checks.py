@@ -480,7 +480,7 @@ def _check_event_files(path: str | None) -> None:
     """The same of the option alone."""
     if path is not None:
         where = Path(os.path.abspath(path))
-        above = next(each for each in (where, *where.parents) if os.path.lexists(each))
+        above = next(folder for folder in (where, *where.parents) if os.path.lexists(folder))
         if not above.is_dir() or not _can_name(str(where)):
             raise InputError(
                 "tensorboard cannot be written.", path, "a folder, new or with earlier event files"

@@ -97,7 +97,7 @@ def manifest_of(run: RunLoops) -> dict[str, Any]:
         **workers,
         "execution": run.execution,
         "walker_evaluation": ", ".join(
-            dict.fromkeys(each.potential.walker_evaluation for each in run.loops)
+            dict.fromkeys(loop.potential.walker_evaluation for loop in run.loops)
         ),
         "chunk_steps": run.loops[0].chunk_steps,
         "meaning": run.meaning,

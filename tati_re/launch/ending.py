@@ -354,8 +354,8 @@ class Ending:
             passes = -(-request.system.dataset.num_examples // size)
         target_bias = request.options.target_bias
         wanted = max(_CENTERED, math.ceil(2.0 / number * (_BAND / target_bias) ** 2))
-        each = max(FEWEST_ROWS, wanted // walkers.position.shape[0])
-        most = min(each, steps // (20 * passes))
+        rows_per_walker = max(FEWEST_ROWS, wanted // walkers.position.shape[0])
+        most = min(rows_per_walker, steps // (20 * passes))
         if (
             path is None
             or path.stat().st_size > _MOST_BYTES

@@ -338,7 +338,7 @@ class Launch:
         until next time.
         """
         burning = last < self.loops.loops[-1].timeline.num_burnin_steps
-        each = [
+        factors_by_target = [
             cool_enough(self.request, *target, ROOM if burning else 1.0)
             for target in self._targets(carry)
         ]
@@ -346,7 +346,8 @@ class Launch:
 
         def of_walkers(name: str, unchanged: float) -> np.ndarray:
             return np.repeat(
-                [factors.get(name, unchanged) for factors in each], self.request.copies // len(each)
+                [factors.get(name, unchanged) for factors in factors_by_target],
+                self.request.copies // len(factors_by_target),
             )
 
         tuned = [name for name in ("friction", "step_factor") if name in fields]

@@ -186,7 +186,7 @@ class MemberFits:
         self._rung = Rung(ones, ones, ones)
         self._rates_of_averages = rates_of_averages(potential.flat)
         self._steps = Compiled(self._several, jit_compile=xla)
-        self._each = Compiled(self._losses)
+        self._compiled_losses = Compiled(self._losses)
         self.look_seconds = math.inf
         """Seconds that predicting the held-out rows by all members takes; infinite before."""
 
@@ -235,7 +235,7 @@ class MemberFits:
         looks = self._affordable_looks(state, deadline) if pace else LOOKS
         left = deadline - time.monotonic()
         affordable = (left - looks * self.look_seconds) / max(pace, 1e-9)
-        each = max(1, int(min(num_steps, affordable)) // looks)
+        steps_per_look = max(1, int(min(num_steps, affordable)) // looks)
         best = seen[0].mean(axis=1)
         best_arrays = _Kept.of(self._held_by(state))
         kept_densities = np.array(seen[0])
@@ -247,7 +247,9 @@ class MemberFits:
             began = time.monotonic()
             if began + paced > deadline:
                 break
-            state = self._chunk(state, look * each, each, looks * each)
+            state = self._chunk(
+                state, look * steps_per_look, steps_per_look, looks * steps_per_look
+            )
             look += 1
             densities = self.densities(state[0], *state[_OPTIMIZED:])
             density = densities.mean(axis=1)
@@ -256,7 +258,7 @@ class MemberFits:
             best_arrays.take(self._held_by(state), better)
             kept_densities[better] = densities[better]
             best[better] = density[better]
-            steps[better] = look * each
+            steps[better] = look * steps_per_look
             since = 0 if better.any() else since + 1
             took = time.monotonic() - began
             if look == 2:  # the first one was compiled
@@ -270,8 +272,8 @@ class MemberFits:
             last=last,
             densities=kept_densities,
             steps=steps,
-            num_steps=look * each,
-            step_seconds=paced / each,
+            num_steps=look * steps_per_look,
+            step_seconds=paced / steps_per_look,
             cross_stopped=cross_stopped_density(np.stack(seen)),
         )
 
@@ -305,15 +307,15 @@ class MemberFits:
             auxiliary: What layers keep, shape (members, ...) each, in the order of the model.
         """
         began = time.monotonic()
-        losses = self._each(position, *auxiliary).numpy()
+        losses = self._compiled_losses(position, *auxiliary).numpy()
         self.look_seconds = min(self.look_seconds, time.monotonic() - began)
         return -losses - log_deviation(self._system, self._potential)
 
-    def _pace(self, state: tuple, each: int, deadline: float) -> float:
+    def _pace(self, state: tuple, steps_per_look: int, deadline: float) -> float:
         """Seconds of a step, of steps whose result is not used; 0 if all steps fit easily."""
-        seconds = self._measured_pace(state, each)
+        seconds = self._measured_pace(state, steps_per_look)
         left = deadline - time.monotonic()
-        return 0.0 if seconds * each * LOOKS < left else seconds
+        return 0.0 if seconds * steps_per_look * LOOKS < left else seconds
 
     def _affordable_looks(self, state: tuple, deadline: float) -> int:
         """Looks that take at most a tenth of the time until the deadline, between 4 and `LOOKS`."""
@@ -321,18 +323,18 @@ class MemberFits:
         tenth = _SHARE_OF_LOOKS * (deadline - time.monotonic())
         return int(min(max(tenth / max(self.look_seconds, 1e-9), _FEWEST_LOOKS), LOOKS))
 
-    def _measured_pace(self, state: tuple, each: int) -> float:
+    def _measured_pace(self, state: tuple, steps_per_look: int) -> float:
         """Seconds of a step after the first, which is compiled."""
-        self._called(state, 0, 1, each)
+        self._called(state, 0, 1, steps_per_look)
         seconds = 0.0
-        for count in (1, min(each, _PROBED)):
+        for count in (1, min(steps_per_look, _PROBED)):
             began = time.monotonic()
-            self._called(state, 0, count, each)
+            self._called(state, 0, count, steps_per_look)
             seconds = (time.monotonic() - began) / count
             if seconds > _SLOW_STEP:
-                count = min(each, _FEW_PROBED)
+                count = min(steps_per_look, _FEW_PROBED)
                 began = time.monotonic()
-                self._called(state, 0, count, each)
+                self._called(state, 0, count, steps_per_look)
                 return (time.monotonic() - began) / count
         return seconds
 

@@ -73,8 +73,8 @@ def starting_walkers(
         )
     elif built and given is None and _starts_as_tati(options):
         position = with_extra_starts(flat, _starts_of_tati(flat, walkers, options.seed))
-        each = "Start: drawn separately for each walker" if walkers > 1 else "Start"
-        sentence = f"{each}, {START}, as in TATi"
+        label = "Start: drawn separately for each walker" if walkers > 1 else "Start"
+        sentence = f"{label}, {START}, as in TATi"
     elif walkers > 1 and options.parameters is None and np.ndim(given) < 2:
         sentence += TOGETHER
     free = given is None and options.parameters is None

@@ -172,7 +172,12 @@ class Workers:
         """The entry of the manifest."""
         descriptions = self.team.described
         differ = sorted(
-            {name for each in descriptions for name in each if each[name] != descriptions[0][name]}
+            {
+                name
+                for description in descriptions
+                for name in description
+                if description[name] != descriptions[0][name]
+            }
         )
         return {
             "number": self.number,

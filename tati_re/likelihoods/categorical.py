@@ -58,8 +58,8 @@ class Categorical(StandardizedLikelihood):
         shares = flat(targets)
         values = self.log_probabilities(outputs)
         # A class without a share has no weight, even where its probability is 0.
-        each = np.where(shares > 0, shares * np.where(shares > 0, values, 0.0), 0.0)
-        return -np.sum(each, axis=-1)
+        losses = np.where(shares > 0, shares * np.where(shares > 0, values, 0.0), 0.0)
+        return -np.sum(losses, axis=-1)
 
     def class_log_probs(self, outputs: Any) -> Any:
         tf = tensorflow()
@@ -72,11 +72,11 @@ class Categorical(StandardizedLikelihood):
 
     def log_probabilities(self, outputs: np.ndarray) -> np.ndarray:
         values = np.asarray(outputs, np.float64)
-        each = values.reshape(*values.shape[:-1], self.places, -1)
+        by_place = values.reshape(*values.shape[:-1], self.places, -1)
         if self.from_logits:
-            return _log_softmax(each).reshape(values.shape)
+            return _log_softmax(by_place).reshape(values.shape)
         with np.errstate(divide="ignore"):
-            logs = np.log(each) - np.log(each.sum(-1, keepdims=True))
+            logs = np.log(by_place) - np.log(by_place.sum(-1, keepdims=True))
         return logs.reshape(values.shape)
 
     def predicted(self, outputs: np.ndarray) -> np.ndarray:
@@ -146,8 +146,8 @@ class SparseCategorical(Categorical):
         chosen = np.asarray(targets).reshape(-1).astype(np.int64)
         values = self.log_probabilities(outputs)
         index = np.broadcast_to(chosen[:, None], (*values.shape[:-1], 1))
-        each = np.take_along_axis(values, index, -1)
-        return -each.reshape(*values.shape[:-2], len(targets), -1).sum(axis=-1)
+        log_probs = np.take_along_axis(values, index, -1)
+        return -log_probs.reshape(*values.shape[:-2], len(targets), -1).sum(axis=-1)
 
     def labels_of(self, classes: np.ndarray) -> np.ndarray:
         return classes[:, None].astype(np.float64)

@@ -147,5 +147,5 @@ def flat(targets: np.ndarray) -> np.ndarray:
 
 def normal_losses(away: np.ndarray, noise: Any) -> np.ndarray:
     """Minus the log density of differences under Gaussian noise, summed over the last axis."""
-    each = away**2 / (2 * noise**2) + np.log(noise * math.sqrt(2 * math.pi))
-    return each.sum(axis=-1)
+    by_target = away**2 / (2 * noise**2) + np.log(noise * math.sqrt(2 * math.pi))
+    return by_target.sum(axis=-1)

@@ -68,15 +68,17 @@ def mixture_quantile(
         Quantiles, shape (n, targets).
     """
     share = shares_of(weights)
-    each = law.quantile(level)
+    quantiles = law.quantile(level)
     find = _whole_quantile if discrete else _root
-    columns = [find(law, level, share, each[..., k], k) for k in range(num_targets)]
+    columns = [find(law, level, share, quantiles[..., k], k) for k in range(num_targets)]
     return np.stack(columns, axis=-1)
 
 
-def _root(law: Law, level: float, share: np.ndarray, each: np.ndarray, column: int) -> np.ndarray:
+def _root(
+    law: Law, level: float, share: np.ndarray, quantiles: np.ndarray, column: int
+) -> np.ndarray:
     """Where the mixture's distribution function is `level`, between the quantiles of the draws."""
-    low, high = each.min(axis=0), each.max(axis=0)
+    low, high = quantiles.min(axis=0), quantiles.max(axis=0)
     quantile = low.copy()
     rows = np.flatnonzero(high > low)
     if not len(rows):
@@ -95,11 +97,11 @@ def _root(law: Law, level: float, share: np.ndarray, each: np.ndarray, column: i
 
 
 def _whole_quantile(
-    law: Law, level: float, share: np.ndarray, each: np.ndarray, column: int
+    law: Law, level: float, share: np.ndarray, quantiles: np.ndarray, column: int
 ) -> np.ndarray:
     """The smallest whole number whose probability up to it is at least `level`, by bisection."""
     # Below `low` the probability is too small, at `high` it is enough.
-    low, high = each.min(axis=0) - 1, each.max(axis=0)
+    low, high = quantiles.min(axis=0) - 1, quantiles.max(axis=0)
     while len(rows := np.flatnonzero(high - low > 1)):
         middle = np.floor(0.5 * (low + high))[rows]
         enough = share @ law.at(rows, column).cdf(middle) >= level - 1e-12

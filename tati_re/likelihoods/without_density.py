@@ -40,8 +40,8 @@ class WithoutDensity(Objective):
         rows = flat(targets)
         shape = np.shape(targets)[1:] or rows.shape[1:]
         labels = np.broadcast_to(rows, (*values.shape[:-1], rows.shape[1])).reshape(-1, *shape)
-        each = self._in_numpy(labels, values.reshape(-1, values.shape[-1]))
-        return np.asarray(each, np.float64).reshape(values.shape[:-1])
+        by_row = self._in_numpy(labels, values.reshape(-1, values.shape[-1]))
+        return np.asarray(by_row, np.float64).reshape(values.shape[:-1])
 
     def describe(self) -> str:
         return self.name

@@ -92,7 +92,7 @@ def checked_indices(model: Any, inputs: np.ndarray) -> np.ndarray:
         part = inputs if after is None else inputs[:, first:after]
         first = after or 0
         for layer, taken in layers.items():
-            if any(each is tensor for each in taken):
+            if any(known_tensor is tensor for known_tensor in taken):
                 wrong = part[(part < 0) | (part >= layer.input_dim) | (part != np.floor(part))]
                 problem = f"data: an index exceeds the rows of layer {layer.name}."
                 refuse_if(

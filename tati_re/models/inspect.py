@@ -50,7 +50,7 @@ _ACTIVATION_LAYERS |= {"LogSoftmax": "log_softmax", "LogSigmoid": "log_sigmoid",
 
 def refuse_unsupported(model: Any) -> None:
     layers = [model, *layers_of(model)]
-    built = all(each.built for each in layers)
+    built = all(layer.built for layer in layers)
     expected = "a model that starts with keras.Input, or was called on data"
     refuse_if(not built, "The model has no weights yet.", model.name, expected)
     variables = model.trainable_variables
@@ -68,7 +68,7 @@ def refuse_unsupported(model: Any) -> None:
     )
     _refuse_constraints(variables)
     _refuse_layers(layers_of(model))
-    if any(_is_foreign(each) or isinstance(each, keras.layers.Lambda) for each in layers):
+    if any(_is_foreign(layer) or isinstance(layer, keras.layers.Lambda) for layer in layers):
         _refuse_calls(model)
     _refuse_odd_names(layers, variables)
 
@@ -125,7 +125,7 @@ def _refuse_state(layer: Any) -> None:
 
 def _refuse_odd_names(layers: list[Any], variables: list[Any]) -> None:
     """Refuses names that TensorFlow or a table cannot hold."""
-    odd = [each.name for each in layers if not _SCOPE.fullmatch(each.name)]
+    odd = [layer.name for layer in layers if not _SCOPE.fullmatch(layer.name)]
     odd += [v.name for v in variables if not v.name.isprintable()]
     refuse_if(
         odd,
@@ -286,12 +286,12 @@ def work_of(model: Any, inputs: Any, dtype: str) -> float:
     work = list[float]()
 
     def seen(kind: Any, inputs: Any, _: Any, outputs: Any, *others: Any, **names: Any) -> None:
-        sizes = [each.shape.num_elements() or 0 for each in (*outputs[:1], *inputs[:2])]
+        sizes = [tensor.shape.num_elements() or 0 for tensor in (*outputs[:1], *inputs[:2])]
         if not any(
-            each in str(kind)
-            for each in ("ReadVariableOp", "Reshape", "Identity", "ExpandDims", "Squeeze")
+            operation in str(kind)
+            for operation in ("ReadVariableOp", "Reshape", "Identity", "ExpandDims", "Squeeze")
         ):
-            sums = any(each in str(kind) for each in ("MatMul", "Conv", "Einsum"))
+            sums = any(operation in str(kind) for operation in ("MatMul", "Conv", "Einsum"))
             work.append(sum(sizes[:1]) + (math.sqrt(math.prod(sizes)) / 16 if sums else 0))
 
     watched(lambda: called(model, x), seen)

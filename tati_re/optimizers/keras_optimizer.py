@@ -88,8 +88,12 @@ class KerasOptimizer(Optimizer):
         self.name = type(optimizer).__name__.lower()
         known = type(optimizer) is keras_optimizers().get(self.name) and self.name in _BY_NUMBER
         whole = known and optimizer.clipnorm is None and optimizer.global_clipnorm is None
-        each = [tuple(shape) for shape in shapes]
-        self._shapes = [(num_walkers * sum(map(math.prod, each)),)] if whole else each * num_walkers
+        walker_shapes = [tuple(shape) for shape in shapes]
+        self._shapes = (
+            [(num_walkers * sum(map(math.prod, walker_shapes)),)]
+            if whole
+            else walker_shapes * num_walkers
+        )
         self._built = False
 
     def _build(self, dtype: tf.DType) -> None:

@@ -18,7 +18,7 @@ class _Table(BeforeValidator):
 
 def is_table(metadata: Iterable[Any]) -> bool:
     """Whether an option with these annotations may be a table."""
-    return any(isinstance(each, _Table) for each in metadata)
+    return any(isinstance(item, _Table) for item in metadata)
 
 
 def _read(patterns: Any) -> Any:

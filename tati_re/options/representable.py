@@ -32,7 +32,7 @@ def is_deep(value: Any, levels: int = DEEPEST) -> bool:
     level = [value]
     for _ in range(levels + 1):
         # By identity: a list that holds itself twice would have twice as many parts at each level.
-        level = [*{id(part): part for each in level for part in _inside(each)}.values()]
+        level = [*{id(part): part for container in level for part in _inside(container)}.values()]
         if not level:
             return False
     return True
@@ -52,20 +52,20 @@ def representable_range(value: Any, dtype: str | None) -> str | None:
     """What a value should be that the arithmetic in `dtype`, or none, cannot represent; None where
     it can.
     """
-    for each in _parts(value):
-        if isinstance(each, int) and abs(each) > MOST_INTEGER:
+    for part in _parts(value):
+        if isinstance(part, int) and abs(part) > MOST_INTEGER:
             return "below 2^63"
-        if isinstance(each, float) and dtype is not None and each:
+        if isinstance(part, float) and dtype is not None and part:
             limit = LARGEST[dtype]
-            if not 1 / limit <= abs(each) <= limit:
+            if not 1 / limit <= abs(part) <= limit:
                 return (
                     f"of magnitude {1 / limit:g} to {limit:g}, so that its square is a number "
                     f"of {dtype}"
                 )
-        if isinstance(each, str) and not each:
+        if isinstance(part, str) and not part:
             return "not empty"
-        if isinstance(each, str) and (
-            "\0" in each or any("\ud800" <= letter <= "\udfff" for letter in each)
+        if isinstance(part, str) and (
+            "\0" in part or any("\ud800" <= letter <= "\udfff" for letter in part)
         ):
             return "without NUL characters, in UTF-8"
     return None

@@ -56,7 +56,7 @@ def imported_object(
         # Workers would not find what lies in this folder alone.
         if (
             is_inside
-            and PathFinder.find_spec(new.partition(".")[0], [each for each in sys.path if each])
+            and PathFinder.find_spec(new.partition(".")[0], [entry for entry in sys.path if entry])
             is None
         ):
             register_pickle_by_value(sys.modules[new])

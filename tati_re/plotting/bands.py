@@ -30,7 +30,7 @@ def envelope(curves: np.ndarray, level: float = LEVEL) -> tuple[np.ndarray, np.n
     from scipy.stats import rankdata
 
     depth = np.minimum(
-        *(rankdata(each, method="max", axis=0).min(axis=1) for each in (curves, -curves))
+        *(rankdata(signed, method="max", axis=0).min(axis=1) for signed in (curves, -curves))
     )
     rank = int(np.quantile(depth, 1 - level, method="lower"))
     ordered = np.sort(curves, axis=0)
@@ -59,7 +59,7 @@ def rank_band(chains: int, draws: int) -> tuple[np.ndarray, np.ndarray, np.ndarr
     owners = np.tile(np.repeat(np.arange(chains), draws), (SIMULATIONS // 4, 1))
     owners = np.random.default_rng(0).permuted(owners, axis=1)
     curves = [(owners == k).cumsum(axis=1)[:, last - 1] / draws for k in range(chains)]
-    low, high = (each.reshape(chains, -1) for each in envelope(np.concatenate(curves, axis=1)))
+    low, high = (bound.reshape(chains, -1) for bound in envelope(np.concatenate(curves, axis=1)))
     return last / size, low.min(axis=0), high.max(axis=0)
 
 
@@ -94,7 +94,7 @@ class Calibrated:
         """The band of the curve where events happen with the stated probabilities."""
         size = (SIMULATIONS // 4, len(self._count))
         draws = np.random.default_rng(0).binomial(self._count, self._values.clip(0, 1), size)
-        return envelope(np.array([self._fitted(each) for each in draws]))
+        return envelope(np.array([self._fitted(draw) for draw in draws]))
 
     def _fitted(self, sums: np.ndarray) -> np.ndarray:
         from scipy.optimize import isotonic_regression
@@ -134,8 +134,8 @@ def draw_ranks(axes: Axes, chains: np.ndarray) -> None:
     ranks = (np.argsort(order).reshape(thinned.shape) + 0.5) / thinned.size
     levels, low, high = rank_band(*thinned.shape)
     axes.fill_between(levels, low - levels, high - levels, color=GRAY, alpha=0.25, linewidth=0)
-    for number, each in enumerate(ranks):
-        cumulative = np.searchsorted(np.sort(each), levels) / len(each)
+    for number, chain_ranks in enumerate(ranks):
+        cumulative = np.searchsorted(np.sort(chain_ranks), levels) / len(chain_ranks)
         axes.plot(levels, cumulative - levels, color=COLORS[number % len(COLORS)], linewidth=1.0)
     axes.axhline(0, color=GRAY, linewidth=0.6)
     axes.set_xlim(0, 1)

@@ -30,27 +30,27 @@ def plot_evidence(
     Returns:
         The figure.
     """
-    labels = [NAMES[each.method] for each in estimates] if labels is None else list(labels)
+    labels = [NAMES[estimate.method] for estimate in estimates] if labels is None else list(labels)
     labels = [
-        f"{label} {SHORT}" if each.short else label
-        for each, label in zip(estimates, labels, strict=True)
+        f"{label} {SHORT}" if estimate.short else label
+        for estimate, label in zip(estimates, labels, strict=True)
     ]
     rows = len(estimates)
     figure = new_figure(8.6, max(3.2, 0.34 * rows + 2.2))
     left, right = figure.subplots(1, 2, gridspec_kw={"width_ratios": [1.6, 1]})
     seen: Counter = Counter()
-    for number, each in enumerate(estimates):
-        color = COLORS[list(NAMES).index(each.method)]
-        style = ("-", "--", ":", "-.")[seen[each.method] % 4]
-        seen[each.method] += 1
+    for number, estimate in enumerate(estimates):
+        color = COLORS[list(NAMES).index(estimate.method)]
+        style = ("-", "--", ":", "-.")[seen[estimate.method] % 4]
+        seen[estimate.method] += 1
         # Stepping stones lie on MBAR's steps: wide enough to be seen below them.
         look = {
             "color": color,
-            "linewidth": 2.6 if each.method == "stepping_stone" else 1,
+            "linewidth": 2.6 if estimate.method == "stepping_stone" else 1,
             "linestyle": style,
         }
         left.plot([], [], label=labels[number], **look)
-        curve = each.curve
+        curve = estimate.curve
         if "weight" in curve:
             counted = curve[curve["weight"] > 0]
             t = counted["path"].to_numpy() ** (1 / POWER)
@@ -72,9 +72,9 @@ def plot_evidence(
             t = curve["path"].to_numpy() ** (1 / POWER)
             left.stairs(np.diff(curve["log_z"].to_numpy()) / np.diff(t), t, baseline=None, **look)
         right.errorbar(
-            each.log_z,
+            estimate.log_z,
             rows - 1 - number,
-            xerr=each.error,
+            xerr=estimate.error,
             fmt="o",
             color=color,
             markersize=4,

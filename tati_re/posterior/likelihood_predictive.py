@@ -78,8 +78,8 @@ class LikelihoodPredictive(Predictive):
         self.target_law.check(values)
 
     def law(self, outputs: np.ndarray, extra: np.ndarray | None = None) -> Law:
-        each = None if extra is None else np.asarray(extra, np.float64)[:, None, :]
-        return self.target_law.law_of(np.asarray(outputs, np.float64), each)
+        extra_by_draw = None if extra is None else np.asarray(extra, np.float64)[:, None, :]
+        return self.target_law.law_of(np.asarray(outputs, np.float64), extra_by_draw)
 
     def noise(self, outputs: np.ndarray, extra: np.ndarray | None = None) -> np.ndarray | None:
         return self.law(outputs, extra).std if self.has_noise else None
@@ -94,9 +94,9 @@ class LikelihoodPredictive(Predictive):
         self, outputs: np.ndarray, targets: np.ndarray, extra: np.ndarray | None = None
     ) -> np.ndarray:
         labels = np.asarray(targets, np.float64).reshape(len(targets), -1)
-        each = None if extra is None else np.asarray(extra, np.float64)[:, None, :]
+        extra_by_draw = None if extra is None else np.asarray(extra, np.float64)[:, None, :]
         values = np.asarray(outputs, np.float64)
-        return -self.target_law.log_likelihood(labels, values, each)
+        return -self.target_law.log_likelihood(labels, values, extra_by_draw)
 
     def log_densities(
         self, outputs: np.ndarray, targets: np.ndarray, extra: np.ndarray | None = None

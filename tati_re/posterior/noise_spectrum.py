@@ -73,8 +73,8 @@ def noise_spectrum(
 
     def product(vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         along = tf.constant(_mapped(there, vector)[None], theta.dtype)
-        curved, each = tape.gradient(slope, [theta, weight], along, "zero")
-        return _mapped(back, curved.numpy()[0]), each.numpy()
+        curved, by_example = tape.gradient(slope, [theta, weight], along, "zero")
+        return _mapped(back, curved.numpy()[0]), by_example.numpy()
 
     def noise() -> np.ndarray:
         weights = random.standard_normal(count)

@@ -149,11 +149,11 @@ class Predictive:
         if self._codes is None:
             return self.objective.log_probabilities(values)
         rows = values.shape[-2]
-        each = [
+        losses = [
             self.objective.losses(values, np.broadcast_to(code, (rows, len(code))))
             for code in self._codes
         ]
-        return log_softmax(-np.stack(each, axis=-1), axis=-1)
+        return log_softmax(-np.stack(losses, axis=-1), axis=-1)
 
     def losses(
         self, outputs: np.ndarray, targets: np.ndarray, extra: np.ndarray | None = None

@@ -186,7 +186,7 @@ class Target:
             # It may write into what it is given, and give the same arrays each time.
             arguments = [x.copy()] if self.batched else x.copy()
             try:
-                rows = [tuple(map(np.array, self.function(each))) for each in arguments]
+                rows = [tuple(map(np.array, self.function(argument))) for argument in arguments]
                 values, slopes = (
                     np.concatenate([np.reshape(row[k], (-1, *n)) for row in rows])
                     for k, n in shapes

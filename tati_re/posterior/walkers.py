@@ -83,7 +83,10 @@ def loss_and_gradient(
         return loss, [tf.reshape(dense(slope), [-1]) for slope in slopes], tuple(new)
 
     if how == "unrolled":
-        results = [one(*each) for each in _each(weights, auxiliary, x, y, shared)]
+        results = [
+            one(*walker_arguments)
+            for walker_arguments in _walker_arguments(weights, auxiliary, x, y, shared)
+        ]
         # One concatenation of all pieces: XLA copies it piece by piece, where nested ones are
         # computed entry by entry.
         pieces = [piece for _, slopes, _ in results for piece in slopes]
@@ -119,7 +122,7 @@ def once(function: Callable, position, *others, shape: tuple[int, ...] | None = 
     return losses, gradient
 
 
-def _each(weights: list, auxiliary: tuple, x, y, shared: bool) -> list:
+def _walker_arguments(weights: list, auxiliary: tuple, x, y, shared: bool) -> list:
     walkers = weights[0].shape[0]
     num_weights = len(weights)
     batch = ((x, y),) * walkers if shared else zip(*map(tf.unstack, (x, y)), strict=True)
@@ -146,7 +149,10 @@ def map_walkers(
     that.
     """
     if how == "unrolled":
-        results = [function(*each) for each in _each(weights, auxiliary, x, y, shared)]
+        results = [
+            function(*walker_arguments)
+            for walker_arguments in _walker_arguments(weights, auxiliary, x, y, shared)
+        ]
         return tf.nest.map_structure(lambda *values: tf.stack(values), *results)
 
     def one(args):

@@ -132,7 +132,7 @@ def average(
             for source, x in zip(sources, these, strict=True)
         ]
         if not parts:
-            each = [
+            independent_by_source = [
                 len(one)
                 if isinstance(one, Members)
                 else independent_draws(f, one.step, one.walker, one.weight)
@@ -140,7 +140,7 @@ def average(
             ]
             # Of so many runs' mean the variance is that of each, times the square of its share.
             totals = np.array([draws.weight.sum() for _, draws in sources])
-            independent = float(totals.sum() ** 2 / (totals**2 / each).sum())
+            independent = float(totals.sum() ** 2 / (totals**2 / independent_by_source).sum())
         known = None if labels is None else labels[part]
         made = PredictedPart(sources, these, source_outputs, known, interval, compared)
         made.keep(whole=rows >= len(inputs))

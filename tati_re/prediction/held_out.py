@@ -337,7 +337,7 @@ class _Scored:
             vector = self.fits.positions[number]
             one = Members(vector, numbers[number : number + 1], kind=FITS)
             single.append(scores_of(average([(network, one)], inputs, labels)))
-        means = {name: float(np.mean([each[name] for each in single])) for name in single[0]}
+        means = {name: float(np.mean([scores[name] for scores in single])) for name in single[0]}
         return {ENSEMBLE: ensemble, ONE_FIT: means}
 
     def _passes(self) -> float:
@@ -429,8 +429,8 @@ def _class_scores(
             "brier_score": brier_score(pairs, truth),
             "calibration_error": metrics.calibration(pairs, truth).error,
         }
-    each = p.reshape(len(p), weights.shape[1], -1, p.shape[-1])
-    mean = np.einsum("si,sipc->ipc", weights, each).reshape(-1, p.shape[-1])
+    by_member = p.reshape(len(p), weights.shape[1], -1, p.shape[-1])
+    mean = np.einsum("si,sipc->ipc", weights, by_member).reshape(-1, p.shape[-1])
     truth = metrics.class_labels(targets.reshape(len(mean), -1), mean.shape[1])
     return {
         "accuracy": metrics.accuracy(mean, truth),

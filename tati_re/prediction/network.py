@@ -346,8 +346,10 @@ class Network:
         extra = [values[np.asarray(walkers) % len(values)] for values in self.auxiliary]
         if (own := self._own_statistics) is None:
             return extra
-        each = [own(vector, [values[i] for values in extra]) for i, vector in enumerate(parameters)]
-        return [np.stack(values) for values in zip(*each, strict=True)]
+        by_draw = [
+            own(vector, [values[i] for values in extra]) for i, vector in enumerate(parameters)
+        ]
+        return [np.stack(values) for values in zip(*by_draw, strict=True)]
 
     def extra(self, parameters: np.ndarray) -> np.ndarray | None:
         """The extra parameters of each parameter vector, `(draws, numbers)`; None without any."""

@@ -127,14 +127,14 @@ class PredictedPart:
         # A few draws at a time: temporary arrays stay in the cache.
         for some_draws, (predictive, outputs, _) in self._blocks(source_outputs, p[0].size):
             logs = predictive.log_probabilities(outputs)
-            each = np.exp(logs)
+            probabilities = np.exp(logs)
             logs = np.maximum(logs, -_LARGE)
-            logs *= each
+            logs *= probabilities
             entropy -= np.tensordot(self._share[some_draws], logs @ np.ones(logs.shape[-1]), 1)
-            each = each[..., 1] if several else each
-            p[some_draws] = each
+            probabilities = probabilities[..., 1] if several else probabilities
+            p[some_draws] = probabilities
             if classes is not None:
-                right[some_draws] = (each.argmax(axis=-1) == classes).sum(axis=1)
+                right[some_draws] = (probabilities.argmax(axis=-1) == classes).sum(axis=1)
         self.expected_entropy = entropy.sum(axis=1) if several else entropy
         self.probabilities = np.tensordot(self._share, p, 1)
         self.std = self._deviation(p, self.probabilities)
@@ -190,8 +190,8 @@ class PredictedPart:
             source_outputs, self.mean.size
         ):
             noise = predictive.noise(outputs, extra) ** 2
-            each = np.broadcast_to(noise, (len(outputs), *size))
-            total += np.tensordot(self._share[some_draws], each, 1)
+            by_draw = np.broadcast_to(noise, (len(outputs), *size))
+            total += np.tensordot(self._share[some_draws], by_draw, 1)
         return np.sqrt(total)
 
     def _noise_size(self, shape: tuple[int, ...]) -> tuple[int, int]:
@@ -220,12 +220,12 @@ class PredictedPart:
 
     def _noise(self, triples: list[tuple[Any, Any, Any]], shape: tuple[int, ...]) -> np.ndarray:
         """Deviations of the noise of all draws, shape (draws, n or 1, outputs)."""
-        each = [one.noise(f, own) for one, f, own in triples]
+        noises = [one.noise(f, own) for one, f, own in triples]
         size = self._noise_size(shape[1:])
         return joined_draws(
             [
                 np.broadcast_to(s, (len(f), *size))
-                for s, (_, f, _) in zip(each, triples, strict=True)
+                for s, (_, f, _) in zip(noises, triples, strict=True)
             ]
         )
 

@@ -166,7 +166,7 @@ def compare_runs(
     both = [_quantities(run, burnin, notes) for run in runs]
     common = [name for name in both[0] if name in both[1]]
     compared = [(group, name, both[0][group, name], both[1][group, name]) for group, name in common]
-    moving = [one for one in compared if any(np.ptp(each.draws) > 0 for each in one[2:])]
+    moving = [one for one in compared if any(np.ptp(quantity.draws) > 0 for quantity in one[2:])]
     level = LEVEL / max(1, len(moving))
     if not any(group == "U" for group, _ in common):
         notes.append(

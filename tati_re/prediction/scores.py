@@ -173,13 +173,13 @@ def _quantile_of_rows(
     means: np.ndarray, stds: np.ndarray, share: np.ndarray, goal: float
 ) -> np.ndarray:
     """The same for a few rows: Newton steps in single precision, then one or two in double."""
-    each = means + ndtri(goal) * stds
-    low = each.min(axis=0)
-    high = each.max(axis=0)
+    quantiles = means + ndtri(goal) * stds
+    low = quantiles.min(axis=0)
+    high = quantiles.max(axis=0)
     # Medians of some draws: a single wide normal makes moments as large as it likes.
     some = _evenly(len(means))
-    middle = np.median(each[some], axis=0)
-    scale = np.median(np.abs(each[some] - middle), axis=0) + np.median(stds[some], axis=0)
+    middle = np.median(quantiles[some], axis=0)
+    scale = np.median(np.abs(quantiles[some] - middle), axis=0) + np.median(stds[some], axis=0)
     guess = middle
     if means.size > _FEW_VALUES:
         with np.errstate(all="ignore"):

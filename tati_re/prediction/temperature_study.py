@@ -285,7 +285,7 @@ def _row(
         )
     elif "accuracy" in scores:
         row["average_accuracy"] = scores["accuracy"]
-    row["short"] = any(is_short(_influence(*each)) for each in series)
+    row["short"] = any(is_short(_influence(*walker_series)) for walker_series in series)
     return row
 
 

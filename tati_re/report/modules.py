@@ -274,7 +274,7 @@ def _alignment(run: RunFiles, choices: Choices) -> Result:
     )
     # The classical R-hat: ranks of thousands take minutes.
     chains = [
-        [each[:count] for each, count in zip(of, counts, strict=True)]
+        [walker_positions[:count] for walker_positions, count in zip(of, counts, strict=True)]
         for of in (values, alignment.positions)
     ]
     hats = [

@@ -170,7 +170,7 @@ def page_of(
         body.append(differences(runs, names, [part.rows for part in parts]))
         articles = [
             '<div class="beside">',
-            *(f"<article>{each}</article>" for each in articles),
+            *(f"<article>{article}</article>" for article in articles),
             "</div>",
         ]
     body += articles
@@ -299,7 +299,7 @@ def _traces(run: RunFiles, rows: pd.DataFrame, part: Part) -> html.Section:
         part.thin > 1 and (late := rows["step"] > part.burnin).any()
     ):  # the burn-in too: traces break at wide gaps
         rows = pd.concat(
-            [keep(each, -1, part.thin) for each in (rows[~late], rows[late]) if len(each)]
+            [keep(phase, -1, part.thin) for phase in (rows[~late], rows[late]) if len(phase)]
         )
     drawn = plot_traces(rows, max(1, run.manifest.parameters.num), part.burnin)
     narrow(drawn)

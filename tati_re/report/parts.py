@@ -87,8 +87,8 @@ def _marginals(chains: dict[str, np.ndarray], weights: np.ndarray) -> Figure:
     for number, (name, values) in enumerate(chains.items()):
         axes = figure.add_subplot(-(-len(chains) // columns), columns, number + 1)
         edges = np.histogram_bin_edges(values[weights > 0], 30)
-        for walker, each in enumerate(values):
-            heights = np.histogram(each, edges, weights=weights[walker])[0]
+        for walker, walker_values in enumerate(values):
+            heights = np.histogram(walker_values, edges, weights=weights[walker])[0]
             color, alpha = (COLORS[walker], 1.0) if len(values) <= len(COLORS) else (COLORS[0], 0.5)
             axes.stairs(heights, edges, color=color, alpha=alpha, linewidth=1.0)
         axes.set_yticks([])
@@ -224,15 +224,19 @@ def differences(
     that differ.
     """
     parts = []
-    tables_of_runs = [each for each in rows if each is not None]
+    tables_of_runs = [rows_of_run for rows_of_run in rows if rows_of_run is not None]
     if len(tables_of_runs) == 2:
         columns = [
             name
             for name in _COMPARED
-            if all(name in each and each[name].notna().all() for each in tables_of_runs)
+            if all(
+                name in rows_of_run and rows_of_run[name].notna().all()
+                for rows_of_run in tables_of_runs
+            )
         ]
         tables: list[Any] = [
-            averages_of_rows(each, columns).set_index("observable") for each in tables_of_runs
+            averages_of_rows(rows_of_run, columns).set_index("observable")
+            for rows_of_run in tables_of_runs
         ]
         lines = []
         for name in columns:
@@ -240,8 +244,7 @@ def differences(
             error = math.hypot(one["error"], other["error"])
             apart = abs(one["mean"] - other["mean"]) / error if error > 0 else math.nan
             values = [
-                with_error(each["mean"], each["error"], bool(each["short"]))
-                for each in (one, other)
+                with_error(row["mean"], row["error"], bool(row["short"])) for row in (one, other)
             ]
             lines.append([name, *values, apart])
         parts.append(
@@ -257,7 +260,9 @@ def differences(
         if name not in _UNLIKE and options[0].get(name) != options[1].get(name)
     ]
     if unlike:
-        table_rows = [[name, *(str(each.get(name)) for each in options)] for name in unlike]
+        table_rows = [
+            [name, *(str(run_options.get(name)) for run_options in options)] for name in unlike
+        ]
         parts.append(html.html_table(pd.DataFrame(table_rows, columns=["option", *names])))
     return html.Section(
         "Side by side", "beside", parts or [html.paragraph("The runs have the same options.")]

@@ -337,7 +337,7 @@ class HeatingEntry:
     @property
     def latest(self) -> ExpectedHeating | None:
         """The heating at the end, else at the start; None if there is no noise."""
-        known = (each for each in (self.end, self.start) if each is not None and each.table)
+        known = (entry for entry in (self.end, self.start) if entry is not None and entry.table)
         return next(known, None)
 
 

@@ -411,7 +411,7 @@ class RunFiles:
         options = self.manifest.options
         # Where the positions of all rungs are stored those of the target come first.
         target = slice(options.num_walkers if options.trajectory_rungs == "all" else None)
-        moments = [each.astype(np.float64) for each in checkpoint.moments_of(arrays)]
+        moments = [moment.astype(np.float64) for moment in checkpoint.moments_of(arrays)]
         count, mean, m2, squares = moments
         variance = m2 / degrees_of_freedom(count, squares)[:, None]
         return Moments(mean[target], variance[target], count[target], squares[target])

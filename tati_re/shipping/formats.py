@@ -93,8 +93,8 @@ def npz_bytes(predictor: Exportable) -> bytes:
             if standard is not None:
                 arrays[f"{name}_mean"] = standard.mean
                 arrays[f"{name}_deviation"] = standard.deviation
-    for each in network.categories:
-        arrays[f"categories_{each.column}"] = _texts(each.texts)
+    for column_categories in network.categories:
+        arrays[f"categories_{column_categories.column}"] = _texts(column_categories.texts)
     for number, values in enumerate(network.auxiliary):
         arrays[f"auxiliary_{number}"] = values
     arrays["model"] = _texts([network.flat.model.to_json()])

@@ -131,10 +131,10 @@ def _log_densities(
         return logs.reshape(len(logs), -1)
     if predictive.kind == LABELS:
         logs = predictive.log_probabilities(outputs)
-        each = [np.where(y, logs[..., 1], logs[..., 0]).sum(axis=-1) for y in targets]
+        by_source = [np.where(y, logs[..., 1], logs[..., 0]).sum(axis=-1) for y in targets]
     else:
         with np.errstate(all="ignore"):
             law = predictive.law(outputs, extra)
-            each = [law.log_prob(y).sum(axis=-1) for y in targets]
-    joined = np.concatenate(each, axis=1)
+            by_source = [law.log_prob(y).sum(axis=-1) for y in targets]
+    joined = np.concatenate(by_source, axis=1)
     return np.nan_to_num(joined, nan=-np.inf, posinf=-np.inf, neginf=-np.inf)

@@ -126,14 +126,16 @@ def _column(column: Any, values: Any) -> Any:
 def _members(predictor: Exportable, prepared: Any) -> Any:
     """Outputs of all members, shape (n, members, outputs)."""
     flat: Any = predictor.network.flat
-    each = [_weights_of(predictor, number) for number in range(predictor.num_members)]
+    member_weights = [_weights_of(predictor, number) for number in range(predictor.num_members)]
     if flat.head is not None:
         prepared = _copy(flat.trunk, flat.frozen_values(), prepared, "trunk")
         flat = flat.head
     layers = _dense_layers(flat.model)
     if layers is not None:
-        return _batched(layers, each, prepared)
-    copies = [_copy(flat.model, own, prepared, f"member_{k}") for k, own in enumerate(each)]
+        return _batched(layers, member_weights, prepared)
+    copies = [
+        _copy(flat.model, own, prepared, f"member_{k}") for k, own in enumerate(member_weights)
+    ]
     return ops.stack(copies, axis=1)
 
 
@@ -164,24 +166,26 @@ def _dense_layers(model: Any) -> list[Any] | None:
     return chain.layers if met else None
 
 
-def _batched(layers: list[Any], each: list[dict[int, np.ndarray]], values: Any) -> Any:
+def _batched(layers: list[Any], member_weights: list[dict[int, np.ndarray]], values: Any) -> Any:
     """The outputs of dense layers, all members in one product, shape (n, members, outputs)."""
     shared = True
     for number, layer in enumerate(layers):
         if type(layer) is not keras.layers.Dense:
             values = _again(layer, f"layer_{number}")(values)
             continue
-        kernels = np.stack([own[id(layer.kernel)] for own in each])
+        kernels = np.stack([own[id(layer.kernel)] for own in member_weights])
         product = keras.layers.EinsumDense(
             "bi,kio->bko" if shared else "bki,kio->bko",
-            output_shape=(len(each), kernels.shape[2]),
+            output_shape=(len(member_weights), kernels.shape[2]),
             bias_axes="ko" if layer.use_bias else None,
             activation=layer.activation,
             dtype=layer.dtype_policy.name,
             name=f"members_{number}",
         )
         values = product(values)
-        biases = [np.stack([own[id(layer.bias)] for own in each])] if layer.use_bias else []
+        biases = (
+            [np.stack([own[id(layer.bias)] for own in member_weights])] if layer.use_bias else []
+        )
         product.set_weights([kernels, *biases])
         shared = False
     return values

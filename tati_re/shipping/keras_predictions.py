@@ -38,14 +38,14 @@ def of_classes(predictor: Exportable, outputs: Any) -> Tensors:
     objective = predictive.objective
     if isinstance(objective, Bernoulli) and predictive.num_outputs == 1:
         yes = _label_probabilities(objective, outputs)
-        each = ops.concatenate([1.0 - yes, yes], axis=-1)
+        probabilities = ops.concatenate([1.0 - yes, yes], axis=-1)
     elif isinstance(objective, Bernoulli) and objective.from_logits:
-        each = ops.softmax(outputs, axis=-1)
+        probabilities = ops.softmax(outputs, axis=-1)
     elif isinstance(objective, Categorical):
-        each = _class_probabilities(objective, outputs)
+        probabilities = _class_probabilities(objective, outputs)
     else:
         raise _other_loss(predictive.name)
-    average = _average(predictor, each)
+    average = _average(predictor, probabilities)
     if predictor.calibration is not None:
         logs = ops.log(ops.maximum(average, _TINY))
         average = ops.softmax(logs / predictor.calibration, axis=-1)
@@ -191,14 +191,14 @@ def _widths(predictor: Exportable) -> np.ndarray:
     objective = predictive.objective
     vectors = predictor.members.vectors
     extra = network.extra(vectors)
-    each = None if extra is None else extra[:, None, :]
+    extra_by_member = None if extra is None else extra[:, None, :]
     shape = (len(vectors), 1, predictive.num_columns)
     zeros = np.zeros((len(vectors), 1, predictive.num_outputs))
     if isinstance(objective, LocationScale):
-        _, width = objective.center_and_width(zeros, each)
+        _, width = objective.center_and_width(zeros, extra_by_member)
         width = width / objective.scale
     else:
-        width = objective.law(zeros, each).width
+        width = objective.law(zeros, extra_by_member).width
     return np.broadcast_to(width, shape).reshape(1, len(vectors), -1)
 
 
@@ -228,9 +228,9 @@ def _quantiles(
     assert distribution is not None
     points = _constant([noise.quantile(level) for level in levels], center.dtype)
     goal = _constant(levels, center.dtype)[..., None]
-    each = center[..., None] + width[..., None] * points
-    low = ops.min(each, axis=1)
-    high = ops.max(each, axis=1)
+    quantiles = center[..., None] + width[..., None] * points
+    low = ops.min(quantiles, axis=1)
+    high = ops.max(quantiles, axis=1)
     grid = _constant(np.arange(_CELLS + 1) / _CELLS, center.dtype)
     middle = center[..., None, None]
     spread = width[..., None, None]

@@ -160,7 +160,10 @@ class Predictor:
     @property
     def categories(self) -> dict[str, tuple[str, ...]]:
         """The categories of each input column of text, in the order of their numbers."""
-        return {each.column: each.texts for each in self.network.categories}
+        return {
+            column_categories.column: column_categories.texts
+            for column_categories in self.network.categories
+        }
 
     @property
     def classes(self) -> np.ndarray:

@@ -113,8 +113,8 @@ class Student:
         from tati_re.core.backend import tf
 
         if self._predictive.task == "signs":
-            each = tf.nn.sigmoid_cross_entropy_with_logits(learned, outputs)
-            return tf.reduce_mean(each)
+            losses = tf.nn.sigmoid_cross_entropy_with_logits(learned, outputs)
+            return tf.reduce_mean(losses)
         if self._of_classes:
             return -tf.reduce_mean(
                 tf.reduce_sum(learned * tf.nn.log_softmax(outputs, axis=-1), axis=-1)
@@ -124,8 +124,8 @@ class Student:
         # Relative to the width that is learned: far outside the data it spans powers of ten.
         log_ratio = log_width - tf.math.log(width)
         away = tf.square((center - mean) / width)
-        each = 0.5 * (1 + away) * tf.exp(-2 * log_ratio) + log_ratio
-        return tf.reduce_mean(tf.reduce_sum(each, axis=-1))
+        divergences = 0.5 * (1 + away) * tf.exp(-2 * log_ratio) + log_ratio
+        return tf.reduce_mean(tf.reduce_sum(divergences, axis=-1))
 
     def _take_over(self, center: np.ndarray, width: np.ndarray) -> None:
         """Gives the first layer the standardization of the inputs."""

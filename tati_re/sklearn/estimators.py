@@ -710,7 +710,9 @@ OPTIONS = [name for name in options_of((*SAMPLE, "training")) if name not in {*_
 """Options of a run that are parameters of both estimators, None where they are left open."""
 # scikit-learn reads its parameters off the signature.
 _shown = [
-    each for name, each in signature(Posterior.__init__).parameters.items() if name != "options"
+    parameter
+    for name, parameter in signature(Posterior.__init__).parameters.items()
+    if name != "options"
 ]
 _shown += [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in OPTIONS]
 vars(Posterior)["__init__"].__signature__ = Signature(_shown)

@@ -29,12 +29,12 @@ def step_size_text(manifest: Manifest, rows: pd.DataFrame, burnin: int | None = 
 def _range_over_steps(rows: pd.DataFrame) -> str:
     if rows.empty:
         return ""
-    each = rows.groupby("step")["step_size"].agg(["min", "max"])
-    low = each["min"].to_numpy()
-    high = each["max"].to_numpy()
+    by_step = rows.groupby("step")["step_size"].agg(["min", "max"])
+    low = by_step["min"].to_numpy()
+    high = by_step["max"].to_numpy()
     both = f"{low.min():.4g} to {high.max():.4g}"
     if np.ptp(low) + np.ptp(high) <= 1e-9 * high.max():
         return f"{low[0]:.4g}" if high[0] - low[0] <= 1e-9 * high[0] else f"{both} over the walkers"
     if (low == high).all() and ((np.diff(low) <= 0).all() or (np.diff(low) >= 0).all()):
-        return f"{low[0]:.4g} at step {each.index[0]:,} to {low[-1]:.4g} at step {each.index[-1]:,}"
+        return f"{low[0]:.4g} at step {by_step.index[0]:,} to {low[-1]:.4g} at step {by_step.index[-1]:,}"
     return f"{both}, not the same at every step"

@@ -509,7 +509,7 @@ class System:
         slow = (
             self.has_data
             and not on_gpu()
-            and any("Conv" in type(each).__name__ for each in layers_of(self.model))
+            and any("Conv" in type(layer).__name__ for layer in layers_of(self.model))
         )
         few = (
             copies is not None and copies * options.num_steps <= (3 if fitting else 1) * _FEW_STEPS

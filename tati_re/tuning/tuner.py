@@ -365,13 +365,13 @@ def _by_rung(own: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     own = own.transpose(0, 2, 1)
     walkers = own.shape[1]
     counts = np.unique(own[-1, :, 2:4], axis=0, return_counts=True)[1]
-    each = int(counts[0]) if (counts == counts[0]).all() else walkers
-    ladder = np.broadcast_to(np.arange(walkers) % each, own.shape[:2])
+    walkers_per_rung = int(counts[0]) if (counts == counts[0]).all() else walkers
+    ladder = np.broadcast_to(np.arange(walkers) % walkers_per_rung, own.shape[:2])
     order = np.lexsort((ladder, -own[..., 3], -own[..., 2]), axis=-1)[..., None]
-    shape = (len(own), walkers // each, each, -1)
+    shape = (len(own), walkers // walkers_per_rung, walkers_per_rung, -1)
     own, sums = (
-        np.take_along_axis(each, order, 1).reshape(shape).transpose(1, 2, 0, 3)
-        for each in (own, sums)
+        np.take_along_axis(values, order, 1).reshape(shape).transpose(1, 2, 0, 3)
+        for values in (own, sums)
     )
     return own, sums
 

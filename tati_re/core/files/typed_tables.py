@@ -101,8 +101,13 @@ def _types_of(kind: type[Declared]) -> dict[str, Any]:
 def keys_of(kind: type[Declared]) -> dict[str, Any]:
     """The annotation of each key that a class declares."""
     types = _types_of(kind)
-    declared = (each for each in fields(kind) if _WHOLE not in each.metadata)
-    return {each.metadata.get(_KEY, each.name): types[each.name] for each in declared}
+    declared = (
+        declared_field for declared_field in fields(kind) if _WHOLE not in declared_field.metadata
+    )
+    return {
+        declared_field.metadata.get(_KEY, declared_field.name): types[declared_field.name]
+        for declared_field in declared
+    }
 
 
 @cache
@@ -127,17 +132,17 @@ def entry_of(kind: type[Entry], table: Mapping[str, Any], where: str = "") -> En
     readers = _readers_of(kind)
     values: dict[str, Any] = {}
 
-    for each in fields(kind):
-        if _WHOLE in each.metadata:
-            values[each.name] = table
+    for declared_field in fields(kind):
+        if _WHOLE in declared_field.metadata:
+            values[declared_field.name] = table
             continue
 
-        key = each.metadata.get(_KEY, each.name)
+        key = declared_field.metadata.get(_KEY, declared_field.name)
         path = f"{where}.{key}" if where else key
         if key in table:
-            values[each.name] = readers[key](table[key], path)
-        elif each.default is MISSING and each.default_factory is MISSING:
-            raise WrongValue(path, "nothing", words_of(_types_of(kind)[each.name]))
+            values[declared_field.name] = readers[key](table[key], path)
+        elif declared_field.default is MISSING and declared_field.default_factory is MISSING:
+            raise WrongValue(path, "nothing", words_of(_types_of(kind)[declared_field.name]))
 
     return kind(**values)
 
@@ -152,14 +157,16 @@ def reader_of(annotation: Any) -> Reader:
     kind: Any = next((part for part in _parts(annotation) if is_dataclass(part)), None)
     of_array = _inner_of(annotation, (tuple, list), 0)
     of_table = _inner_of(annotation, _TABLES, 1)
-    each = reader_of(of_array) if is_dataclass(of_array) else None
+    element_reader = reader_of(of_array) if is_dataclass(of_array) else None
     named = reader_of(of_table) if is_dataclass(of_table) else None
 
     def read(value: Any, path: str) -> Any:
         if kind is not None and isinstance(value, Mapping):
             return entry_of(kind, value, path)
-        if each is not None and isinstance(value, list):
-            return tuple(each(part, f"{path}[{number}]") for number, part in enumerate(value))
+        if element_reader is not None and isinstance(value, list):
+            return tuple(
+                element_reader(part, f"{path}[{number}]") for number, part in enumerate(value)
+            )
         if named is not None and isinstance(value, Mapping):
             return {name: named(part, f"{path}.{name}") for name, part in value.items()}
         if not fits(value):
@@ -190,7 +197,9 @@ def _parts(annotation: Any) -> Iterator[Any]:
 
 def _limit_of(annotation: Any) -> Limit | None:
     """The condition of an annotation; None of other annotated types, such as options have."""
-    return next((each for each in get_args(annotation)[1:] if isinstance(each, Limit)), None)
+    return next(
+        (argument for argument in get_args(annotation)[1:] if isinstance(argument, Limit)), None
+    )
 
 
 def _inner_of(annotation: Any, origins: tuple[Any, ...], place: int) -> Any:

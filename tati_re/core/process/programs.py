@@ -35,7 +35,7 @@ def _alone(function: Any) -> Any:
     """A function of TensorFlow's runtime, without the graph that it was made from, which keeps data
     alive.
     """
-    children = [_alone(each) for each in function.children]
+    children = [_alone(child) for child in function.children]
     return type(function)(function.name, function._bound_context, function.function_type, children)
 
 

@@ -153,7 +153,8 @@ def _check_dictionaries(path: Path, column: Any, limit: float | None) -> None:
         and len(part.dictionary)
     ]
     longest = max(
-        (compute.max(compute.utf8_length(each)).as_py() or 0 for each in texts), default=0
+        (compute.max(compute.utf8_length(dictionary)).as_py() or 0 for dictionary in texts),
+        default=0,
     )
     check_texts(len(column), longest, path.stat().st_size, limit)
 

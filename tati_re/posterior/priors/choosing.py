@@ -82,7 +82,7 @@ def make_prior(options, names: Sequence[str], shapes: Sequence[tuple[int, ...]])
     chosen = [{name: column[i] for name, column in columns.items()} for i in range(len(names))]
     fans = None
     if options.prior_scaling == "fan_in":
-        if all(each["prior"] == "none" for each in chosen):
+        if all(tensor_options["prior"] == "none" for tensor_options in chosen):
             raise InputError(
                 "prior_scaling: there is no prior to scale.",
                 "prior none",
@@ -105,7 +105,10 @@ def make_prior(options, names: Sequence[str], shapes: Sequence[tuple[int, ...]])
 
 def _one(chosen: Sequence[Mapping[str, Any]], sizes: Sequence[int], fan_in, options) -> Prior:
     def of(name: str, absent: float | None = None):
-        values = [absent if (value := each[name]) is None else value for each in chosen]
+        values = [
+            absent if (value := tensor_options[name]) is None else value
+            for tensor_options in chosen
+        ]
         return values[0] if len(set(values)) == 1 else np.repeat(values, sizes)
 
     family, degrees, soft, hard = _kind(chosen[0])

@@ -256,11 +256,16 @@ class EnsembleQuasiNewton(Wrapper):
         self.check_walkers(position.shape[0])
         state = self.inner.init(position, evaluate, noise)
         num_references = position.shape[0] // self.groups
-        each = num_references // self.num_ensembles
+        walkers_per_ensemble = num_references // self.num_ensembles
         shape = (
-            (self.num_ensembles, each, each)
+            (self.num_ensembles, walkers_per_ensemble, walkers_per_ensemble)
             if self.scheme == "halves"
-            else (self.num_ensembles, each, each, each)
+            else (
+                self.num_ensembles,
+                walkers_per_ensemble,
+                walkers_per_ensemble,
+                walkers_per_ensemble,
+            )
         )
         # A start for the power iteration that is orthogonal to nothing: the golden ratio never
         # repeats itself.
@@ -418,23 +423,23 @@ class EnsembleQuasiNewton(Wrapper):
         U')(...)' = I + U U' for N = I + M, as N + N' + U'U = N N'; the inverse is I - U N'⁻¹ M⁻¹ U'
         (Woodbury).
         """
-        each = deviations.shape[1]
+        num_others = deviations.shape[1]
         if self.scheme == "halves":
-            centring = (np.eye(each) - 1.0 / each) / np.sqrt(each)
+            centring = (np.eye(num_others) - 1.0 / num_others) / np.sqrt(num_others)
         else:
             # Walker i learns from all others: their mean and average leave it out.
-            others = 1.0 - np.eye(each)
+            others = 1.0 - np.eye(num_others)
             centring = np.stack(
-                [np.diag(m) - np.outer(m, m) / (each - 1) for m in others]
-            ) / np.sqrt(each - 1)
+                [np.diag(m) - np.outer(m, m) / (num_others - 1) for m in others]
+            ) / np.sqrt(num_others - 1)
         wide = ops.as_type(deviations, blending)
         products = wide @ ops.transpose(wide)
         if self.scheme != "halves":
-            products = ops.reshape(products, (self.num_ensembles, 1, each, each))
+            products = ops.reshape(products, (self.num_ensembles, 1, num_others, num_others))
         root = ops.sqrt(ops.reshape(blending, (-1, *[1] * (len(products.shape) - 1))))
         root = root * ops.constant(centring, blending)
         gram = ops.transpose(root) @ products @ root
-        identity = 0.0 * gram + ops.constant(np.eye(each), gram)
+        identity = 0.0 * gram + ops.constant(np.eye(num_others), gram)
         lower = ops.cholesky(identity + gram)
         middle = ops.solve_lower(identity + lower, identity)
         inverse = ops.transpose(ops.solve_lower(lower, middle, transposed=True))

@@ -337,8 +337,10 @@ def _of_scale(x, y, scale, rank: int, freedom: int, alike: float, least: float) 
 
 def _deviations(values: np.ndarray, good: np.ndarray) -> np.ndarray:
     """Rows of the good draws, each about the mean of its walker."""
-    each = [values[good[:, w], w] for w in range(values.shape[1])]
-    return np.concatenate([rows - rows.mean(0) for rows in each if len(rows)] or [values[:0, 0]])
+    rows_by_walker = [values[good[:, w], w] for w in range(values.shape[1])]
+    return np.concatenate(
+        [rows - rows.mean(0) for rows in rows_by_walker if len(rows)] or [values[:0, 0]]
+    )
 
 
 def _span(rows: np.ndarray, least: float) -> np.ndarray:
@@ -354,8 +356,8 @@ def _unit(ask, state, coordinates: Coordinates, before):
     gradient = ask(state.position).gradient
     same = same_rung(state.rung)
     equal, new = (
-        ops.largest(same * stiffest(ask, state.position, gradient, each)[None, :], 1)
-        for each in (Diagonal(0.0 * state.position + 1.0), coordinates)
+        ops.largest(same * stiffest(ask, state.position, gradient, metric)[None, :], 1)
+        for metric in (Diagonal(0.0 * state.position + 1.0), coordinates)
     )
     unit = equal / ops.maximum(new, 1e-300 + 0.0 * new)
     return ops.where(ops.is_finite(unit) & (unit > 0.0), unit, before)
