@@ -78,9 +78,19 @@ def hidden_units(model: Any) -> list[HiddenUnits]:
             )
         # Flattened images have their channels last: unit c stands at c, count + c, ...
         outgoing = np.moveaxis(onward.reshape(-1, count, onward.shape[-1]), 1, 0).reshape(count, -1)
-        activations = [layer, *(one for one in between if type(one).__name__ == "Activation")]
-        odd = {one.activation.__name__ for one in activations} <= _ODD
-        odd &= {type(one).__name__ for one in between} <= {*_ODD_LAYERS, "Activation"}
+        activations = [
+            layer,
+            *(
+                layer_between
+                for layer_between in between
+                if type(layer_between).__name__ == "Activation"
+            ),
+        ]
+        odd = {layer_between.activation.__name__ for layer_between in activations} <= _ODD
+        odd &= {type(layer_between).__name__ for layer_between in between} <= {
+            *_ODD_LAYERS,
+            "Activation",
+        }
         units.append(HiddenUnits(incoming, outgoing, odd))
     return units
 
@@ -147,7 +157,7 @@ def align(model: Any, positions: np.ndarray) -> Alignment:
     for walker, mean in enumerate(means[1:], 1):
         tried = [_matched(layers, target, mean, first) for first in (False, True)]
         source, sign = min(
-            tried, key=lambda one: float(np.linalg.norm(one[1] * mean[one[0]] - target))
+            tried, key=lambda match: float(np.linalg.norm(match[1] * mean[match[0]] - target))
         )
         aligned[walker] = sign * positions[walker][..., source]
         means[walker] = sign * mean[source]

@@ -60,11 +60,15 @@ def compare_starts(usual: Sequence[Quantity], teacher: Sequence[Quantity]) -> St
     pairs = list(_pairs(usual, teacher))
     if not pairs:
         return StartsCompared(why="no quantity was stored by both groups of chains")
-    if any(one.weights is not None and np.ptp(one.weights) > 0 for pair in pairs for one in pair):
+    if any(
+        quantity.weights is not None and np.ptp(quantity.weights) > 0
+        for pair in pairs
+        for quantity in pair
+    ):
         return StartsCompared(why="the draws have weights")
-    if any(one.draws.shape[1] < 2 * MINIMUM_DRAWS for pair in pairs for one in pair):
+    if any(quantity.draws.shape[1] < 2 * MINIMUM_DRAWS for pair in pairs for quantity in pair):
         return StartsCompared(why="too few draws")
-    if not all(np.isfinite(one.draws).all() for pair in pairs for one in pair):
+    if not all(np.isfinite(quantity.draws).all() for pair in pairs for quantity in pair):
         return StartsCompared(why="a quantity is not finite")
     return _worst(list(_compared(pairs)))
 
@@ -100,11 +104,11 @@ class _Comparison:
 
 def _worst(comparisons: Sequence[_Comparison]) -> StartsCompared:
     """The comparison that disagrees most; if none does, the largest R-hat and the least power."""
-    apart = [one for one in comparisons if one.disagrees]
-    worst = max(apart or comparisons, key=lambda one: one.rhat)
+    apart = [comparison for comparison in comparisons if comparison.disagrees]
+    worst = max(apart or comparisons, key=lambda comparison: comparison.rhat)
     by_chance = worst.by_chance
     if not apart:
-        by_chance = max(one.by_chance for one in comparisons)
+        by_chance = max(comparison.by_chance for comparison in comparisons)
     return StartsCompared(rhat=worst.rhat, rhat_of=worst.name, by_chance=by_chance)
 
 
@@ -136,14 +140,19 @@ def _pairs(
     usual: Iterable[Quantity], teacher: Iterable[Quantity]
 ) -> Iterator[tuple[Quantity, Quantity]]:
     """The quantities that walkers are compared by and that change, by name."""
-    by_name = {one.name: one for one in teacher if one.compared}
-    for one in usual:
-        other = by_name.get(one.name)
-        if not one.compared or other is None or not one.draws.size or not other.draws.size:
+    by_name = {quantity.name: quantity for quantity in teacher if quantity.compared}
+    for quantity in usual:
+        other = by_name.get(quantity.name)
+        if (
+            not quantity.compared
+            or other is None
+            or not quantity.draws.size
+            or not other.draws.size
+        ):
             continue
-        values = np.concatenate([one.draws.ravel(), other.draws.ravel()])
+        values = np.concatenate([quantity.draws.ravel(), other.draws.ravel()])
         if not np.isfinite(values).all() or np.ptp(values) > 0:
-            yield one, other
+            yield quantity, other
 
 
 def _scores(usual: np.ndarray, teacher: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -169,8 +169,8 @@ def _least_size(chains: np.ndarray, weights: np.ndarray | None) -> float:
         return math.nan
     squares = (chains - chains.mean()) ** 2
     if weights is not None and np.ptp(weights) > 0:
-        return min(weighted(one, weights)[1] for one in (chains, squares))
-    sizes = [effective_sample_size(one) for one in (chains, squares)]
+        return min(weighted(series, weights)[1] for series in (chains, squares))
+    sizes = [effective_sample_size(series) for series in (chains, squares)]
     return min(
         *sizes, effective_sample_size(squares, "mean"), effective_sample_size(chains, "tail")
     )

@@ -269,12 +269,16 @@ def measured_temperatures(rows: pd.DataFrame, num_parameters: int) -> list[Tempe
     """As `temperatures`, of rows of one temperature above 0; none of too few, or of a run without
     parameters.
     """
-    one = (
+    has_one_temperature = (
         "temperature" in rows
         and rows["temperature"].nunique() == 1
         and rows["temperature"].iloc[0] > 0
     )
-    enough = num_parameters and one and rows.groupby("walker").size().max() >= MINIMUM_DRAWS
+    enough = (
+        num_parameters
+        and has_one_temperature
+        and rows.groupby("walker").size().max() >= MINIMUM_DRAWS
+    )
     return temperatures(rows, num_parameters) if enough else []
 
 

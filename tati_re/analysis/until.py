@@ -87,16 +87,18 @@ def conditions_of(text: str | None) -> list[Condition]:
         match = _CONDITION.match(text, place)
         if match is not None:
             quantity, of_one, name, sign, number = match.groups()
-            one = Condition(quantity or of_one, (name or "").strip(), float(number))
-            least = 1.0 if one.quantity in _HATS else 0.0
-            if (sign == ">") == (one.quantity == "ess") and least < one.limit < math.inf:
-                if (one.quantity, one.name) in (
+            condition = Condition(quantity or of_one, (name or "").strip(), float(number))
+            least = 1.0 if condition.quantity in _HATS else 0.0
+            if (sign == ">") == (
+                condition.quantity == "ess"
+            ) and least < condition.limit < math.inf:
+                if (condition.quantity, condition.name) in (
                     (other.quantity, other.name) for other in conditions
                 ):
                     raise InputError(
-                        f"until: {str(one).rstrip('0123456789.<>')} occurs twice.", text, FORM
+                        f"until: {str(condition).rstrip('0123456789.<>')} occurs twice.", text, FORM
                     )
-                conditions.append(one)
+                conditions.append(condition)
                 place = match.end()
                 continue
         at = place + len(text[place:]) - len(text[place:].lstrip()) + 1
@@ -315,44 +317,50 @@ def goal_text(conditions: Sequence[Condition], numbers: Mapping[str, Any]) -> st
         not hold yet.
     """
     parts: list[str] = []
-    for one in conditions:
-        value = one.value(numbers)
+    for condition in conditions:
+        value = condition.value(numbers)
         known = not math.isnan(value)
-        if one.quantity == "ess":
-            of_one = f" of {one.name}" if one.name else ""
-            size = f"{value:,.0f} of {one.limit:,.4g}" if known else "unknown"
+        if condition.quantity == "ess":
+            of_one = f" of {condition.name}" if condition.name else ""
+            size = f"{value:,.0f} of {condition.limit:,.4g}" if known else "unknown"
             parts.insert(0, f"ESS{of_one} {size}")
-        elif one.quantity == "rhat":
+        elif condition.quantity == "rhat":
             parts.append(f"R-hat {value:.3f}" if known else "R-hat unknown")
-        elif one.quantity == GAIN:
+        elif condition.quantity == GAIN:
             gain = f"{value:+.3g} per row in the last doubling" if known else "not known yet"
-            parts.append(f"log density {gain} (limit {one.limit:g})")
-        elif known and not one.met(numbers):
-            named = f"mcse({one.name}) {value:.3g}"
-            parts.append(f"of weights {value:.3f}" if one.quantity == WEIGHTS else named)
+            parts.append(f"log density {gain} (limit {condition.limit:g})")
+        elif known and not condition.met(numbers):
+            named = f"mcse({condition.name}) {value:.3g}"
+            parts.append(f"of weights {value:.3f}" if condition.quantity == WEIGHTS else named)
     return ", ".join(parts)
 
 
-def _agreed(one: Condition, numbers: Mapping[str, Any]) -> float:
+def _agreed(condition: Condition, numbers: Mapping[str, Any]) -> float:
     """R-hat below which more steps are known to bring it down."""
-    if one.quantity == WEIGHTS:
+    if condition.quantity == WEIGHTS:
         return _SETTLED
     return _OF_ONE if numbers.get("spoiled_by") else _AGREED
 
 
-def steps_left(one: Condition, numbers: Mapping[str, Any], steps: int) -> float:
+def steps_left(condition: Condition, numbers: Mapping[str, Any], steps: int) -> float:
     """How many more steps a condition takes, in two digits, inf if unknown: R-hat - 1 falls as
     their inverse.
     """
-    value = one.value(numbers)
-    if one.met(numbers) or not value > 0:
-        return 0.0 if one.met(numbers) else math.inf
-    if one.quantity == GAIN:  # the next doubling
+    value = condition.value(numbers)
+    if condition.met(numbers) or not value > 0:
+        return 0.0 if condition.met(numbers) else math.inf
+    if condition.quantity == GAIN:  # the next doubling
         return float(steps)
-    if one.quantity in _HATS:
-        factor = (value - 1) / (one.limit - 1) if value < _agreed(one, numbers) else math.inf
+    if condition.quantity in _HATS:
+        factor = (
+            (value - 1) / (condition.limit - 1) if value < _agreed(condition, numbers) else math.inf
+        )
     else:
-        factor = one.limit / value if one.quantity == "ess" else (value / one.limit) ** 2
+        factor = (
+            condition.limit / value
+            if condition.quantity == "ess"
+            else (value / condition.limit) ** 2
+        )
     return float(f"{steps * (factor - 1):.2g}")
 
 

@@ -67,18 +67,21 @@ def _of_folder(typed: dict[str, Any]) -> dict[str, Options]:
             folder,
             "the --output of an earlier call",
         ) from None
-    for name, one in entries.items():
+    for name, entry in entries.items():
         expected = "the file as originally written"
         refuse_if(
-            not isinstance(one, dict), f"{path} contains no options.", f"{name} = {one}", expected
+            not isinstance(entry, dict),
+            f"{path} contains no options.",
+            f"{name} = {entry}",
+            expected,
         )
     now = with_config(typed)
     changed = now.values_of(name for name in ("verbose", "workers") if name in now.explicit)
     return {
         name: options_of_folder(
-            {**one, "output": folder}, folder, "--resume", trust=trust, **changed
+            {**entry, "output": folder}, folder, "--resume", trust=trust, **changed
         )
-        for name, one in entries.items()
+        for name, entry in entries.items()
     }
 
 

@@ -134,7 +134,7 @@ def _explore(typed: dict[str, Any], folder: Path) -> int:
     elif "run" in typed:
         start, _ = centre_of(typed["run"], typed.get("centre", "auto"))
         try:
-            path = np.stack([one.parameters for one in path_of(load(typed["run"]), 200)])
+            path = np.stack([point.parameters for point in path_of(load(typed["run"]), 200)])
         except InputError:
             path = None
     else:

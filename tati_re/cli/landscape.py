@@ -564,7 +564,7 @@ def _directions(view: _View) -> tuple[Any, list[str]]:
     run = None if named is None else load(named)
     positions = None
     if view.trajectory:
-        positions = np.stack([one.parameters for one in view.trajectory])
+        positions = np.stack([point.parameters for point in view.trajectory])
     known = view.sim.parameter_names()
     others = [read_parameters(file, names=known).positions[0] for file in _other_points(typed)]
 

@@ -182,10 +182,10 @@ def standard_normals(
     for k in reversed(range(terms)):
         cosine = cosine * square + tf.constant((-1) ** k / math.factorial(2 * k), dtype)
         sine = sine * square + tf.constant((-1) ** k / math.factorial(2 * k + 1), dtype)
-    one = tf.constant(1, angle.dtype)
-    cosine = cosine * tf.cast(tf.bitwise.bitwise_and(angle, 2 * one) - one, dtype)
+    unit = tf.constant(1, angle.dtype)
+    cosine = cosine * tf.cast(tf.bitwise.bitwise_and(angle, 2 * unit) - unit, dtype)
     sine = sine * x
-    turned = tf.equal(tf.bitwise.bitwise_and(angle, one), one)
+    turned = tf.equal(tf.bitwise.bitwise_and(angle, unit), unit)
     return length * tf.where(turned, sine, cosine), length * tf.where(turned, cosine, sine)
 
 
@@ -248,7 +248,10 @@ def draw_numbers(
     each.
     """
     bits = draw_bits(draws, philox_keys(draws, seed, purpose), first_step, num_steps, first_walker)
-    return [numbers_of(draw, parts_of(draw, one)) for draw, one in zip(draws, bits, strict=True)]
+    return [
+        numbers_of(draw, parts_of(draw, random_bits))
+        for draw, random_bits in zip(draws, bits, strict=True)
+    ]
 
 
 class Drawing:
@@ -278,7 +281,8 @@ class Drawing:
             else parts_of
         )
         return [
-            numbers_of(draw, parts(draw, one)) for draw, one in zip(self._draws, bits, strict=True)
+            numbers_of(draw, parts(draw, draw_words))
+            for draw, draw_words in zip(self._draws, bits, strict=True)
         ]
 
 

@@ -147,7 +147,7 @@ class Chains:
             visited = (positions.unstack(tf.zeros((self._chunk, *position.shape), position.dtype)),)
         fields = state._fields
 
-        def one(i, values, rows, accepted, visited):
+        def next_step(i, values, rows, accepted, visited):
             state = type_of(**dict(zip(fields, values, strict=True)))
             noise = StepNoise(self._draws, [draws[i] for draws in numbers])
             state, info = self.sampler.step(state, self._bound(rung, i + 1), noise)
@@ -165,7 +165,9 @@ class Chains:
 
         type_of = type(state)
         begin = (tf.constant(0), tuple(state), rows, tf.zeros((self.walkers,), tf.float64), visited)
-        _, values, rows, accepted, visited = tf.while_loop(lambda i, *_: i < count, one, begin)
+        _, values, rows, accepted, visited = tf.while_loop(
+            lambda i, *_: i < count, next_step, begin
+        )
         state = type_of(**dict(zip(fields, values, strict=True)))
         position = state.position
         if self._ladder.by_rung:

@@ -180,7 +180,9 @@ class Estimation:
         ):
             tests = f"{len(data.test_inputs):,} are held out for testing (test_fraction)"
             notes = (f"log Z is for {data.num_examples:,} examples; {tests}.",)
-        return Evidences([replace(one, notes=one.notes + notes) for one in evidences])
+        return Evidences(
+            [replace(evidence, notes=evidence.notes + notes) for evidence in evidences]
+        )
 
     def _specification(self) -> dict[str, str]:
         sim = self.sim

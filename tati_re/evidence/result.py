@@ -144,16 +144,16 @@ class Evidences(Sequence):
     def disagreements(self) -> list[str]:
         """Sentences about pairs of estimates that differ by more than their errors explain."""
         sentences = []
-        for one, other in combinations(self._estimates, 2):
-            error = math.hypot(one.error, other.error)
-            apart = abs(one.log_z - other.log_z)
+        for first, other in combinations(self._estimates, 2):
+            error = math.hypot(first.error, other.error)
+            apart = abs(first.log_z - other.log_z)
             if not apart <= DISAGREEMENT * error:
                 times = (
                     f"{apart / error:.1f} standard errors" if error > 0 else "and no error is known"
                 )
                 sentences.append(
-                    f"{NAMES[one.method]} and {NAMES[other.method]} disagree: "
-                    f"{one.log_z:.6g} and {other.log_z:.6g} differ by {apart:.3g}, "
+                    f"{NAMES[first.method]} and {NAMES[other.method]} disagree: "
+                    f"{first.log_z:.6g} and {other.log_z:.6g} differ by {apart:.3g}, "
                     f"{times}. At least one of them has not reached equilibrium, or its "
                     "points are too far apart."
                 )

@@ -281,7 +281,7 @@ def lowest_below(
         return lowest
     direction = _spectrum(surface, lowest.position)[1]
     both = [below(lowest.position + 0.1 * sign * direction) for sign in (1, -1)]
-    return min([lowest, *both], key=lambda one: one.potential)
+    return min([lowest, *both], key=lambda minimum: minimum.potential)
 
 
 def _unfinished(surface, position: np.ndarray) -> StationaryPoint:

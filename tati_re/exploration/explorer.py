@@ -209,7 +209,7 @@ def explore(
             starts = _next_starts(minima, legs, [*starts], num_legs, directions)
     finally:
         pool.close()
-    order = np.argsort([one.potential for one in minima.points], kind="stable")
+    order = np.argsort([point.potential for point in minima.points], kind="stable")
     paths = _connect(surface, [minima.points[i] for i in order[:num_connected]], began + limit, say)
     if len(minima.points) > 10 and max(minima.times) == 1 and num_candidates > 1:
         reason += "; no minimum was found twice: there are many more than these"
@@ -252,7 +252,7 @@ class _Reports:
         self._seconds += seconds
         if not self._is_due():
             return
-        ends = [one.potential for one in done.points]
+        ends = [point.potential for point in done.points]
         summary = f"leg {job.number}: {len(ends)} descents in {seconds:.3g} s"
         self._say(f"{summary}, U {min(ends):.6g} to {max(ends):.6g}; {self._left(seconds)}")
 
@@ -332,7 +332,7 @@ def _next_starts(
     ]
     cloud = np.concatenate(legs)
     cloud = cloud[:: -(-len(cloud) // (_CLOUD if directions == "covariance" else _CLOUD // 4))]
-    known = np.array([*(one.position for one in minima.points), *last, *chosen])
+    known = np.array([*(point.position for point in minima.points), *last, *chosen])
     coordinates = _coordinates(np.concatenate([cloud, known]), directions)
     points = coordinates[: len(cloud)]
     marks = coordinates[len(cloud) :]
@@ -340,7 +340,7 @@ def _next_starts(
     nearest_distance = np.min(np.linalg.norm(points[:, None] - marks[None], axis=2), axis=1)
     if 0 < often < len(minima.points):
         # Pruned: what lies nearest to a bottom that was found many times, while others were not.
-        bottoms = np.array([one.position for one in minima.points])
+        bottoms = np.array([point.position for point in minima.points])
         # One bottom at a time: all differences at once are gigabytes for networks.
         owner = np.argmin([np.linalg.norm(cloud - bottom, axis=1) for bottom in bottoms], axis=0)
         pruned = np.array(minima.times)[owner] > 10
@@ -400,24 +400,24 @@ def _duration(seconds: float) -> str:
 
 def _tables(minima: _StationaryPoints, order, paths, legs, rounds: int, reason: str) -> Exploration:
     points = [minima.points[i] for i in order]
-    positions = np.array([one.position for one in points])
+    positions = np.array([point.position for point in points])
     rows = [
         (
             k + 1,
-            one.kind,
-            one.potential,
-            one.loss,
-            one.gradient_norm,
-            one.index,
-            one.num_flat,
-            one.smallest,
-            one.largest,
-            one.ln_volume,
-            float(np.linalg.norm(one.position - positions[0])),
+            point.kind,
+            point.potential,
+            point.loss,
+            point.gradient_norm,
+            point.index,
+            point.num_flat,
+            point.smallest,
+            point.largest,
+            point.ln_volume,
+            float(np.linalg.norm(point.position - positions[0])),
             minima.times[i],
             minima.rounds[i],
         )
-        for k, (i, one) in enumerate(zip(order, points, strict=True))
+        for k, (i, point) in enumerate(zip(order, points, strict=True))
     ]
     names = [
         "number",

@@ -153,10 +153,10 @@ def write(path: Path, done: JobResult) -> None:
     arrays = {
         "leg": done.positions,
         "places": done.rows,
-        "points": np.stack([one.position for one in done.points]),
-        "kinds": np.array([KINDS.index(one.kind) for one in done.points]),
+        "points": np.stack([point.position for point in done.points]),
+        "kinds": np.array([KINDS.index(point.kind) for point in done.points]),
         "numbers": np.array(
-            [[*fields_of(one, _NUMBERS).values()] for one in done.points], np.float64
+            [[*fields_of(point, _NUMBERS).values()] for point in done.points], np.float64
         ),
     }
     with replacing(path) as file:

@@ -158,7 +158,7 @@ class ModelTrajectories:
             # Too hot for the step size: the leg says nothing, and its start is a candidate all the
             # same.
             return np.asarray(start, np.float64)[None]
-        rows = [np.asarray(one.parameters, np.float64) for one in stored_positions(run)]
+        rows = [np.asarray(stored.parameters, np.float64) for stored in stored_positions(run)]
         return np.stack([np.asarray(start, np.float64), *rows])
 
 

@@ -171,7 +171,7 @@ def between(*sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     refuse_if(
         len(sets) not in (2, 3), "A line or plane passes through two or three points.", len(sets)
     )
-    points = [np.asarray(one, np.float64) for one in sets]
+    points = [np.asarray(vector, np.float64) for vector in sets]
     if any(point.shape != points[0].shape for point in points):
         raise InputError(
             "The points differ in length.", ", ".join(str(len(point)) for point in points)

@@ -81,11 +81,11 @@ class InputSpace(NamedTuple):
         """
         inputs = pandas.DataFrame(self.inputs, columns=list(self.names))
         predictions = self.prediction.frame().drop(columns="input")
-        one = self.prediction
-        if isinstance(one, ClassPrediction | LabelPrediction):
-            for k, spread in enumerate(one.std.T):
+        prediction = self.prediction
+        if isinstance(prediction, ClassPrediction | LabelPrediction):
+            for k, spread in enumerate(prediction.std.T):
                 predictions[
-                    f"std[{one.class_values[k] if isinstance(one, ClassPrediction) else k}]"
+                    f"std[{prediction.class_values[k] if isinstance(prediction, ClassPrediction) else k}]"
                 ] = spread
         return pandas.concat([inputs, predictions], axis=1)
 

@@ -254,20 +254,24 @@ def path_of(run, most: int = 1000, walker: int | None = None) -> list[Any]:
 
     def chosen():
         positions = stored_positions(run)
-        return positions if walker is None else (one for one in positions if one.walker == walker)
+        return (
+            positions
+            if walker is None
+            else (point for point in positions if point.walker == walker)
+        )
 
-    left = Counter(one.walker for one in chosen())
+    left = Counter(point.walker for point in chosen())
     refuse_if(
         not left, f"The run {run.folder} stored no positions of this walker.", f"walker {walker}"
     )
     every = -(-max(left.values()) // max(1, most // len(left)))
     points = []
-    for one in chosen():
-        left[one.walker] -= 1
+    for point in chosen():
+        left[point.walker] -= 1
         # The last position is where the walker ended: counted backwards, it is among those that are
         # kept.
-        if left[one.walker] % every == 0:
-            points.append(one)
+        if left[point.walker] % every == 0:
+            points.append(point)
     return points[-most:]
 
 
@@ -278,8 +282,8 @@ def _digest(surface, grid: Grid | None, names: Sequence[str], positions: list | 
     if positions is not None:
         # The steps and one number of each position tell another trajectory; hashing all of it reads
         # it once more.
-        parts += [np.array([(one.step, one.walker) for one in positions])]
-        parts += [np.array([np.sum(one.parameters, dtype=np.float64) for one in positions])]
+        parts += [np.array([(point.step, point.walker) for point in positions])]
+        parts += [np.array([np.sum(point.parameters, dtype=np.float64) for point in positions])]
     return tables.digest(parts)
 
 
@@ -298,9 +302,9 @@ def _along(surface, grid: Grid | None, positions: list, names: Sequence[str], pa
 
     def rows(first: int, last: int) -> np.ndarray:
         part = positions[first:last]
-        vectors = np.stack([one.parameters for one in part]).astype(np.float64)
+        vectors = np.stack([point.parameters for point in part]).astype(np.float64)
         own = surface.values(vectors)
-        begin = [np.array([(one.step, one.walker) for one in part])]
+        begin = [np.array([(point.step, point.walker) for point in part])]
         end = [own[name] for name in surface.columns]
         if grid is not None:
             coordinates, distance = project(vectors, grid.centre, grid.directions)

@@ -263,7 +263,7 @@ class _Choice:
 
     def _goal_text(self) -> str:
         """When a run for prediction ends."""
-        ends = [_in_words(one) for one in conditions_of(self.options.until)]
+        ends = [_in_words(condition) for condition in conditions_of(self.options.until)]
         if self.options.max_time:
             ends.append(f"after {self.options.max_time:g} seconds")
         return " or ".join(ends) or f"after {self.options.num_steps:,} steps"
@@ -477,7 +477,7 @@ class _Choice:
             latest = f"{options.max_time:g} seconds"
         elif "num_steps" not in options.explicit:
             latest += f", extended up to {LONGER * steps:,} if needed; max_time limits the seconds"
-        ends = [_in_words(one) for one in conditions_of(self.options.until)]
+        ends = [_in_words(condition) for condition in conditions_of(self.options.until)]
         if not ends:
             return f"stops after {latest} (until, num_steps)"
         return f"stops at {', '.join(ends)} (until), or {latest}"

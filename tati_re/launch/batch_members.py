@@ -51,42 +51,42 @@ class Rounds:
     @property
     def positions(self) -> np.ndarray:
         """Parameters of each member, shape (members, parameters)."""
-        return np.concatenate([one.positions for one in self.fits])
+        return np.concatenate([fit.positions for fit in self.fits])
 
     @property
     def auxiliary(self) -> tuple[np.ndarray, ...]:
         """Non-trainable variables of each member, shape (members, ...) each."""
-        parts = zip(*(one.auxiliary for one in self.fits), strict=True)
+        parts = zip(*(fit.auxiliary for fit in self.fits), strict=True)
         return tuple(np.concatenate(part) for part in parts)
 
     @property
     def steps(self) -> np.ndarray:
         """Step at which each member was kept, shape (members,)."""
-        return np.concatenate([one.steps for one in self.fits])
+        return np.concatenate([fit.steps for fit in self.fits])
 
     @property
     def num_steps(self) -> int:
         """Steps of the longest round."""
-        return max(one.num_steps for one in self.fits)
+        return max(fit.num_steps for fit in self.fits)
 
     @property
-    def one(self) -> float:
+    def member_density(self) -> float:
         """Mean held-out log density of a row under one member."""
-        return float(np.mean([one.densities.mean() for one in self.fits]))
+        return float(np.mean([fit.densities.mean() for fit in self.fits]))
 
     @property
     def cross_stopped(self) -> np.ndarray:
         """Held-out log densities under all members, each stopped by other rows, shape (rows,)."""
-        return _mean_density([one.cross_stopped for one in self.fits])
+        return _mean_density([fit.cross_stopped for fit in self.fits])
 
     def best(self) -> Rounds:
         """The rounds without those that make the ensemble worse, left out one after the other."""
         best = self
         while len(best.fits) > 1:
             fewer = [
-                Rounds([one for one in best.fits if one is not left_out]) for left_out in best.fits
+                Rounds([fit for fit in best.fits if fit is not left_out]) for left_out in best.fits
             ]
-            better = max(fewer, key=lambda one: float(one.cross_stopped.mean()))
+            better = max(fewer, key=lambda rounds: float(rounds.cross_stopped.mean()))
             if better.cross_stopped.mean() <= best.cross_stopped.mean():
                 break
             best = better

@@ -141,7 +141,7 @@ class BatchSetup:
             held_out: Rows that no member is fitted to.
             took: Seconds of the first round.
         """
-        schedule = Schedule(unit_seconds=took, density=rounds.one)
+        schedule = Schedule(unit_seconds=took, density=rounds.member_density)
         while is_worth_more(rounds, fits.num_members):
             left = self._seconds_of_fits(fits, rounds)
             length = schedule.next_length(left)
@@ -295,6 +295,6 @@ class BatchSetup:
         parts = "" if count == 1 else f" in {count} rounds"
         return (
             f"Members: {members} fits{parts} of up to {rounds.num_steps:,} steps on mini-batches "
-            f"(num_walkers, fit_steps); held-out log density of a row {rounds.one:.3f} for one "
+            f"(num_walkers, fit_steps); held-out log density of a row {rounds.member_density:.3f} for one "
             f"fit, {float(rounds.cross_stopped.mean()):.3f} for their ensemble."
         )

@@ -509,12 +509,14 @@ def _check_callbacks(callbacks: Any) -> None:
         raise InputError(
             "callbacks are not a list of functions.", abbreviated(callbacks, 77, repr), form
         )
-    for one in callbacks:
+    for callback in callbacks:
         try:
-            inspect.signature(one).bind("folder", 0)
+            inspect.signature(callback).bind("folder", 0)
         except TypeError as error:
             raise InputError(
-                "callbacks: one cannot be called.", f"{abbreviated(one, 77, repr)} ({error})", form
+                "callbacks: one cannot be called.",
+                f"{abbreviated(callback, 77, repr)} ({error})",
+                form,
             ) from None
         except ValueError:
             continue  # Of some built-in functions there is no signature.
@@ -546,24 +548,26 @@ def check_until(request: Request) -> None:
     options = request.options
     method = request.method
     columns = Observables(method, request.potential.metric_name, own, options.full_every).columns
-    for one in conditions:
-        if one.name and one.quantity != MCSE:
-            _check_named(one.name, request)
+    for condition in conditions:
+        if condition.name and condition.quantity != MCSE:
+            _check_named(condition.name, request)
             continue
-        if one.name and (one.name not in columns or one.name in ("step", "walker")):
+        if condition.name and (
+            condition.name not in columns or condition.name in ("step", "walker")
+        ):
             raise InputError(
-                f"until: run.csv has no column {one.name}.{nearest(one.name, columns)}",
+                f"until: run.csv has no column {condition.name}.{nearest(condition.name, columns)}",
                 options.until,
             )
-        if one.quantity == WEIGHTS and not request.system.has_data:
+        if condition.quantity == WEIGHTS and not request.system.has_data:
             raise InputError(
-                f"until: {one} needs the weights of a network.",
+                f"until: {condition} needs the weights of a network.",
                 "a potential",
                 "rhat, which covers coordinates",
             )
-        if not one.name and not request.trajectory_every:
+        if not condition.name and not request.trajectory_every:
             raise InputError(
-                f"until: {one} needs stored positions.",
+                f"until: {condition} needs stored positions.",
                 "trajectory_every 0",
                 "trajectory_every auto",
             )

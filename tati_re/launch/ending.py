@@ -82,7 +82,11 @@ class Ending:
         turns = turns_of(request.method)
         self._turn = turns.steps if turns.groups > 1 else 1
         self.conditions = conditions_of(request.options.until) if request.samples else []
-        limits = {one.quantity: one.limit for one in self.conditions if not one.name}
+        limits = {
+            condition.quantity: condition.limit
+            for condition in self.conditions
+            if not condition.name
+        }
         self._hat, self._size = (limits.get(name, DEFAULTS[name]) for name in ("rhat", "ess"))
         self.reached = self.begins_anew = False
         self.goal = f"until {request.options.until}" if self.conditions else ""
@@ -116,7 +120,7 @@ class Ending:
         most = self._request.options.num_steps if until.most is None else until.most
         every = self.trajectory_every if until.every is None else until.every
         self.begins_anew = self._is_biased(look, most, left, _is_fixed(stored))
-        met = all(one.met(look.table) for one in self.conditions)
+        met = all(condition.met(look.table) for condition in self.conditions)
         self.reached = met and not self.begins_anew
         planned = {"most": most, "every": every, **until.table}
         seen = {
@@ -126,7 +130,7 @@ class Ending:
         }
         self.goal = goal_text(self.conditions, look.table)
         drawn = step - burnin_of(RunFiles(self.folder), None)
-        left_of = [steps_left(one, look.table, drawn) for one in self.conditions]
+        left_of = [steps_left(condition, look.table, drawn) for condition in self.conditions]
         self._expected_end = step + max(left_of, default=math.inf)
         manifest.note(self.folder, until=planned | seen)
         return self.reached
@@ -170,7 +174,7 @@ class Ending:
             manifest.note(self.folder, until={**until.table, "stuck_at": step})
             return step
         last = until.looks[-1].table
-        left = {str(one): steps_left(one, last, drawn) for one in self.conditions}
+        left = {str(condition): steps_left(condition, last, drawn) for condition in self.conditions}
         if any(text.startswith("ess") for text in left):
             left |= {
                 text: drawn for text in left if text.startswith("rhat") and left[text] == math.inf
@@ -208,7 +212,7 @@ class Ending:
         """Notes whether chains sit in different modes at a step, for `news` and `bound`."""
         self._modes_step = step
         self._modes = None
-        hats = [one for one in self.conditions if one.quantity == "rhat"]
+        hats = [condition for condition in self.conditions if condition.quantity == "rhat"]
         if not hats or self._request.options.goal == "predict":
             return
         if compared is None:
@@ -237,7 +241,9 @@ class Ending:
     def _modes_sentence(self) -> str:
         """That chains sit in different modes, and what helps."""
         assert self._modes is not None
-        limit = next(one.limit for one in self.conditions if one.quantity == "rhat")
+        limit = next(
+            condition.limit for condition in self.conditions if condition.quantity == "rhat"
+        )
         text = (
             f"The chains sit in different modes: R-hat is {self._modes.between:.3g} between chains and "
             f"{self._modes.within:.3f} within them, and more steps hardly bring it below {limit:g}. "
@@ -276,7 +282,7 @@ class Ending:
         except InputError:  # no row is at the target yet
             return diagnosis([], self._hat) | {"mcse": mcse}
         weights = chains_of(rows, "weight", -1) if "weight" in rows else None
-        for name in (one.name for one in self.conditions if one.quantity == MCSE):
+        for name in (condition.name for condition in self.conditions if condition.quantity == MCSE):
             mcse[name] = float(average(chains_of(rows, name, -1), weights, sizes=False)["error"])
         return convergence | {"mcse": mcse}
 
@@ -286,7 +292,7 @@ class Ending:
         """The numbers of a look with the log density of a row by leave-one-out, and what it gained
         since the look before; nothing where no condition is about it.
         """
-        if all(one.quantity != GAIN for one in self.conditions):
+        if all(condition.quantity != GAIN for condition in self.conditions):
             return entries
         density = self._leave_one_out()
         before = looks[-1].elpd if looks else math.nan
@@ -370,7 +376,9 @@ class Ending:
         rows = rows_at_target(run)
         width = walkers.position.shape[0]
         temperatures = [
-            one for one in measured_temperatures(rows, number) if one.kind == "configurational"
+            temperature
+            for temperature in measured_temperatures(rows, number)
+            if temperature.kind == "configurational"
         ]
         if "weight" in rows or not temperatures or temperatures[0].half <= target_bias:
             return {}
@@ -381,7 +389,7 @@ class Ending:
             return {}
         step, values = (
             np.concatenate(part)
-            for part in zip(*((one.step, one.values) for one in blocks), strict=True)
+            for part in zip(*((block.step, block.values) for block in blocks), strict=True)
         )
         if (
             len(step) < FEWEST_ROWS * width
@@ -396,7 +404,10 @@ class Ending:
         options = make_options(request.options, batch_size=None)
         engine = Evaluator(request.system.potential(options, request.objects, copies=width), False)
         gradients = np.stack(
-            [engine.energy(one, engine.batch(0), walkers.auxiliary).gradient for one in values]
+            [
+                engine.energy(positions, engine.batch(0), walkers.auxiliary).gradient
+                for positions in values
+            ]
         )
         halves = np.array_split(values, 2)
         centers = [np.mean(half, axis=(0, 1), dtype=np.float64) for half in reversed(halves)]
@@ -404,13 +415,15 @@ class Ending:
             [half - center for half, center in zip(halves, centers, strict=True)]
         )
         virials = 0.5 * (moved * gradients).sum(axis=2).T
-        one = measured_temperature(virials, "configurational", number, temperatures[0].target)
+        about_mean = measured_temperature(
+            virials, "configurational", number, temperatures[0].target
+        )
         return {
             "step": last,
             "num_draws": virials.size,
-            "mean": one.mean,
-            "lower": one.lower,
-            "upper": one.upper,
+            "mean": about_mean.mean,
+            "lower": about_mean.lower,
+            "upper": about_mean.upper,
         }
 
     def _unexplained(self, run: RunFiles, steps: int) -> float:
@@ -427,7 +440,7 @@ class Ending:
             1, steps * self._walkers.position.shape[0] // ((most + 1) * (stored_every(run) or 1))
         )
         try:
-            values = np.concatenate([one.values for one in Positions(run, thin=thin).blocks()])[
+            values = np.concatenate([block.values for block in Positions(run, thin=thin).blocks()])[
                 : most + 1
             ]
             return potential.target.unexplained(values) if len(values) > _FEWEST_LINES else 0.0

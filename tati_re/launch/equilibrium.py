@@ -131,7 +131,9 @@ def _of_density(
     pairs = SimulatedPairs(simulate, density.layout)
     if not any(isinstance(value, tf.Variable) for value in density.data.values()):
         drawn = [pairs.drawn(options.seed, number)[0] for number in range(walkers)]
-        positions = np.concatenate([density.layout.unconstrain(one) for one in drawn])
+        positions = np.concatenate(
+            [density.layout.unconstrain(drawn_values) for drawn_values in drawn]
+        )
         return Equilibrium(positions, system, objects, draws=walkers, is_twin=False)
     truth, data = pairs.drawn(options.seed, 0)
     refuse_if(
@@ -161,7 +163,7 @@ def _of_network(
     position = np.asarray(prior.sample((1, number), options.seed), system.flat.dtype)
     random = np.random.default_rng([options.seed, _STREAM])
     twin = _with_targets(system, _simulated_targets(system, options, objects, position, random))
-    before, now = (one.potential(options, objects, copies=1) for one in (system, twin))
+    before, now = (modeled.potential(options, objects, copies=1) for modeled in (system, twin))
     for name, first, second in (
         ("loss", before.loss, now.loss),
         ("prior", before.prior, now.prior),

@@ -50,7 +50,9 @@ class LeaveOneOutDensity:
         if not len(values):
             return math.nan
         likelihoods = self._log_likelihoods(values[chosen], walker[chosen])
-        chains = [left_out(likelihoods[walker[chosen] == one]) for one in np.unique(walker[chosen])]
+        chains = [
+            left_out(likelihoods[walker[chosen] == number]) for number in np.unique(walker[chosen])
+        ]
         mixture = np.logaddexp.reduce(chains, axis=0) - math.log(len(chains))
         return float(mixture.mean())
 

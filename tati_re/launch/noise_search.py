@@ -100,9 +100,9 @@ class NoiseSearch:
             return self._steps(step_size, friction)
         highest = 1.0 / step_size
         tried = [highest / _RATIO_OF_FRICTIONS**k for k in range(_NUM_FRICTIONS)]
-        measured = [self._steps(step_size, one) for one in tried]
-        stable = [one for one in measured if one is not None]
-        return min(stable, key=lambda one: one.memory, default=None)
+        measured = [self._steps(step_size, trial_friction) for trial_friction in tried]
+        stable = [result for result in measured if result is not None]
+        return min(stable, key=lambda result: result.memory, default=None)
 
     def _steps(self, step_size: float, friction: float) -> NoisySteps | None:
         try:

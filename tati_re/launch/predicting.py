@@ -146,7 +146,7 @@ class PredictionSetup:
             for width in self._widths_of(candidate)
         ]
         # Widths matter less than likelihoods: those of the default come first.
-        listed.sort(key=lambda one: one.width != first_width)
+        listed.sort(key=lambda option: option.width != first_width)
         choice = ModelChoice(listed[0], held_out)
         if len(listed) == 1:
             return choice
@@ -250,11 +250,11 @@ class PredictionSetup:
         fitted = fits.run(start, steps, now + share)
         fits_alone = not self._has_chains(fitted, members)
         leave_at(sim.walkers, fitted, choice.held_out, fits_alone)
-        one = float(fitted.densities.mean())
+        member_density = float(fitted.densities.mean())
         ensemble = float(fitted.ensemble.mean())
         return (
             f"Members: {members} fits of up to {fitted.num_steps:,} steps (num_walkers, fit_steps); held-out log "
-            f"density of a row {one:.3f} for one fit, {ensemble:.3f} for their ensemble."
+            f"density of a row {member_density:.3f} for one fit, {ensemble:.3f} for their ensemble."
         )
 
     def _fit_on_batches(self, choice: ModelChoice) -> list[str]:

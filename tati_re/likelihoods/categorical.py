@@ -168,9 +168,9 @@ class SparseCategorical(Categorical):
 
     def check_fit(self, outputs: tuple, targets: tuple, num_classes: int | None) -> None:
         if num_classes is None:
-            one = targets in ((), (1,))
+            has_one_label = targets in ((), (1,))
             class_numbers = "class numbers; for several positions, with num_classes"
-            expected = "gaussian or another regression loss" if one else class_numbers
+            expected = "gaussian or another regression loss" if has_one_label else class_numbers
             raise InputError("loss: the labels are not classes.", self.name, expected)
         last = outputs[-1] if outputs else 1
         problem = f"loss: {self.name} needs one output per class."

@@ -238,8 +238,8 @@ class Objective(ABC):
             return
         received = f"outputs of shape {tuple(outputs)} for labels of shape {tuple(targets)}"
         problem = f"loss: the model's outputs do not match the labels under {self.name}."
-        one = ", for -1 and 1 one output" if num_classes == 2 else ""
-        raise InputError(problem, received, f"equal shapes{one}")
+        for_two_classes = ", for -1 and 1 one output" if num_classes == 2 else ""
+        raise InputError(problem, received, f"equal shapes{for_two_classes}")
 
     def left_out(self, columns: int) -> float:
         """The constant of the negative log density over so many outputs that `loss` leaves out."""

@@ -71,14 +71,14 @@ class KerasLoss(WithoutDensity):
             subject, "a function of (labels, outputs) written in keras.ops or TensorFlow"
         ):
             values = tf.convert_to_tensor(self._function(targets, outputs))
-        one = outputs.shape[:1]
-        shapes = (one, [*one, 1], outputs.shape[:-1])
+        rows = outputs.shape[:1]
+        shapes = (rows, [*rows, 1], outputs.shape[:-1])
         fits = values.shape.rank is not None
         fits = fits and any(values.shape.is_compatible_with(shape) for shape in shapes)
         if not fits or not values.dtype.is_floating:
             received = f"{values.dtype.name} of shape {values.shape}"
             problem = f"{subject} must return one number per example."
-            raise InputError(problem, received, f"floats of shape {one}")
+            raise InputError(problem, received, f"floats of shape {rows}")
         return values
 
     def right(self, targets: Any, outputs: Any, signs: bool) -> Any:

@@ -160,7 +160,7 @@ def options_of_method(kind: str, name: str) -> dict[str, str]:
 def _of_sampler(name: str) -> dict[str, str]:
     where = name if ":" in name else family(name)
     if where is not None:
-        known = next((one for one, its in FAMILIES.items() if its == where), None)
+        known = next((sampler for sampler, its in FAMILIES.items() if its == where), None)
         names = options_of_family(where) if known is None else OF_SAMPLERS.get(known, ())
         return dict(zip(_shortened(names), names, strict=True))
     if name not in WORDS and not {*name.upper()} <= {*_LETTERS}:
@@ -370,10 +370,10 @@ def meanings(text: str) -> set[str]:
     if not dot and name in options_of_methods():
         return {name}
     candidates = {
-        options_of_method(kind, one).get(short)
+        options_of_method(kind, method_name).get(short)
         for kind in KINDS
-        for one in methods_of(kind)
-        if not dot or one.upper() == method.upper()
+        for method_name in methods_of(kind)
+        if not dot or method_name.upper() == method.upper()
     }
     return {option for option in candidates if option is not None}
 
@@ -402,23 +402,27 @@ def option_set(text: str, chosen: Callable[[str], Any]) -> tuple[str, str]:
         return name, value
 
     of_run = {
-        (kind, one): options_of_method(kind, one)
+        (kind, method_name): options_of_method(kind, method_name)
         for kind in KINDS
-        for one in _names(chosen(kind))
-        if not dot or one.upper() == method.upper()
+        for method_name in _names(chosen(kind))
+        if not dot or method_name.upper() == method.upper()
     }
     if dot and not of_run:
         of_run = {
-            (kind, one): options_of_method(kind, one)
+            (kind, method_name): options_of_method(kind, method_name)
             for kind in KINDS
-            for one in methods_of(kind)
-            if one.upper() == method.upper()
+            for method_name in methods_of(kind)
+            if method_name.upper() == method.upper()
         }
     matches = {options[short] for options in of_run.values() if short in options}
     if len(matches) == 1:
         return matches.pop(), value
     if matches:
-        where = [f"{one}.{short}" for (_, one), options in of_run.items() if short in options]
+        where = [
+            f"{method_name}.{short}"
+            for (_, method_name), options in of_run.items()
+            if short in options
+        ]
         raise InputError(f"--set {typed}: several methods have this option.", text, _or(where))
     raise _not_found(typed, short, of_run)
 
@@ -436,10 +440,10 @@ def _or(names: Iterable[str]) -> str:
 
 def _not_found(typed: str, short: str, of_run: Mapping[tuple[str, str], Any]) -> InputError:
     elsewhere = [
-        f"{kind} = {one}"
+        f"{kind} = {method_name}"
         for kind in KINDS
-        for one in methods_of(kind)
-        if short in options_of_method(kind, one)
+        for method_name in methods_of(kind)
+        if short in options_of_method(kind, method_name)
     ]
     if elsewhere:
         problem = f"--set {typed}: this run does not use the method of this option."

@@ -45,9 +45,13 @@ def plot_classes(
     Raises:
         InputError: The predictions have no labels.
     """
-    single = {name: one.pairs() for name, one in predictions.items()}
+    single = {name: prediction.pairs() for name, prediction in predictions.items()}
     sets, labels = zip(
-        *((one.probabilities, known_labels(one.labels)) for one in single.values()), strict=True
+        *(
+            (prediction.probabilities, known_labels(prediction.labels))
+            for prediction in single.values()
+        ),
+        strict=True,
     )
     figure = new_figure(9.0, max(4.8, 1.7 * len(sets)))
     grid = figure.add_gridspec(1, 2, width_ratios=[1.0, 1.1])
@@ -57,22 +61,22 @@ def plot_classes(
     )
     panels[-1].set_xlabel("predictive entropy (nats)")
     plain(*reliability, *panels)
-    for panel, (name, one) in zip(panels, predictions.items(), strict=True):
+    for panel, (name, prediction) in zip(panels, predictions.items(), strict=True):
         if outside is None:
             draw_entropy(panel, single[name].probabilities, single[name].labels, name)
         else:
-            _draw_apart(panel, one, outside[name], name)
+            _draw_apart(panel, prediction, outside[name], name)
     return save(figure, path)
 
 
 def _draw_apart(axes: Axes, inside: Any, outside: Any, name: str) -> None:
     single = inside.pairs().probabilities
     edges = np.linspace(0.0, np.log(single.shape[1]) * len(single) / len(inside.probabilities), 31)
-    for one, word, color, filled in (
+    for prediction, word, color, filled in (
         (inside, "test", COLORS[0], True),
         (outside, "other inputs", COLORS[1], False),
     ):
-        draw_stairs(axes, one.entropy, edges, word, color, filled)
+        draw_stairs(axes, prediction.entropy, edges, word, color, filled)
     area = auroc(inside.entropy, outside.entropy)
     pad = 4 + 14 * legend_above(axes)
     axes.set_title(f"{name}, AUROC {area:.3f}", loc="left", color=DARK, fontsize=10, pad=pad)

@@ -88,18 +88,20 @@ def plot_disconnectivity(exploration: "Exploration", path: AnyPath | None = None
     basins = {number: ([number], number, bottom) for number, bottom in bottoms.items()}
     forks: list[tuple] = []
     for row in tree[tree["joins"] > 0].sort_values("joins_at").itertuples():
-        (left, *one), (right, *other) = basins[row.joins], basins.pop(row.number)
-        forks.append((row.joins_at, one, other, key := ("fork", len(forks))))
+        (left, *left_minimum), (right, *other) = basins[row.joins], basins.pop(row.number)
+        forks.append((row.joins_at, left_minimum, other, key := ("fork", len(forks))))
         basins[row.joins] = left + right, key, row.joins_at
     order = [number for numbers, *_ in basins.values() for number in numbers]
     across: dict[object, float] = {number: float(place) for place, number in enumerate(order)}
     figure = new_figure(max(3.6, 1.6 + 0.35 * len(order)), 4.0)
     panel = figure.subplots()
-    for height, (one, low), (other, high), key in forks:
+    for height, (left_minimum, low), (other, high), key in forks:
         panel.plot(
-            [across[one]] * 2 + [across[other]] * 2, [low, height, height, high], color=COLORS[0]
+            [across[left_minimum]] * 2 + [across[other]] * 2,
+            [low, height, height, high],
+            color=COLORS[0],
         )
-        across[key] = 0.5 * (across[one] + across[other])
+        across[key] = 0.5 * (across[left_minimum] + across[other])
     top = max([*tree["joins_at"].dropna(), *bottoms.values()])
     rest = 0.05 * (top - min(bottoms.values()))
     for _, key, reached in basins.values():

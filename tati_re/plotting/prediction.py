@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tati_re.core.errors import AnyPath, InputError
+from tati_re.core.renamed import renamed_arguments
 from tati_re.plotting.bands import uniform_band
 from tati_re.plotting.calibration import draw_entropy, draw_reliability, draw_stairs
 from tati_re.plotting.figure import (
@@ -30,8 +31,9 @@ from tati_re.prediction.results import (
 _MOST_CLASSES = 2 * len(COLORS)
 
 
+@renamed_arguments(one="prediction")
 def plot_prediction(
-    one: Prediction, along: int | None = None, path: AnyPath | None = None
+    prediction: Prediction, along: int | None = None, path: AnyPath | None = None
 ) -> Figure:
     """Plots a prediction with its intervals, calibration and entropy.
 
@@ -42,7 +44,7 @@ def plot_prediction(
     predictions.
 
     Args:
-        one: A prediction from `run.predict`.
+        prediction: A prediction from `run.predict`.
         along: Input column for the horizontal axis, from 0. Default: None, the only column.
         path: A PNG file to write. Default: None, no file.
 
@@ -52,13 +54,13 @@ def plot_prediction(
     Raises:
         InputError: There is no such column.
     """
-    if isinstance(one, RegressionPrediction):
-        return plot_values({one.title: one}, None, path, along)
-    classes = one.pairs() if isinstance(one, LabelPrediction) else one
+    if isinstance(prediction, RegressionPrediction):
+        return plot_values({prediction.title: prediction}, None, path, along)
+    classes = prediction.pairs() if isinstance(prediction, LabelPrediction) else prediction
     assert isinstance(classes, ClassPrediction)
-    columns = _columns(one.inputs if one.places == 1 else None, 0, along)
+    columns = _columns(prediction.inputs if prediction.places == 1 else None, 0, along)
     one_input = columns.shape[1] == 1
-    over = isinstance(one, ClassPrediction) and (along is not None or one_input)
+    over = isinstance(prediction, ClassPrediction) and (along is not None or one_input)
     count = 1 + over + (classes.labels is not None)
     figure = new_figure(4.4 * count, 3.8)
     grid = figure.add_gridspec(1, count)
@@ -69,7 +71,7 @@ def plot_prediction(
         _draw_probabilities(drawn[0], classes, columns[:, along or 0], word, one_input)
     last = figure.add_subplot(grid[-1])
     if classes.labels is None:
-        entropy = one.entropy
+        entropy = prediction.entropy
         draw_stairs(
             last,
             entropy,
@@ -86,7 +88,7 @@ def plot_prediction(
             grid[count - 2],
             [classes.probabilities],
             [classes.labels],
-            [one.title],
+            [prediction.title],
         )
         draw_entropy(last, classes.probabilities, classes.labels, "")
     last.set_xlabel("predictive entropy (nats)")
@@ -112,21 +114,21 @@ def _columns(inputs: np.ndarray | None, count: int, along: int | None) -> np.nda
 
 
 def _draw_probabilities(
-    axes: Axes, one: ClassPrediction, x: np.ndarray, name: str, alone: bool
+    axes: Axes, prediction: ClassPrediction, x: np.ndarray, name: str, alone: bool
 ) -> None:
     order = np.argsort(x)
-    classes = range(one.probabilities.shape[1])
-    likely = np.sort(one.probabilities.max(axis=0).argsort()[::-1][:_MOST_CLASSES])
+    classes = range(prediction.probabilities.shape[1])
+    likely = np.sort(prediction.probabilities.max(axis=0).argsort()[::-1][:_MOST_CLASSES])
     for number, k in enumerate(likely if len(classes) > 2 else classes[1:]):
         color = COLORS[number % len(COLORS)]
-        p = one.probabilities[order, k]
+        p = prediction.probabilities[order, k]
         dashes = "-" if number < len(COLORS) else "--"
         ends = (
             None
-            if one.lower is None or one.upper is None
-            else (one.lower[order, k], one.upper[order, k])
+            if prediction.lower is None or prediction.upper is None
+            else (prediction.lower[order, k], prediction.upper[order, k])
         )
-        label = f"class {one.class_values[k]}"
+        label = f"class {prediction.class_values[k]}"
         if alone:
             axes.plot(x[order], p, dashes, color=color, linewidth=1.3, label=label)
             if ends is not None:
@@ -143,10 +145,10 @@ def _draw_probabilities(
                 elinewidth=0.6,
                 label=label,
             )
-    if one.training is not None and len(classes) == 2 and alone:
-        _draw_training(axes, *one.training, DARK, "training data")
-    if one.labels is not None and len(classes) == 2:
-        axes.plot(x, one.labels, "|", color=GRAY, markersize=7, label="observed")
+    if prediction.training is not None and len(classes) == 2 and alone:
+        _draw_training(axes, *prediction.training, DARK, "training data")
+    if prediction.labels is not None and len(classes) == 2:
+        axes.plot(x, prediction.labels, "|", color=GRAY, markersize=7, label="observed")
     axes.set_ylim(-0.03, 1.03)
     remark = (
         f", the {len(likely)} likeliest of {len(classes)} classes"
@@ -189,7 +191,9 @@ def plot_values(
         The figure.
     """
     name, first = next(iter(predictions.items()))
-    known = {label: one for label, one in predictions.items() if one.pit is not None}
+    known = {
+        label: prediction for label, prediction in predictions.items() if prediction.pit is not None
+    }
     figure = new_figure(12.6 if known else 5.4, 3.8)
     panels = figure.subplots(1, 3, width_ratios=[1.5, 1.0, 1.1]) if known else [figure.subplots()]
     columns = _columns(first.inputs if inputs is None else inputs, len(first.mean), along)
@@ -221,16 +225,16 @@ def _draw_training(axes: Axes, x: np.ndarray, y: np.ndarray, color: str, label: 
     )
 
 
-def _draw_line(axes: Axes, one: RegressionPrediction, x: np.ndarray, name: str) -> None:
+def _draw_line(axes: Axes, prediction: RegressionPrediction, x: np.ndarray, name: str) -> None:
     order = np.argsort(x)
     x = x[order]
-    several = one.mean.shape[1] > 1
-    for k in range(one.mean.shape[1]):
+    several = prediction.mean.shape[1] > 1
+    for k in range(prediction.mean.shape[1]):
         color = COLORS[k % len(COLORS)]
-        if one.lower is not None and one.upper is not None:
-            label = f"{one.level:.0%} of observations"
+        if prediction.lower is not None and prediction.upper is not None:
+            label = f"{prediction.level:.0%} of observations"
             light = color if several else COLORS[4]
-            ends = one.lower[order, k], one.upper[order, k]
+            ends = prediction.lower[order, k], prediction.upper[order, k]
             axes.fill_between(
                 x,
                 *ends,
@@ -239,47 +243,55 @@ def _draw_line(axes: Axes, one: RegressionPrediction, x: np.ndarray, name: str) 
                 lw=0,
                 label="" if k else label,
             )
-        label = f"{one.level:.0%} interval of the mean"
-        ends = (one.mean_lower[order, k], one.mean_upper[order, k])
+        label = f"{prediction.level:.0%} interval of the mean"
+        ends = (prediction.mean_lower[order, k], prediction.mean_upper[order, k])
         axes.fill_between(x, *ends, color=color, alpha=0.4, lw=0, label="" if k else label)
         axes.plot(
             x,
-            one.mean[order, k],
+            prediction.mean[order, k],
             color=color,
             linewidth=1.4,
             label=f"output {k}" if several else "mean",
         )
-        if one.training is not None:
-            inputs, targets = one.training
+        if prediction.training is not None:
+            inputs, targets = prediction.training
             seen = "" if k else "training data"
             shade = color if several else DARK
             _draw_training(axes, inputs, targets[:, k], shade, seen)
-        if one.targets is not None:
+        if prediction.targets is not None:
             dots: dict[str, Any] = {"s": 9 if len(x) <= 2000 else 3, "linewidths": 0, "alpha": 0.7}
             seen = "" if k else "observed"
             axes.scatter(
-                x, one.targets[order, k], color=color if several else DARK, label=seen, **dots
+                x,
+                prediction.targets[order, k],
+                color=color if several else DARK,
+                label=seen,
+                **dots,
             )
     axes.set(xlabel="input", ylabel="target")
     axes.set_title(name, loc="left", color=DARK, fontsize=10, pad=4 + 14 * legend_above(axes, 76))
 
 
 def _draw_pairs(
-    axes: Axes, one: RegressionPrediction, name: str, over: tuple[np.ndarray, str] | None
+    axes: Axes, prediction: RegressionPrediction, name: str, over: tuple[np.ndarray, str] | None
 ) -> None:
     """Means with their intervals over what came true, or over the values `over`, with their
     name.
     """
-    every = slice(None, None, max(1, one.mean.size // 400))
-    interval = one.lower, one.upper
+    every = slice(None, None, max(1, prediction.mean.size // 400))
+    interval = prediction.lower, prediction.upper
     word = "mean and {level} interval"
-    if one.lower is None:
-        interval = one.mean_lower, one.mean_upper
+    if prediction.lower is None:
+        interval = prediction.mean_lower, prediction.mean_upper
         word = "mean, and {level} interval of the mean"
-    mean, lower, upper = (np.asarray(values)[every].reshape(-1) for values in (one.mean, *interval))
-    y = None if one.targets is None else one.targets[every].reshape(-1)
-    where, label = (np.arange(len(one.mean)), "number of the input") if over is None else over
-    true = np.repeat(where[every], one.mean.shape[1])
+    mean, lower, upper = (
+        np.asarray(values)[every].reshape(-1) for values in (prediction.mean, *interval)
+    )
+    y = None if prediction.targets is None else prediction.targets[every].reshape(-1)
+    where, label = (
+        (np.arange(len(prediction.mean)), "number of the input") if over is None else over
+    )
+    true = np.repeat(where[every], prediction.mean.shape[1])
     if over is None and y is not None:
         true = y
         label = "observed"
@@ -292,7 +304,7 @@ def _draw_pairs(
         color=COLORS[0],
         ecolor=COLORS[4],
         elinewidth=0.8,
-        label=word.format(level=f"{one.level:.0%}"),
+        label=word.format(level=f"{prediction.level:.0%}"),
     )
     if over is not None and y is not None:
         axes.plot(true, y, "o", markersize=2.5, color=DARK, zorder=3, label="observed")
@@ -313,8 +325,8 @@ def _draw_coverage(axes: Axes, predictions: dict[str, RegressionPrediction]) -> 
         levels, low, high, color=GRAY, alpha=0.25, linewidth=0, label="calibrated, 95 %"
     )
     axes.plot([0, 1], [0, 1], color=GRAY, linewidth=0.8, linestyle="--")
-    for number, (name, one) in enumerate(predictions.items()):
-        inside = np.abs(2 * np.asarray(one.pit).reshape(-1, 1) - 1) <= levels
+    for number, (name, prediction) in enumerate(predictions.items()):
+        inside = np.abs(2 * np.asarray(prediction.pit).reshape(-1, 1) - 1) <= levels
         axes.plot(
             levels,
             inside.mean(axis=0),
@@ -331,8 +343,8 @@ def draw_pit(axes: Axes, predictions: Mapping[str, RegressionPrediction]) -> Non
     """Draws the distribution function of the PIT less the uniform one, in its simultaneous band."""
     levels, low, high = uniform_band(len(next(iter(predictions.values())).mean))
     axes.fill_between(levels, low - levels, high - levels, color=GRAY, alpha=0.25, linewidth=0)
-    for number, one in enumerate(predictions.values()):
-        below = (np.asarray(one.pit).reshape(-1, 1) <= levels).mean(axis=0)
+    for number, prediction in enumerate(predictions.values()):
+        below = (np.asarray(prediction.pit).reshape(-1, 1) <= levels).mean(axis=0)
         axes.plot(levels, below - levels, color=COLORS[number % len(COLORS)], linewidth=1.4)
     axes.axhline(0, color=GRAY, linewidth=0.8, linestyle="--")
     axes.set(

@@ -274,21 +274,23 @@ class NamedDensity:
         except (TypeError, ValueError):
             problem = f"{who}: the arguments of this function have no names."
             raise InputError(problem, name_of(function), EXPECTED) from None
-        if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in arguments):
+        if any(argument.kind is inspect.Parameter.VAR_KEYWORD for argument in arguments):
             return tuple(name for name in known if name not in beside)
         names = []
-        for one in arguments:
-            if one.kind in _OPEN:
+        for argument in arguments:
+            if argument.kind in _OPEN:
                 raise InputError(
-                    f"{who}: the argument {one.name} cannot be given by name.",
+                    f"{who}: the argument {argument.name} cannot be given by name.",
                     name_of(function),
                     EXPECTED,
                 )
-            if one.name in known:
-                names.append(one.name)
-            elif one.default is inspect.Parameter.empty:
-                problem = f"{who}: the argument {one.name} is neither a parameter nor data."
-                raise InputError(f"{problem}{nearest(one.name, known)}", expected=", ".join(known))
+            if argument.name in known:
+                names.append(argument.name)
+            elif argument.default is inspect.Parameter.empty:
+                problem = f"{who}: the argument {argument.name} is neither a parameter nor data."
+                raise InputError(
+                    f"{problem}{nearest(argument.name, known)}", expected=", ".join(known)
+                )
         return tuple(names)
 
     def _of_draws(

@@ -407,12 +407,14 @@ class ModelPasses:
         refuse_single_examples(self.batches, self.num_examples)
         indices = tf.broadcast_to(batch.indices, (position.shape[0], batch.indices.shape[1]))
 
-        def one(args):
+        def walker_variance(args):
             theta, own, extra = args
             return self._example_variance(theta, own, batch.size, extra)
 
         spread = tf.map_fn(
-            one, (position, indices, tuple(auxiliary)), fn_output_signature=position.dtype
+            walker_variance,
+            (position, indices, tuple(auxiliary)),
+            fn_output_signature=position.dtype,
         )
         return self._of_a_batch(spread, rung, batch)
 
@@ -456,7 +458,7 @@ class ModelPasses:
             )
         else:
 
-            def one(weights, extra, inputs, labels):
+            def walker_spread(weights, extra, inputs, labels):
                 inputs, labels = (
                     (inputs, labels) if shared else (self.prepared(inputs)[None], labels[None])
                 )
@@ -470,7 +472,7 @@ class ModelPasses:
             how = "looped" if how == "vectorized" else how
             signature = Spread(tf.float64, types, types)
             spread = map_walkers(
-                how, one, self.flat.split(position), auxiliary, x, y, shared, signature
+                how, walker_spread, self.flat.split(position), auxiliary, x, y, shared, signature
             )
         share = self._share(batch.size)
         gradient = tf.cast(self.scale * share, position.dtype) * self.flat.join(spread.slopes)
@@ -510,14 +512,14 @@ class ModelPasses:
         """
 
         def evaluated(position, x, y, *more):
-            def one(weights, extra, inputs, labels):
+            def walker_value(weights, extra, inputs, labels):
                 outputs, _ = self.flat.call(
                     weights, extra, inputs if shared else self.prepared(inputs)
                 )
                 return function(weights, labels, outputs, *more)
 
             return map_walkers(
-                how, one, self.flat.split(position), auxiliary, x, y, shared
+                how, walker_value, self.flat.split(position), auxiliary, x, y, shared
             ), position
 
         shape = (inputs[0].shape[0], *shape)

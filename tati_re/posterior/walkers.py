@@ -66,7 +66,7 @@ def loss_and_gradient(
         with tf.GradientTape() as tape:
             tape.watch(weights)
             losses = map_walkers(
-                "vectorized", lambda *one: total(*one)[0], weights, auxiliary, x, y, shared
+                "vectorized", lambda *walker: total(*walker)[0], weights, auxiliary, x, y, shared
             )
         slopes = tape.gradient(losses, weights, unconnected_gradients="zero")
         return (
@@ -75,7 +75,7 @@ def loss_and_gradient(
             auxiliary,
         )
 
-    def one(values, extra, inputs, labels):
+    def walker_gradient(values, extra, inputs, labels):
         with tf.GradientTape() as tape:
             tape.watch(values)
             loss, new = total(values, extra, inputs, labels)
@@ -84,7 +84,7 @@ def loss_and_gradient(
 
     if how == "unrolled":
         results = [
-            one(*walker_arguments)
+            walker_gradient(*walker_arguments)
             for walker_arguments in _walker_arguments(weights, auxiliary, x, y, shared)
         ]
         # One concatenation of all pieces: XLA copies it piece by piece, where nested ones are
@@ -99,7 +99,9 @@ def loss_and_gradient(
     pieces = [tf.TensorSpec((w.shape[1:].num_elements(),), w.dtype) for w in weights]
     extra = tuple(tf.TensorSpec(a.shape[1:], a.dtype) for a in auxiliary)
     signature = tf.TensorSpec(shape, tf.float64), pieces, extra
-    losses, slopes, new = map_walkers("looped", one, weights, auxiliary, x, y, shared, signature)
+    losses, slopes, new = map_walkers(
+        "looped", walker_gradient, weights, auxiliary, x, y, shared, signature
+    )
     return losses, tf.concat(slopes, 1), new
 
 
@@ -129,8 +131,8 @@ def _walker_arguments(weights: list, auxiliary: tuple, x, y, shared: bool) -> li
     # Taken apart in one operation for each tensor, where indexing makes four for each walker.
     own = zip(*map(tf.unstack, (*weights, *auxiliary)), strict=True)
     return [
-        (list(one[:num_weights]), list(one[num_weights:]), *pair)
-        for one, pair in zip(own, batch, strict=True)
+        (list(tensors[:num_weights]), list(tensors[num_weights:]), *pair)
+        for tensors, pair in zip(own, batch, strict=True)
     ]
 
 
@@ -155,14 +157,14 @@ def map_walkers(
         ]
         return tf.nest.map_structure(lambda *values: tf.stack(values), *results)
 
-    def one(args):
+    def walker_result(args):
         values, extra, *batch = args
         return function(list(values), list(extra), *(batch or (x, y)))
 
     elements = (tuple(weights), tuple(auxiliary)) + (() if shared else (x, y))
     if how == "vectorized":
-        return tf.vectorized_map(one, elements, fallback_to_while_loop=False)
-    return tf.map_fn(one, elements, fn_output_signature=signature)
+        return tf.vectorized_map(walker_result, elements, fallback_to_while_loop=False)
+    return tf.map_fn(walker_result, elements, fn_output_signature=signature)
 
 
 def dense(gradient):

@@ -74,8 +74,8 @@ def average(
         if not same or called[0] != called[1]:
             pairs = (first, called[1]), (other, called[0])
             kinds = [
-                f"{one.kind} of {one.num_columns} {', '.join(map(str, names))}"
-                for one, names in pairs
+                f"{result.kind} of {result.num_columns} {', '.join(map(str, names))}"
+                for result, names in pairs
             ]
             raise InputError("The runs predict different quantities.", " and ".join(kinds))
     prepared = [network.prepared(inputs) for network, _ in sources]
@@ -133,10 +133,12 @@ def average(
         ]
         if not parts:
             independent_by_source = [
-                len(one)
-                if isinstance(one, Members)
-                else independent_draws(f, one.step, one.walker, one.weight)
-                for (_, one), (f, _) in zip(sources, source_outputs, strict=True)
+                len(draws_of_source)
+                if isinstance(draws_of_source, Members)
+                else independent_draws(
+                    f, draws_of_source.step, draws_of_source.walker, draws_of_source.weight
+                )
+                for (_, draws_of_source), (f, _) in zip(sources, source_outputs, strict=True)
             ]
             # Of so many runs' mean the variance is that of each, times the square of its share.
             totals = np.array([draws.weight.sum() for _, draws in sources])

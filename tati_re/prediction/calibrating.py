@@ -121,11 +121,13 @@ def calibration(run: RunFiles, model: Any = None, of_fits: bool = False) -> Left
         factor = best_scale(law, held_out.log_weights, mean, targets)
         before = scaled_density(law, held_out.log_weights, mean, targets, 1.0)
         after = scaled_density(law, held_out.log_weights, mean, targets, factor)
-    one = LeftOutCalibration(factor, before, after, len(rows))
+    calibration_of_run = LeftOutCalibration(factor, before, after, len(rows))
     if of_fits:
-        return one
-    write_whole(run.folder / files.CALIBRATION, frame_text(pd.DataFrame([vars(one)])))
-    return one
+        return calibration_of_run
+    write_whole(
+        run.folder / files.CALIBRATION, frame_text(pd.DataFrame([vars(calibration_of_run)]))
+    )
+    return calibration_of_run
 
 
 def _check_values(predictive: Any) -> None:

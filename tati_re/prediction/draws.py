@@ -144,7 +144,7 @@ def independent_draws(
     ]
     if chosen.shape[1] < 2 * MINIMUM_DRAWS or not moving:
         return float("nan")
-    return min(most, float(np.median([weighted(one, counted)[1] for one in moving])))
+    return min(most, float(np.median([weighted(series, counted)[1] for series in moving])))
 
 
 def resampled(weight: np.ndarray) -> np.ndarray:

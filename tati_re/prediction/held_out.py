@@ -335,8 +335,8 @@ class _Scored:
         single = []
         for number in numbers:
             vector = self.fits.positions[number]
-            one = Members(vector, numbers[number : number + 1], kind=FITS)
-            single.append(scores_of(average([(network, one)], inputs, labels)))
+            member = Members(vector, numbers[number : number + 1], kind=FITS)
+            single.append(scores_of(average([(network, member)], inputs, labels)))
         means = {name: float(np.mean([scores[name] for scores in single])) for name in single[0]}
         return {ENSEMBLE: ensemble, ONE_FIT: means}
 

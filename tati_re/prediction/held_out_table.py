@@ -92,14 +92,16 @@ def table_lines(
     for column in scores:
         values = [_digits(column, float(value)) for value in scored[column].to_numpy(np.float64)]
         lines.append(_line(SCORES[column], values, names, 2))
-    return lines + [one for note in notes for one in _wrapped(note)]
+    return lines + [line for note in notes for line in _wrapped(note)]
 
 
 def _count_columns(scored: pd.DataFrame) -> list[tuple[str, list[str]]]:
     """Label and values of the lines that are no scores."""
     columns = [("draws or fits", [f"{int(number):,}" for number in scored["members"]])]
     if USED in scored.columns:
-        columns.append(("used for predictions", ["yes" if one else "no" for one in scored[USED]]))
+        columns.append(
+            ("used for predictions", ["yes" if is_used else "no" for is_used in scored[USED]])
+        )
     return columns
 
 

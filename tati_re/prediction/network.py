@@ -412,13 +412,13 @@ def _loss_by_example(
         function = function_of_object(loss_object, loss.from_logits) if is_object else loss_object
     if function is None:
         return None, own
-    one = Loss(KerasLoss(name, function))
+    keras_loss = Loss(KerasLoss(name, function))
     shape = output_shape_of(flat.model)[1:]
 
     def per_example(targets: np.ndarray, outputs: np.ndarray) -> np.ndarray:
         places = [length or -1 for length in shape]
         outputs = tf.constant(np.reshape(outputs, (-1, *places)), flat.dtype)
-        return one.per_example(tf.constant(targets, flat.dtype), outputs).numpy()
+        return keras_loss.per_example(tf.constant(targets, flat.dtype), outputs).numpy()
 
     return per_example, own
 

@@ -61,15 +61,19 @@ class PredictedPart:
         self.losses: Any = None
         self.right: np.ndarray | None = None
         self.log_density: Any = None
-        if labels is not None and all(one.predictive.has_loss for one, _ in sources):
+        if labels is not None and all(
+            network_of_source.predictive.has_loss for network_of_source, _ in sources
+        ):
             parts = [
                 network.predictive.losses(f, network.prepared_targets(labels), extra)
                 for (network, _), (f, extra) in zip(sources, source_outputs, strict=True)
             ]
             self.losses = np.concatenate([part.sum(axis=1) for part in parts])
         predictive = self._predictive
-        self._has_noise = all(one.has_noise for one in predictive)
-        self._has_laws = any(isinstance(one, LikelihoodPredictive) for one in predictive)
+        self._has_noise = all(source_predictive.has_noise for source_predictive in predictive)
+        self._has_laws = any(
+            isinstance(source_predictive, LikelihoodPredictive) for source_predictive in predictive
+        )
         if labels is not None and predictive[0].kind == LABELS:
             self.log_density = log_mean_exp(-np.concatenate(parts), self._weight)
         if predictive[0].kind == VALUES:
@@ -112,7 +116,10 @@ class PredictedPart:
 
     def _triples(self, source_outputs: list[tuple]) -> list[tuple[Any, Any, Any]]:
         """What the outputs of each source predict, the outputs, and their extra parameters."""
-        return [(one, *pair) for one, pair in zip(self._predictive, source_outputs, strict=True)]
+        return [
+            (predictive, *pair)
+            for predictive, pair in zip(self._predictive, source_outputs, strict=True)
+        ]
 
     def _classes(self, source_outputs: list[tuple], labels: np.ndarray | None) -> None:
         several = self._predictive[0].kind == LABELS
@@ -179,7 +186,10 @@ class PredictedPart:
         else:
             self.noise_std = np.broadcast_to(self._mean_noise(source_outputs), self.mean.shape)
         if self._targets is not None:
-            densities = [one.log_densities(f, self._targets, own) for one, f, own in triples]
+            densities = [
+                source_predictive.log_densities(f, self._targets, own)
+                for source_predictive, f, own in triples
+            ]
             self.log_density = log_mean_exp(np.concatenate(densities), self._weight)
 
     def _mean_noise(self, source_outputs: list[tuple]) -> np.ndarray:
@@ -196,7 +206,7 @@ class PredictedPart:
 
     def _noise_size(self, shape: tuple[int, ...]) -> tuple[int, int]:
         """Rows and columns of the noise: a single row if no network predicts it."""
-        rows = shape[0] if any(one.predicts_noise for one in self._predictive) else 1
+        rows = shape[0] if any(predictive.predicts_noise for predictive in self._predictive) else 1
         return rows, shape[-1]
 
     def _blocks(
@@ -216,11 +226,11 @@ class PredictedPart:
 
     def _restored(self, triples: list[tuple[Any, Any, Any]]) -> np.ndarray:
         """Predicted values of all draws in the units of the data, shape (draws, n, outputs)."""
-        return joined_draws([one.restored(f, extra) for one, f, extra in triples])
+        return joined_draws([predictive.restored(f, extra) for predictive, f, extra in triples])
 
     def _noise(self, triples: list[tuple[Any, Any, Any]], shape: tuple[int, ...]) -> np.ndarray:
         """Deviations of the noise of all draws, shape (draws, n or 1, outputs)."""
-        noises = [one.noise(f, own) for one, f, own in triples]
+        noises = [predictive.noise(f, own) for predictive, f, own in triples]
         size = self._noise_size(shape[1:])
         return joined_draws(
             [
@@ -232,12 +242,12 @@ class PredictedPart:
     def _law(self, triples: list[tuple[Any, Any, Any]]) -> Any:
         """The laws of all draws under a likelihood of the registry."""
         refuse_if(
-            len({one.name for one, _, _ in triples}) > 1,
+            len({predictive.name for predictive, _, _ in triples}) > 1,
             "The runs have different likelihoods.",
-            ", ".join(sorted({one.name for one, _, _ in triples})),
+            ", ".join(sorted({predictive.name for predictive, _, _ in triples})),
             "one likelihood",
         )
-        laws = [one.law(f, extra) for one, f, extra in triples]
+        laws = [predictive.law(f, extra) for predictive, f, extra in triples]
         return type(laws[0]).joined(laws)
 
     @cached_property

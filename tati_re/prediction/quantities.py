@@ -88,7 +88,9 @@ def convergence_of(run: RunFiles, compared: Sequence[Quantity], limit: float) ->
         each one, over values, squares and tails; the least of all is `ess`.
     """
     numbers = diagnosis(compared, limit)
-    sizes = least_sizes(run, {one.name: (one.draws, one.weights) for one in compared})
+    sizes = least_sizes(
+        run, {quantity.name: (quantity.draws, quantity.weights) for quantity in compared}
+    )
     if not sizes:
         return numbers
     least = min(sizes, key=lambda name: sizes[name])

@@ -64,7 +64,9 @@ class RunComparison:
     def verdict(self) -> str:
         """`differ` if any quantity differs, else `unknown` if any cannot be told, else `agree`."""
         verdicts = set(self.table["verdict"]) or {UNKNOWN}
-        return next((one for one in (DIFFER, UNKNOWN) if one in verdicts), AGREE)
+        return next(
+            (verdict_name for verdict_name in (DIFFER, UNKNOWN) if verdict_name in verdicts), AGREE
+        )
 
     def lines(self) -> list[str]:
         """The comparison in sentences, one for each group of quantities, and the verdict."""
@@ -89,7 +91,9 @@ class RunComparison:
         worst = known.iloc[int(np.argmax(excess))]
         counts = rows["verdict"].value_counts()
         counted = ", ".join(
-            f"{counts[one]} {one}" for one in (DIFFER, UNKNOWN, AGREE) if one in counts
+            f"{counts[verdict_name]} {verdict_name}"
+            for verdict_name in (DIFFER, UNKNOWN, AGREE)
+            if verdict_name in counts
         )
         head = (
             f"{group}: "
@@ -166,13 +170,13 @@ def compare_runs(
     both = [_quantities(run, burnin, notes) for run in runs]
     common = [name for name in both[0] if name in both[1]]
     compared = [(group, name, both[0][group, name], both[1][group, name]) for group, name in common]
-    moving = [one for one in compared if any(np.ptp(quantity.draws) > 0 for quantity in one[2:])]
+    moving = [pair for pair in compared if any(np.ptp(quantity.draws) > 0 for quantity in pair[2:])]
     level = LEVEL / max(1, len(moving))
     if not any(group == "U" for group, _ in common):
         notes.append(
             "U was not compared: one run recorded it on mini-batches, the other on all data."
         )
-    rows = [_compared(*one, level, resolution) for one in compared]
+    rows = [_compared(*pair, level, resolution) for pair in compared]
     table = pd.DataFrame(rows, columns=_COLUMNS)
     if compared and all(np.array_equal(a.draws, b.draws, equal_nan=True) for *_, a, b in compared):
         table["verdict"] = AGREE
@@ -213,13 +217,13 @@ def _quantities(
     of_network = not run.manifest.dataset.potential
     predict = _predictions(run, notes) if of_network else None
     compared = {}
-    for one in quantities(run, predict, burnin):
-        if one.name.startswith("U"):
-            compared["U", one.name] = one
-        elif one.name.startswith("prediction "):
-            compared["predictions", one.name] = one
-        elif one.compared and one.name != "stored positions":
-            compared["parameters", one.name] = one
+    for quantity in quantities(run, predict, burnin):
+        if quantity.name.startswith("U"):
+            compared["U", quantity.name] = quantity
+        elif quantity.name.startswith("prediction "):
+            compared["predictions", quantity.name] = quantity
+        elif quantity.compared and quantity.name != "stored positions":
+            compared["parameters", quantity.name] = quantity
     if files.trajectory_in(run.folder) is None:
         notes.append("Predictions and parameters were not compared: one run stored no positions.")
     elif of_network:
@@ -270,9 +274,11 @@ def _tensors(run: RunFiles, burnin: int | None) -> dict[tuple[str, str], Quantit
     if positions.projected or not positions.left():
         return {}
     tensors = [
-        one for one in quantities(run, lengths, burnin) if one.name.startswith("prediction ")
+        tensor
+        for tensor in quantities(run, lengths, burnin)
+        if tensor.name.startswith("prediction ")
     ]
-    return {("tensors", name): one for name, one in zip(names, tensors, strict=True)}
+    return {("tensors", name): tensor for name, tensor in zip(names, tensors, strict=True)}
 
 
 def _compared(
@@ -284,9 +290,9 @@ def _compared(
     resolution: float,
 ) -> dict:
     """One row of the table of a comparison."""
-    averages = [average(one.draws, one.weights) for one in (first, second)]
-    means = [one["mean"] for one in averages]
-    errors = [_error(one) for one in averages]
+    averages = [average(quantity.draws, quantity.weights) for quantity in (first, second)]
+    means = [mean_and_error["mean"] for mean_and_error in averages]
+    errors = [_error(mean_and_error) for mean_and_error in averages]
     row = {
         "group": group,
         "name": name,
@@ -295,13 +301,19 @@ def _compared(
         "second": means[1],
         "second_error": errors[1],
     }
-    spread = math.sqrt(0.5 * sum(one["std"] ** 2 for one in averages))
-    still = [np.isfinite(one.draws).all() and np.ptp(one.draws) == 0 for one in (first, second)]
+    spread = math.sqrt(0.5 * sum(mean_and_error["std"] ** 2 for mean_and_error in averages))
+    still = [
+        np.isfinite(quantity.draws).all() and np.ptp(quantity.draws) == 0
+        for quantity in (first, second)
+    ]
     if all(still):
         same = means[0] == means[1]
         row |= {"difference": 0.0 if same else math.inf, "band": 0.0}
         return row | {"verdict": AGREE if same else DIFFER}
-    sizes = [_effective(one["std"], error) for one, error in zip(averages, errors, strict=True)]
+    sizes = [
+        _effective(mean_and_error["std"], error)
+        for mean_and_error, error in zip(averages, errors, strict=True)
+    ]
     if not all(size >= FEWEST_EFFECTIVE for size in sizes) or not spread > 0:
         return row | {"difference": math.nan, "band": math.nan, "verdict": UNKNOWN}
     error = math.hypot(*errors)

@@ -77,8 +77,8 @@ def _where(workers: WorkersEntry) -> str:
     ]
     held = f"{counted(workers.blocks, 'block')} of {counted(workers.block_size, 'walker')}"
     made = f"{counted(workers.number, 'worker')}, with {counted(workers.threads, 'thread')} each"
-    one = workers.worker
-    device = f", on {one.device}s" if one is not None and one.device else ""
+    worker = workers.worker
+    device = f", on {worker.device}s" if worker is not None and worker.device else ""
     differ = f". They differ in {', '.join(workers.differ)}" if workers.differ else ""
     return (
         f"Its {held} were advanced by "

@@ -278,7 +278,14 @@ def _alignment(run: RunFiles, choices: Choices) -> Result:
         for of in (values, alignment.positions)
     ]
     hats = [
-        rhat_of_halves([half for one in of if len(one) > 1 for half in halves_of(one[None])])
+        rhat_of_halves(
+            [
+                half
+                for walker_draws in of
+                if len(walker_draws) > 1
+                for half in halves_of(walker_draws[None])
+            ]
+        )
         for of in chains
     ]
     spreads = [np.concatenate(of).var(0).sum() for of in chains]
@@ -385,7 +392,10 @@ def refuse_idle(
     """Refuses choices that are of none of the modules that are asked for; `spell` writes a name as
     it was given.
     """
-    known = {one.name: one.metadata.get("modules", ()) for one in fields(Choices)}
+    known = {
+        option_field.name: option_field.metadata.get("modules", ())
+        for option_field in fields(Choices)
+    }
     rung = choices.get("by") == "rung"
     along = str(choices.get("along", "")).startswith("diffusion:")
     for name in choices:

@@ -235,7 +235,9 @@ def _about(run: RunFiles, name: str, number: int, several: bool, part: "Part") -
         if several
         else f'<div id="run-{number}"></div>'
     )
-    links = "".join(f'<a href="#{one.anchor}">{html.escape(one.title)}</a>' for one in sections)
+    links = "".join(
+        f'<a href="#{linked.anchor}">{html.escape(linked.title)}</a>' for linked in sections
+    )
     anchors = {section.title: section.anchor for section in sections}
     warnings = html.paragraph("No warnings.", "well")
     if notes:

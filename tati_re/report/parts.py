@@ -240,11 +240,11 @@ def differences(
         ]
         lines = []
         for name in columns:
-            one, other = (table.loc[name] for table in tables)
-            error = math.hypot(one["error"], other["error"])
-            apart = abs(one["mean"] - other["mean"]) / error if error > 0 else math.nan
+            first, other = (table.loc[name] for table in tables)
+            error = math.hypot(first["error"], other["error"])
+            apart = abs(first["mean"] - other["mean"]) / error if error > 0 else math.nan
             values = [
-                with_error(row["mean"], row["error"], bool(row["short"])) for row in (one, other)
+                with_error(row["mean"], row["error"], bool(row["short"])) for row in (first, other)
             ]
             lines.append([name, *values, apart])
         parts.append(

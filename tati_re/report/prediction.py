@@ -82,8 +82,8 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
     sources |= {name: [source_of(run) for run in group] for name, group in groups.items()}
     if OPTIMUM in sources:
         network, members = sources[OPTIMUM][0]
-        one = Members(members.vectors[:1], members.walker[:1], kind=ENDS)
-        sources[OPTIMUM] = [(network, one)]
+        first_member = Members(members.vectors[:1], members.walker[:1], kind=ENDS)
+        sources[OPTIMUM] = [(network, first_member)]
     predictions = {name: average(source, inputs, labels, level) for name, source in sources.items()}
     if len(runs) == 1:
         predictions[title] = as_calibrated(
@@ -110,8 +110,8 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
 
 def reliability_table(predictions: Mapping[str, ClassPrediction | LabelPrediction]) -> pd.DataFrame:
     frames = []
-    for name, one in predictions.items():
-        bins = one.calibration()
+    for name, prediction in predictions.items():
+        bins = prediction.calibration()
         columns = {
             "predictor": name,
             "lower": bins.edges[:-1],
@@ -129,14 +129,15 @@ def _written(folder: Path, predictions: dict, outside: dict, inputs: np.ndarray 
     made(folder)
     posterior.write_csv(folder / "predictions.csv")
     rows = [
-        {"predictor": name, "draws": one.num_draws, **_scores_with_level(one)}
-        for name, one in predictions.items()
+        {"predictor": name, "draws": prediction.num_draws, **_scores_with_level(prediction)}
+        for name, prediction in predictions.items()
     ]
     files = ["predictions.csv"]
     scores = pd.DataFrame(rows)
     labeled = len(scores.columns) > 2
     differences = {
-        name: (predictions[name].uncertainty(), one.uncertainty()) for name, one in outside.items()
+        name: (predictions[name].uncertainty(), prediction.uncertainty())
+        for name, prediction in outside.items()
     }
     areas = [
         (name, key, auroc(own[key], other[key]))
@@ -161,30 +162,32 @@ def _written(folder: Path, predictions: dict, outside: dict, inputs: np.ndarray 
     return _text(folder, files, predictions, scores if labeled else None, apart)
 
 
-def _scores_with_level(one: Prediction) -> dict[str, float]:
+def _scores_with_level(prediction: Prediction) -> dict[str, float]:
     """The scores, and ahead of them the probability of the intervals if there is a coverage."""
-    scores = one.scores()
-    return {"interval": one.level, **scores} if "coverage" in scores else scores
+    scores = prediction.scores()
+    return {"interval": prediction.level, **scores} if "coverage" in scores else scores
 
 
-def _agreement(one: Prediction) -> float | None:
+def _agreement(prediction: Prediction) -> float | None:
     """R-hat of the loss of each draw over the walkers; None without labels, weights all the same,
     or enough draws.
     """
     if (
-        one.draw_losses is None
-        or one.weight is None
-        or one.walker is None
-        or np.ptp(one.weight) > 0
+        prediction.draw_losses is None
+        or prediction.weight is None
+        or prediction.walker is None
+        or np.ptp(prediction.weight) > 0
     ):
         return None
-    chains = one.draw_losses[rows_by_walker(np.arange(len(one.walker)), one.walker)]
+    chains = prediction.draw_losses[
+        rows_by_walker(np.arange(len(prediction.walker)), prediction.walker)
+    ]
     return None if chains.shape[1] < 2 * MINIMUM_DRAWS else r_hat(chains)
 
 
-def _independent(one: Prediction) -> str:
+def _independent(prediction: Prediction) -> str:
     """How many independent draws the average is worth, and whether these are too few."""
-    number = one.independent_draws
+    number = prediction.independent_draws
     if np.isnan(number):
         return "an unknown number of them independent"
     return f"{number:,.0f} independent{': rough' if number < FEW_DRAWS else ''}"

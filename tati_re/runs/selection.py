@@ -88,10 +88,10 @@ def spacing(rows: pd.DataFrame) -> float:
     Returns:
         The mean number of steps.
     """
-    one = rows[rows["walker"] == rows["walker"].iloc[0]]
-    if _on_ladder(one):
-        one = one[one["rung"] == one["rung"].iloc[0]]
-    steps = one["step"].to_numpy(dtype=np.float64)
+    walker_rows = rows[rows["walker"] == rows["walker"].iloc[0]]
+    if _on_ladder(walker_rows):
+        walker_rows = walker_rows[walker_rows["rung"] == walker_rows["rung"].iloc[0]]
+    steps = walker_rows["step"].to_numpy(dtype=np.float64)
     return float((steps[-1] - steps[0]) / (len(steps) - 1)) if len(steps) > 1 else float("nan")
 
 

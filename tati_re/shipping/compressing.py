@@ -270,7 +270,9 @@ def training_rows(run: RunFiles) -> np.ndarray:
 
 
 def _warn_of_loss(losses: dict[str, float], members: int, tolerance: float) -> None:
-    where, worst = max((INSIDE, losses[INSIDE]), (OUTSIDE, losses[OUTSIDE]), key=lambda one: one[1])
+    where, worst = max(
+        (INSIDE, losses[INSIDE]), (OUTSIDE, losses[OUTSIDE]), key=lambda pair: pair[1]
+    )
     if worst <= tolerance:
         return
     kind = "inputs of the training data" if where == INSIDE else "inputs outside the data"

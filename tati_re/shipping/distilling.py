@@ -135,8 +135,8 @@ def distil(
         model_file=model_bytes(student.flat.model),
         calibration=calibration_of(run, model),
     )
-    one = Predictor(parts)
-    source = (one.network, one.members)
+    distilled = Predictor(parts)
+    source = (distilled.network, distilled.members)
     losses = _losses((network, candidates), source, chosen.checks)
     if (test := test_part_of(run, network)) is not None:
         losses[HELD_OUT] = held_out_loss((network, candidates), source, test)
@@ -244,7 +244,7 @@ def _manifest(manifest: Manifest, network: Network, parameters: dict[str, Any]) 
 
 def _losses(
     whole: tuple[Network, Members],
-    one: tuple[Network, Members],
+    distilled: tuple[Network, Members],
     checks: dict[str, np.ndarray],
 ) -> dict[str, float]:
     """Nats a row that are lost on inputs of each kind."""
@@ -252,7 +252,7 @@ def _losses(
     losses = {}
     for name, rows in checks.items():
         goal, _ = goal_of(*whole, rows, random, _TARGETS)
-        losses[name] = goal.loss(goal.ratios(*one)[0])
+        losses[name] = goal.loss(goal.ratios(*distilled)[0])
     return losses
 
 
@@ -268,11 +268,11 @@ def _warn_of_loss(losses: dict[str, float], tolerance: float) -> None:
 
 
 def _warn_of_spread(
-    whole: tuple[Network, Members], one: tuple[Network, Members], rows: np.ndarray
+    whole: tuple[Network, Members], distilled: tuple[Network, Members], rows: np.ndarray
 ) -> None:
     """Warns if the network is surer outside the data than all draws together."""
     spreads = []
-    for network, members in (whole, one):
+    for network, members in (whole, distilled):
         spreads.append(_averages(network, members, network.prepared(rows))[1])
     ratio = float(np.median(spreads[1] / spreads[0]))
     if ratio < _SPREAD_KEPT:

@@ -211,7 +211,7 @@ def _units(predictor: Exportable) -> tuple[Any, Any]:
         location, unit = objective.location, objective.scale
     size = predictive.num_columns
     dtype = predictor.network.flat.dtype
-    pair = (np.broadcast_to(np.asarray(one, dtype), (size,)) for one in (location, unit))
+    pair = (np.broadcast_to(np.asarray(values, dtype), (size,)) for values in (location, unit))
     first, second = pair
     return first, second
 

@@ -689,7 +689,7 @@ class BayesianClassifier(ClassifierMixin, Posterior):
     def _as_targets(self, values: np.ndarray) -> np.ndarray:
         names = self._names
         classes, indices = np.unique(values, return_inverse=True)
-        numbers = np.array([names.index(called(one)) for one in classes])
+        numbers = np.array([names.index(called(label)) for label in classes])
         return self.classes_[numbers[indices.reshape(values.shape)]]
 
     def _as_known(self, y: Any) -> np.ndarray:

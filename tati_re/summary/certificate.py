@@ -112,7 +112,7 @@ def results_of(facts: RunFacts) -> tuple[CheckResult, ...]:
     return computed_once(
         facts.run,
         f"certificate after {facts.burnin}",
-        lambda: tuple(one for check in CHECKS for one in check(facts)),
+        lambda: tuple(result for check in CHECKS for result in check(facts)),
     )
 
 
@@ -150,11 +150,11 @@ def failed_checks(run: RunFiles) -> list[str]:
         A text for each failed check, such as `R-hat 1.08 (limit < 1.01)`; none for those that were
         not measured.
     """
-    failed = [one for one in certificate(run).results if one.verdict == FAILED]
+    failed = [result for result in certificate(run).results if result.verdict == FAILED]
     texts = []
-    for one in failed:
-        limit = f"(limit {one.limit_text})" if one.limit_text else ""
-        texts.append(" ".join(filter(None, [one.check, one.value_text, limit])))
+    for result in failed:
+        limit = f"(limit {result.limit_text})" if result.limit_text else ""
+        texts.append(" ".join(filter(None, [result.check, result.value_text, limit])))
     spread = widths_note(run) if failed else ""
     return [spread, *texts] if spread else texts
 
@@ -352,7 +352,7 @@ def _predicted_heating(facts: RunFacts) -> list[CheckResult]:
     if hides and value <= limit:
         remark = f"predicted; {percent(single[worst])} in the {worst} directions (limit {percent(MOST_OF_ONE)})"
     passed: bool | None = value <= limit and not hides
-    if any(math.isnan(one) for one in single.values()) and passed:
+    if any(math.isnan(share) for share in single.values()) and passed:
         passed = None
         remark = "the heating of single directions is not known"
     return [
@@ -379,19 +379,19 @@ def _temperatures(facts: RunFacts) -> list[CheckResult]:
     limit = facts.target_bias
     centered = facts.centered
     results = []
-    for one in measured_temperatures(rows, manifest.parameters.num):
-        configurational = one.kind == "configurational"
-        energies = rows[COLUMNS[one.kind]]
+    for measured in measured_temperatures(rows, manifest.parameters.num):
+        configurational = measured.kind == "configurational"
+        energies = rows[COLUMNS[measured.kind]]
         free = configurational and nothing_confines(manifest)
         walled = configurational and has_no_target(manifest) and not free
         fixed = energies.std() <= 1e-6 * abs(energies.mean())  # momenta of a fixed length
         if walled or fixed:
             continue
         if free:
-            excess = one.mean / one.target - 1
+            excess = measured.mean / measured.target - 1
             results.append(
                 check_result(
-                    f"{one.kind} temperature",
+                    f"{measured.kind} temperature",
                     excess,
                     limit,
                     None,
@@ -402,22 +402,22 @@ def _temperatures(facts: RunFacts) -> list[CheckResult]:
             )
             continue
         about = ""
-        about_mean = one
+        about_mean = measured
         if configurational and centered is not None:
-            about_mean = one._replace(
+            about_mean = measured._replace(
                 mean=centered.mean, lower=centered.lower, upper=centered.upper
             )
         if (
             centered is not None
-            and about_mean is not one
-            and not one.half <= max(limit, about_mean.half)
+            and about_mean is not measured
+            and not measured.half <= max(limit, about_mean.half)
         ):
-            one = about_mean
+            measured = about_mean
             about = f"from {centered.num_draws} draws, about their mean"
-        results.append(_temperature(facts, one, about))
+        results.append(_temperature(facts, measured, about))
     if facts.predicts:
         # Predictions rest on the other checks: noise that hides a temperature says nothing of them.
-        return [one for one in results if one.verdict != NOT_MEASURED]
+        return [result for result in results if result.verdict != NOT_MEASURED]
     return results
 
 
@@ -443,7 +443,7 @@ def _beyond_positions(manifest: Manifest, kind: str, limit: float) -> float:
     return beyond if beyond > 0 else 0.0
 
 
-def _temperature(facts: RunFacts, one: Temperature, about: str) -> CheckResult:
+def _temperature(facts: RunFacts, measured: Temperature, about: str) -> CheckResult:
     """A measured temperature against its target, without what mini-batch noise adds to the meter
     alone.
 
@@ -452,52 +452,57 @@ def _temperature(facts: RunFacts, one: Temperature, about: str) -> CheckResult:
 
     Args:
         facts: The facts.
-        one: The temperature.
+        measured: The temperature.
         about: Which draws were used; empty for all rows.
     """
     limit = facts.target_bias
-    excess = one.mean / one.target - 1
-    beyond = _beyond_positions(facts.manifest, one.kind, limit)
+    excess = measured.mean / measured.target - 1
+    beyond = _beyond_positions(facts.manifest, measured.kind, limit)
     of_positions = excess - beyond
     allowed = limit + _UNSURE * beyond
     passed: bool | None = None
-    if one.tells:
-        if one.half <= limit and (abs(of_positions) <= allowed or not beyond):
+    if measured.tells:
+        if measured.half <= limit and (abs(of_positions) <= allowed or not beyond):
             passed = True
-        in_band = abs(of_positions) <= one.half if beyond else one.in_band
+        in_band = abs(of_positions) <= measured.half if beyond else measured.in_band
         if not in_band and abs(of_positions) > allowed:
             passed = False
 
-    remark = _REASONS.get(one.reason, one.reason)
+    remark = _REASONS.get(measured.reason, measured.reason)
     details = [about]
-    if math.isfinite(one.half):
+    if math.isfinite(measured.half):
         remark = ""
-        details.append(f"up to {percent(one.half)} expected by chance")
-    if passed is None and math.isfinite(one.half) and limit > 0:
-        times = (one.half / limit) ** 2
+        details.append(f"up to {percent(measured.half)} expected by chance")
+    if passed is None and math.isfinite(measured.half) and limit > 0:
+        times = (measured.half / limit) ** 2
         remark = details.pop()
         details.append(f"{times:,.2g} times as many draws needed")
-    if passed is None and math.isfinite(one.half) and one.in_band and _exact_and_named(facts):
+    if (
+        passed is None
+        and math.isfinite(measured.half)
+        and measured.in_band
+        and _exact_and_named(facts)
+    ):
         passed = True
         details.pop()
-        remark = f"within chance ({percent(one.half)}); the sampler is exact"
-    if passed is None and one.kind == "configurational" and not about:
+        remark = f"within chance ({percent(measured.half)}); the sampler is exact"
+    if passed is None and measured.kind == "configurational" and not about:
         details.append("or coordinates that are about 0 on average")
 
     if beyond:
-        meter = "the virial" if one.kind == "configurational" else "the momenta"
+        meter = "the virial" if measured.kind == "configurational" else "the momenta"
         details.append(
             f"measured {percent(excess)}, of which mini-batch noise adds {percent(beyond)} to {meter} "
             "and not to the positions (predicted)"
         )
     advice = "reduce step_size, or take more burn-in"
     if excess > 0:
-        advice = why_hot(facts.manifest, one.kind, excess)
-    if group := _group_apart(facts.run, one.kind, facts.burnin):
+        advice = why_hot(facts.manifest, measured.kind, excess)
+    if group := _group_apart(facts.run, measured.kind, facts.burnin):
         passed = False
         remark = group
     return check_result(
-        f"{one.kind} temperature",
+        f"{measured.kind} temperature",
         of_positions,
         limit,
         passed,
@@ -546,7 +551,11 @@ def _more_steps(facts: RunFacts, quantity: str, otherwise: str, name: str = "") 
     """
     limit = facts.limits.get(quantity, math.nan)
     if name:
-        named = [one for one in facts.conditions if one.name == name and one.quantity == quantity]
+        named = [
+            condition
+            for condition in facts.conditions
+            if condition.name == name and condition.quantity == quantity
+        ]
         limit = named[0].limit
     numbers: Mapping[str, Any] = {"mcse": {}, **facts.numbers.table}
     more = steps_left(Condition(quantity, name, limit), numbers, facts.num_steps - facts.burnin)
@@ -579,18 +588,22 @@ def _effective_size(facts: RunFacts) -> list[CheckResult]:
 def _sizes_of_parameters(facts: RunFacts) -> list[CheckResult]:
     """The effective sample sizes of named parameters, if `until` asks for them."""
     results = []
-    for one in (one for one in facts.conditions if one.quantity == "ess" and one.name):
-        size = facts.numbers.sizes.get(one.name, math.nan)
-        known = None if math.isnan(size) else size > one.limit
+    for condition in (
+        condition
+        for condition in facts.conditions
+        if condition.quantity == "ess" and condition.name
+    ):
+        size = facts.numbers.sizes.get(condition.name, math.nan)
+        known = None if math.isnan(size) else size > condition.limit
         results.append(
             check_result(
-                f"ESS of {one.name}",
+                f"ESS of {condition.name}",
                 size,
-                one.limit,
+                condition.limit,
                 known,
                 form=ABOVE,
                 remark="least of values, squares and tails",
-                advice=_more_steps(facts, "ess", "run longer", one.name),
+                advice=_more_steps(facts, "ess", "run longer", condition.name),
                 given=True,
             )
         )
@@ -701,21 +714,21 @@ def _walkers_apart(facts: RunFacts) -> list[CheckResult]:
 def _errors_of_averages(facts: RunFacts) -> list[CheckResult]:
     """Standard errors of averages, if `until` asks for them."""
     results = []
-    for one in (one for one in facts.conditions if one.quantity == MCSE):
-        value = facts.numbers.mcse.get(one.name, math.nan)
+    for condition in (condition for condition in facts.conditions if condition.quantity == MCSE):
+        value = facts.numbers.mcse.get(condition.name, math.nan)
         remark = ""
-        small: bool | None = value < one.limit
+        small: bool | None = value < condition.limit
         if small and not facts.effective_size >= FEWEST_EFFECTIVE:
             small = None
             remark = "rough: the effective sample size is too small"
         results.append(
             check_result(
-                f"standard error of {one.name}",
+                f"standard error of {condition.name}",
                 value,
-                one.limit,
+                condition.limit,
                 small,
                 remark=remark,
-                advice=_more_steps(facts, "mcse", "run longer", one.name),
+                advice=_more_steps(facts, "mcse", "run longer", condition.name),
                 given=True,
             )
         )

@@ -127,7 +127,11 @@ class RunFacts:
     def limits(self) -> dict[str, float]:
         """The limits of R-hat and effective size."""
         usual = DEFAULTS | OF_PREDICTIONS if self.predicts else DEFAULTS
-        return usual | {one.quantity: one.limit for one in self.conditions if not one.name}
+        return usual | {
+            condition.quantity: condition.limit
+            for condition in self.conditions
+            if not condition.name
+        }
 
     @property
     def predicts(self) -> bool:
@@ -148,7 +152,9 @@ class RunFacts:
 
     def limit_is_given(self, quantity: str) -> bool:
         """Whether the limit of a quantity stands in the option `until`."""
-        return any(one.quantity == quantity and not one.name for one in self.conditions)
+        return any(
+            condition.quantity == quantity and not condition.name for condition in self.conditions
+        )
 
     @cached_property
     def numbers(self) -> ConvergenceEntry:

@@ -36,7 +36,7 @@ def certificate_status(run: RunFiles) -> int:
         0 if all checks passed, 4 if one failed, else 5.
     """
     try:
-        verdicts = {one.verdict for one in certificate(run).results}
+        verdicts = {result.verdict for result in certificate(run).results}
     except InputError:  # it ended before its first row: nothing was checked
         return CERTIFICATE_NOT_MEASURED
     if FAILED in verdicts:

@@ -88,9 +88,10 @@ _CHAINS_LOST = (
 def _not_converged(run: RunFiles) -> list[str]:
     """What has not converged, and how to continue; nothing if all did."""
     open_ = [
-        one
-        for one in _results(run)
-        if one.verdict != PASSED and (one.check in _OF_CONVERGENCE or "error of" in one.check)
+        result
+        for result in _results(run)
+        if result.verdict != PASSED
+        and (result.check in _OF_CONVERGENCE or "error of" in result.check)
     ]
     if not open_:
         return []
@@ -103,7 +104,7 @@ def _not_converged(run: RunFiles) -> list[str]:
             again = manifest.going_on(run.folder)
         return [f"To sample chains from the fits: {again}"]
 
-    names = ", ".join(one.check for one in open_)
+    names = ", ".join(result.check for result in open_)
     if run.manifest.until.stuck_at == last_step(run, 0):
         return textwrap.wrap(f"Not converged: {names}. {_cure_of_modes(run)}", SCREEN_WIDTH)
     wanted = _wanted_steps(run)
@@ -136,8 +137,8 @@ def _wanted_steps(run: RunFiles) -> int:
     conditions = conditions or [Condition(name, "", DEFAULTS[name]) for name in ("rhat", "ess")]
     noted = ConvergenceEntry() if content.convergence is None else content.convergence
     numbers: dict[str, Any] = {"mcse": {}, **noted.table}
-    left = [steps_left(one, numbers, drawn) for one in conditions]
-    more = max((one for one in left if math.isfinite(one)), default=0.0)
+    left = [steps_left(steps, numbers, drawn) for steps in conditions]
+    more = max((steps for steps in left if math.isfinite(steps)), default=0.0)
     return step + int(more) if more > 0 else 2 * step
 
 

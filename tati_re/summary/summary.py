@@ -94,7 +94,7 @@ def summary_lines(run: RunFiles, burnin: int | None = None, thin: int = 1) -> To
     facts = _facts(run, burnin)
     notes, lines = _told(facts, thin)
     results = _check_results(facts)
-    failed = [_warning_of(one) for one in results if one.verdict == FAILED]
+    failed = [_warning_of(result) for result in results if result.verdict == FAILED]
     certified = certificate_lines(results) if results else []
     place = next((k for k, line in enumerate(lines) if line[0] in _BELOW_CERTIFICATE), len(lines))
     return Told(notes + failed, [*lines[:place], *certified, *lines[place:]])
@@ -116,8 +116,8 @@ def _told(facts: RunFacts, thin: int = 1) -> Told:
     """The warnings and the pairs of label and value, without the certificate."""
     told = [section(facts, thin) for section in _sections(facts)]
     return Told(
-        notes=[note for one in told for note in one.notes],
-        lines=[line for one in told for line in one.lines],
+        notes=[note for note_set in told for note in note_set.notes],
+        lines=[line for note_set in told for line in note_set.lines],
     )
 
 

@@ -140,7 +140,10 @@ class Certificate(pd.DataFrame):
     @classmethod
     def of(cls, results: Sequence[CheckResult]) -> "Certificate":
         """The certificate with these outcomes."""
-        rows = [[one.check, one.value, one.limit, one.verdict, one.advice] for one in results]
+        rows = [
+            [result.check, result.value, result.limit, result.verdict, result.advice]
+            for result in results
+        ]
         frame = cls(rows, columns=list(COLUMNS))
         frame.results = tuple(results)
         return frame
@@ -148,12 +151,12 @@ class Certificate(pd.DataFrame):
     @property
     def outcome(self) -> str:
         """The verdict on all checks: `passed`, `failed` or `not measured`."""
-        return overall([one.verdict for one in self.results])
+        return overall([result.verdict for result in self.results])
 
     def detailed(self) -> pd.DataFrame:
         """A plain frame with two more columns: `note`, and `given`, whether the user set the limit."""
-        notes = [one.note for one in self.results]
-        explicit = [one.given for one in self.results]
+        notes = [result.note for result in self.results]
+        explicit = [result.given for result in self.results]
         return pd.DataFrame(self).assign(note=notes, given=explicit)
 
     def __repr__(self) -> str:
@@ -166,8 +169,8 @@ class Certificate(pd.DataFrame):
 
 def title_of(results: Sequence[CheckResult]) -> str:
     """The verdict on all checks, such as `passed (7 of 7 checks)`."""
-    verdict = overall([one.verdict for one in results])
-    count = sum(one.verdict == verdict for one in results)
+    verdict = overall([result.verdict for result in results])
+    count = sum(result.verdict == verdict for result in results)
     return f"{verdict} ({count} of {len(results)} checks)"
 
 
@@ -183,21 +186,25 @@ def certificate_text(results: Sequence[CheckResult], details: bool = False) -> l
     Returns:
         Lines of at most 100 characters.
     """
-    columns = [(one.check, one.value_text, one.limit_text) for one in results]
+    columns = [(result.check, result.value_text, result.limit_text) for result in results]
     wide = [max((len(row[k]) for row in columns), default=0) for k in range(3)]
     lines = [f"Certificate: {title_of(results)}"]
 
-    for one, row in zip(results, columns, strict=True):
+    for result, row in zip(results, columns, strict=True):
         cells = [text.ljust(width) for text, width in zip(row, wide, strict=True)]
-        verdict = "" if one.verdict == PASSED else one.verdict
-        words = f"{verdict} ({one.remark})" if verdict and one.remark else verdict or one.remark
+        verdict = "" if result.verdict == PASSED else result.verdict
+        words = (
+            f"{verdict} ({result.remark})"
+            if verdict and result.remark
+            else verdict or result.remark
+        )
         start = "  " + "  ".join(cells)
         if len(f"{start}  {words}") <= SCREEN_WIDTH:
             lines.append(f"{start}  {words}".rstrip())
         else:
             lines.append(f"{start}  {verdict}".rstrip())
-            lines.extend(_indented(one.remark))
-        for text in (one.details if details else "", one.advice):
+            lines.extend(_indented(result.remark))
+        for text in (result.details if details else "", result.advice):
             lines.extend(_indented(text))
     return lines
 
@@ -218,10 +225,15 @@ def _indented(text: str) -> list[str]:
 def certificate_lines(results: Sequence[CheckResult]) -> list[tuple[str, str]]:
     """The certificate as pairs of label and value, for tables."""
     lines = [("certificate", title_of(results))]
-    for one in results:
-        limit = f"(limit {one.limit_text})" if one.limit_text else ""
-        parts = [one.value_text, limit, one.verdict if one.verdict != PASSED else "", one.note]
-        if one.advice:
-            parts.append(f"→ {one.advice}")
-        lines.append((f"  {one.check}", "  ".join(filter(None, parts))))
+    for result in results:
+        limit = f"(limit {result.limit_text})" if result.limit_text else ""
+        parts = [
+            result.value_text,
+            limit,
+            result.verdict if result.verdict != PASSED else "",
+            result.note,
+        ]
+        if result.advice:
+            parts.append(f"→ {result.advice}")
+        lines.append((f"  {result.check}", "  ".join(filter(None, parts))))
     return lines

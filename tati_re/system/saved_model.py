@@ -40,7 +40,8 @@ def in_units(model: Any, preparation: Preparation | None, predicts_noise: bool =
     pairs = ((ahead, False), (behind, True))
     dtype = model.compute_dtype
     ends = [
-        [_normalization(one, invert, dtype)] if one is not None else [] for one, invert in pairs
+        [_normalization(standard, invert, dtype)] if standard is not None else []
+        for standard, invert in pairs
     ]
     start = keras.Input(model.input_shape[1:], dtype=input_dtype_of(model) or model.compute_dtype)
     # The layers keep their names where they stand in a row.

@@ -837,13 +837,13 @@ def check_memory(options: Options, num_parameters: int, copies: int) -> None:
     """Refuses walkers, `copies` at all temperatures, for which too little memory is free:
     `_NUMBERS` a parameter.
     """
-    one = _NUMBERS * num_parameters * (4.0 if options.dtype == "float32" else 8.0)
+    bytes_per_walker = _NUMBERS * num_parameters * (4.0 if options.dtype == "float32" else 8.0)
     sizes = options.values_of(("data", "num_classes", "hidden", "model", "dimension"))
     name = [name for name, value in sizes.items() if value or name == "data"][-1]
     contents = (
         f"{'positions' if name == 'dimension' else 'networks'} of {num_parameters:,} parameters"
     )
-    check_free(name, sizes[name] or "as given", one, contents)
+    check_free(name, sizes[name] or "as given", bytes_per_walker, contents)
     numbers = options.values_of(name for name in _COPIES if name in options.explicit) or {
         "num_walkers": 1
     }
@@ -851,7 +851,7 @@ def check_memory(options: Options, num_parameters: int, copies: int) -> None:
     check_free(
         name,
         numbers[name],
-        copies * one,
+        copies * bytes_per_walker,
         f"{copies:,} walkers of {num_parameters:,} parameters each",
     )
 

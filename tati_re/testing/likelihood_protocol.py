@@ -181,11 +181,11 @@ def _check_normalization(
 
 def _grid(likelihood: Likelihood, law: Law, row: int) -> np.ndarray:
     """Values that hold all but 1e-5 of the probability, dense where the law is."""
-    one = law.at(np.array([row]), 0)
+    law_of_row = law.at(np.array([row]), 0)
     if likelihood.discrete:
-        return np.arange(0, float(one.quantile(1 - 1e-6)[0, 0]) + 1)
+        return np.arange(0, float(law_of_row.quantile(1 - 1e-6)[0, 0]) + 1)
     levels = 1 / (1 + np.exp(-np.linspace(-12, 12, _GRID)))
-    return np.unique([float(one.quantile(level)[0, 0]) for level in levels])
+    return np.unique([float(law_of_row.quantile(level)[0, 0]) for level in levels])
 
 
 def _check_law(law: Law) -> None:

@@ -69,7 +69,7 @@ class ManyPosteriors:
         self._data = {
             name: tf.Variable(
                 np.repeat(
-                    np.stack([np.asarray(one[name]) for one in data]).astype(
+                    np.stack([np.asarray(values[name]) for values in data]).astype(
                         value.dtype.as_numpy_dtype
                     ),
                     chains,

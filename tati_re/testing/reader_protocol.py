@@ -85,9 +85,9 @@ def _check_repetition(reader: Reader, path: Path, request: ReadRequest, first: C
     require(_are_equal(limited, first), "A limit on the memory changes the values.")
 
 
-def _are_equal(one: Contents, other: Contents) -> bool:
-    inputs = np.array_equal(one.inputs, other.inputs)
-    return inputs and np.array_equal(one.targets, other.targets)
+def _are_equal(first: Contents, other: Contents) -> bool:
+    inputs = np.array_equal(first.inputs, other.inputs)
+    return inputs and np.array_equal(first.targets, other.targets)
 
 
 def _check_columns(
@@ -98,9 +98,10 @@ def _check_columns(
     require(equal, "The inputs are not in the order of request.inputs.")
     require(backwards.names == request.inputs[::-1], "Contents.names is not request.inputs.")
 
-    one = reader.read(path, replace(request, inputs=request.inputs[-1:]))
+    single = reader.read(path, replace(request, inputs=request.inputs[-1:]))
     require(
-        np.array_equal(one.inputs, contents.inputs[:, -1:]), "A single column cannot be read alone."
+        np.array_equal(single.inputs, contents.inputs[:, -1:]),
+        "A single column cannot be read alone.",
     )
 
     first, *others = request.inputs

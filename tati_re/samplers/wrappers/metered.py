@@ -350,7 +350,7 @@ class Metered(Wrapper):
         total = rise
         most = _ABSURD * _thermal(state)
         if self.has_momentum:
-            squares = (ops.sum_of_products(one.momentum, one.momentum) for one in (new, state))
+            squares = (ops.sum_of_products(end.momentum, end.momentum) for end in (new, state))
             total = rise + 0.5 * (next(squares) - next(squares))
         if not evaluate.exact:
             # Two mini-batches differ without a step.
