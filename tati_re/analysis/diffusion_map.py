@@ -245,14 +245,14 @@ def _bandwidth(entries: np.ndarray, count: int, rule) -> tuple[float, float]:
     high = float(logs.max())
     heights, edges = np.histogram(logs, bins=2000, range=(low, high + 1e-9))
     middle = np.exp(0.5 * (edges[1:] + edges[:-1]))
-    own = len(entries) - len(
+    coincident_pairs = len(entries) - len(
         positive
     )  # pairs at distance zero: each point and itself, and points that coincide
 
     def slope(log_epsilon: np.ndarray) -> np.ndarray:
         exponent = middle / (4 * np.exp(log_epsilon)[:, None])
         kernel = np.exp(-np.minimum(exponent, 700)) * heights
-        return (kernel * exponent).sum(axis=1) / (kernel.sum(axis=1) + own)
+        return (kernel * exponent).sum(axis=1) / (kernel.sum(axis=1) + coincident_pairs)
 
     if rule == "bgh":
         grid = np.arange(low - np.log(4 * _CUTOFF), high + 3.0, 0.02)

@@ -134,14 +134,14 @@ def reweight(
     )
     if not (len(chosen) and (chosen > 0).all() and np.isfinite(chosen).all()):
         raise InputError("temperatures must be above 0.", temperatures)
-    own = {name: _by_rung(rows, name) for name in names}
-    if "potential" in own:
-        own["potential"] = sampled.likelihood + sampled.penalty
+    observables_by_rung = {name: _by_rung(rows, name) for name in names}
+    if "potential" in observables_by_rung:
+        observables_by_rung["potential"] = sampled.likelihood + sampled.penalty
     short = any(is_short(energies) for energies in sampled.likelihood + sampled.penalty)
     lines = [
         (temperature, name, mean, error, effective, short)
         for temperature, (means, errors, effective) in zip(
-            chosen, _jackknife(sampled, chosen, own), strict=True
+            chosen, _jackknife(sampled, chosen, observables_by_rung), strict=True
         )
         for name, mean, error in zip([*names, "log_partition"], means, errors, strict=True)
     ]
@@ -174,7 +174,7 @@ def sampled_energies(run: RunFiles, rows: pd.DataFrame) -> LadderDraws:
     return LadderDraws(likelihood, penalty, beta, weight)
 
 
-def _jackknife(sampled: LadderDraws, temperatures: np.ndarray, own: dict[str, np.ndarray]):
+def _jackknife(sampled: LadderDraws, temperatures: np.ndarray, observables: dict[str, np.ndarray]):
     """Estimates at each temperature from all draws, their errors, and the effective number of
     rows.
     """
@@ -183,21 +183,25 @@ def _jackknife(sampled: LadderDraws, temperatures: np.ndarray, own: dict[str, np
     sampled = sampled._replace(
         likelihood=sampled.likelihood[:, :, ::stride], penalty=sampled.penalty[:, :, ::stride]
     )
-    own = {name: values[:, :, ::stride] for name, values in own.items()}
+    observables = {name: values[:, :, ::stride] for name, values in observables.items()}
     draws = sampled.likelihood.shape[2]
     blocks = min(BLOCKS, draws)
     refuse_if(blocks < 2, "Too few rows to reweight.", f"{draws} a walker", "at least 2")
     part = np.arange(draws) * blocks // draws
-    whole, effective, free = _estimates(sampled, temperatures, own, slice(None), None)
+    whole, effective, free = _estimates(sampled, temperatures, observables, slice(None), None)
     without = np.array(
-        [_estimates(sampled, temperatures, own, part != k, free)[0] for k in range(blocks)]
+        [_estimates(sampled, temperatures, observables, part != k, free)[0] for k in range(blocks)]
     )
     errors = np.sqrt((blocks - 1) / blocks * ((without - without.mean(axis=0)) ** 2).sum(axis=0))
     return zip(whole, errors, effective, strict=True)
 
 
 def _estimates(
-    sampled: LadderDraws, temperatures: np.ndarray, own: dict[str, np.ndarray], chosen, start
+    sampled: LadderDraws,
+    temperatures: np.ndarray,
+    observables: dict[str, np.ndarray],
+    chosen,
+    start,
 ):
     likelihood = sampled.likelihood[:, :, chosen]
     penalty = sampled.penalty[:, :, chosen]
@@ -210,7 +214,7 @@ def _estimates(
     free = mbar_free_energies(reduced, counts, start)
     mixture = logsumexp(free[:, None] - reduced + np.log(counts)[:, None], axis=0)
     reference = logsumexp(-(sampled.inverse_temperatures[0] * (flat + prior)) - mixture)
-    values = [series[:, :, chosen].ravel() for series in own.values()]
+    values = [series[:, :, chosen].ravel() for series in observables.values()]
     estimates = []
     effective = []
     for temperature in temperatures:
@@ -255,10 +259,13 @@ def exact_rows(run: RunFiles, rows: pd.DataFrame, of: str = "reweighting") -> pd
 
 
 def _temperatures(sampled: LadderDraws) -> np.ndarray:
-    own = 1.0 / sampled.inverse_temperatures
-    if len(own) == 1 or np.ptp(own) == 0:
-        return own[0] * np.geomspace(0.8, 1.25, 5)
-    own = np.sort(own)
+    rung_temperatures = 1.0 / sampled.inverse_temperatures
+    if len(rung_temperatures) == 1 or np.ptp(rung_temperatures) == 0:
+        return rung_temperatures[0] * np.geomspace(0.8, 1.25, 5)
+    rung_temperatures = np.sort(rung_temperatures)
     return np.concatenate(
-        [*[np.geomspace(low, high, 4)[:-1] for low, high in pairwise(own)], own[-1:]]
+        [
+            *[np.geomspace(low, high, 4)[:-1] for low, high in pairwise(rung_temperatures)],
+            rung_temperatures[-1:],
+        ]
     )

@@ -168,7 +168,7 @@ def diagnosis(quantities: Iterable[Quantity], limit: float) -> dict[str, Any]:
     """
     worst: tuple[float, str, np.ndarray, np.ndarray | None] = math.nan, "", np.zeros((1, 0)), None
     least = (math.nan, "")
-    own = (math.nan, "")
+    worst_of_weights = (math.nan, "")
     few = False
     count = 0
     for name, draws, weights, compared in quantities:
@@ -192,11 +192,15 @@ def diagnosis(quantities: Iterable[Quantity], limit: float) -> dict[str, Any]:
             worst = (hat, name, draws, weights) if not hat <= worst[0] and hat == hat else worst
             least = (size, name) if not size >= least[0] and size == size else least
         else:
-            own = (hat, name) if not hat <= own[0] and hat == hat else (own[0], own[1] or name)
+            worst_of_weights = (
+                (hat, name)
+                if not hat <= worst_of_weights[0] and hat == hat
+                else (worst_of_weights[0], worst_of_weights[1] or name)
+            )
     hat, name, draws, weights = worst
     numbers: dict[str, Any] = {"rhat": hat, "rhat_of": name, "ess": least[0], "ess_of": least[1]}
-    if own[1]:
-        numbers |= {WEIGHTS: own[0], f"{WEIGHTS}_of": own[1]}
+    if worst_of_weights[1]:
+        numbers |= {WEIGHTS: worst_of_weights[0], f"{WEIGHTS}_of": worst_of_weights[1]}
     there = np.ones(draws.shape) if weights is None else weights
     if count:
         numbers |= _by_chance(there, count)

@@ -106,13 +106,13 @@ def _in_words(error: Exception, arguments: Sequence[str]) -> tuple[int, str, boo
         return BAD_INPUT, f"The operating system refused this ({error_text(error)}).", False
     if foreign:
         return BAD_INPUT, f"TensorFlow cannot compute this ({error_text(error)}).", True
-    own = {
+    user_files = {
         os.path.abspath(text.rpartition("=")[2].partition(":")[0]).removesuffix(".py")
         for text in arguments
     }
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if (
-            frame.filename.removesuffix(".py") in own
+            frame.filename.removesuffix(".py") in user_files
         ):  # whose code fails, and not that of the package
             return (
                 BAD_INPUT,

@@ -40,12 +40,12 @@ def _completion(shell: str) -> str:
     scripts = []
     for name, text in COMMANDS.items():
         parser: Parser = module_of(name).parser_of_command()
-        own = script(parser, shell)
+        command_script = script(parser, shell)
         parts.add_parser(
             name, parents=[parser], add_help=False, help=text, conflict_handler="resolve"
         )
         if name != "quickstart":
-            scripts.append(own)
+            scripts.append(command_script)
     import shtab
 
     return "\n".join([*scripts, shtab.complete(whole, shell)])

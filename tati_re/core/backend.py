@@ -221,10 +221,10 @@ def _caller(traced: Any) -> Callable:
     from tensorflow.python.eager import context
 
     call = context.context().call_function
-    own = list(traced.captured_inputs)
+    captured = list(traced.captured_inputs)
     number = len(traced.outputs)
     program = shared(traced)
-    return lambda tensors: iter(call(program.name, [*tensors, *own], number) or ())
+    return lambda tensors: iter(call(program.name, [*tensors, *captured], number) or ())
 
 
 def _packing(like: Any) -> Callable:

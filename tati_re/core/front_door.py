@@ -222,8 +222,8 @@ def _is_scalar(value: Any) -> bool:
 
 
 def _is_array(value: Any) -> bool:
-    own = type(value).__module__.partition(".")[0]
-    return own in ("numpy", "pandas") and "ndim" in dir(value)
+    package = type(value).__module__.partition(".")[0]
+    return package in ("numpy", "pandas") and "ndim" in dir(value)
 
 
 def _is_finite(value: Any) -> bool:

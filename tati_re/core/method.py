@@ -346,8 +346,8 @@ class _Adapted(Method):
             self.burnin = _of_flat(sampler, BurninTuning(), _FLAT_BURNIN)
         if not isinstance(self.ladder, Temperatures):
             self.ladder = _of_flat(sampler, Temperatures(), _FLAT_LADDER)
-        own = self.dynamics if isinstance(self.dynamics, Dynamics) else Dynamics()
-        self.dynamics = replace(own, **_told(sampler, _FLAT_DYNAMICS))
+        dynamics = self.dynamics if isinstance(self.dynamics, Dynamics) else Dynamics()
+        self.dynamics = replace(dynamics, **_told(sampler, _FLAT_DYNAMICS))
 
 
 def _of_flat(sampler: Any, facet: Any, names: Mapping[str, str]) -> Any:
@@ -366,7 +366,7 @@ def _answers_by_itself(method: Method) -> bool:
         return True
 
     names = [*_FLAT_DYNAMICS]
-    for facet, kind, own in (
+    for facet, kind, flat_names in (
         (method.turns, Turns, _FLAT_TURNS),
         (method.burnin, BurninTuning, _FLAT_BURNIN),
         (method.ladder, Temperatures, _FLAT_LADDER),
@@ -374,7 +374,7 @@ def _answers_by_itself(method: Method) -> bool:
         if facet is not None and not isinstance(facet, kind):
             return True
         if facet is None:
-            names += own
+            names += flat_names
     # A ladder of None is none.
     return any(value is not None for value in _told(method, names).values())
 
@@ -393,11 +393,13 @@ def missing(sampler) -> list[str]:
     they must override.
     """
     if isinstance(sampler, Method):
-        own = {
+        overrides = {
             "init": type(sampler).init is not Method.init,
             "step": type(sampler).step is not Method.step,
         }
         return [
-            name for name, overridden in own.items() if not overridden and name not in vars(sampler)
+            name
+            for name, overridden in overrides.items()
+            if not overridden and name not in vars(sampler)
         ]
     return [name for name in REQUIRED if not hasattr(sampler, name)]

@@ -94,12 +94,12 @@ def viewable(kind: Class) -> Class:
 def _content(result: Any) -> tuple[list[tuple[str, str]], Any]:
     import pandas  # not with the help of a command
 
-    own = vars(type(result))
+    members = vars(type(result))
     if isinstance(result, tuple):
-        named = dict(zip(own["_fields"], result, strict=True))
+        named = dict(zip(members["_fields"], result, strict=True))
     else:
         named = {field.name: vars(result)[field.name] for field in fields(result)}
-    method = own.get("frame")
+    method = members.get("frame")
     tables = [method(result) if callable(method) else None, *named.values()]
     frame = next(
         (table for table in tables if isinstance(table, pandas.DataFrame) and len(table)), None

@@ -75,7 +75,8 @@ def _chosen(
     else:
         members = [member_of_npz(path, f"{key}.npy", limit) for key in keys]
         inputs, targets, *test = (
-            file[key] if own is None else own for key, own in zip(keys, members, strict=True)
+            file[key] if member is None else member
+            for key, member in zip(keys, members, strict=True)
         )
         contents = images(inputs, targets, tuple(test), path.name)
     return contents if weights is None else replace(contents, weights=file[weights])

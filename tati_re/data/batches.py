@@ -233,8 +233,11 @@ class Batches:
             if self.shuffle:
                 permutation = self._at(block, _PARTITION).permutation(m)
                 for walker in range(self._rows):
-                    own = self._at(block, walker)
-                    parts = [own.permutation(longer), longer + own.permutation(m - longer)]
+                    generator = self._at(block, walker)
+                    parts = [
+                        generator.permutation(longer),
+                        longer + generator.permutation(m - longer),
+                    ]
                     order[walker] = np.concatenate(parts)[permutation]
             self._block = np.concatenate([order, order[:, ::-1]], axis=1)
             self._cached = block

@@ -97,24 +97,24 @@ class Dataset:
     def __post_init__(self) -> None:
         if (self.test_inputs is None) != (self.test_targets is None):
             raise InputError("The test set needs both inputs and targets.")
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        values_by_name = {field.name: getattr(self, field.name) for field in fields(self)}
         for part in ("", "test_"):
             for name in (part + "inputs", part + "targets"):
-                if own[name] is not None:
-                    own[name] = as_array(own[name], name, numbers=True)
-            inputs = own[part + "inputs"]
-            weights = own[part + "weights"]
-            _check_part(part, inputs, own[part + "targets"])
+                if values_by_name[name] is not None:
+                    values_by_name[name] = as_array(values_by_name[name], name, numbers=True)
+            inputs = values_by_name[part + "inputs"]
+            weights = values_by_name[part + "weights"]
+            _check_part(part, inputs, values_by_name[part + "targets"])
             if weights is not None:
-                own[part + "weights"] = checked_weights(
+                values_by_name[part + "weights"] = checked_weights(
                     weights, len(inputs), f"{part}sample_weights"
                 )
-        for name, values in own.items():
+        for name, values in values_by_name.items():
             object.__setattr__(self, name, values)
         if self.test_inputs is not None:
             for kind in ("inputs", "targets"):
-                train = own[kind]
-                test = own["test_" + kind]
+                train = values_by_name[kind]
+                test = values_by_name["test_" + kind]
                 if train.shape[1:] != test.shape[1:]:
                     expected = f"examples of shape {train.shape[1:]}"
                     raise InputError(f"test_{kind} do not fit {kind}.", test.shape[1:], expected)

@@ -58,8 +58,10 @@ def _columns_of_numbers(dataset: Dataset) -> tuple[np.ndarray, tuple[str, ...]]:
     of_text = {categories.column for categories in dataset.input_categories}
     if not of_text:
         return dataset.inputs, dataset.feature_names
-    places = [k for k, name in enumerate(dataset.feature_names) if name not in of_text]
-    return dataset.inputs[:, places], tuple(dataset.feature_names[k] for k in places)
+    column_numbers = [k for k, name in enumerate(dataset.feature_names) if name not in of_text]
+    return dataset.inputs[:, column_numbers], tuple(
+        dataset.feature_names[k] for k in column_numbers
+    )
 
 
 def cautions(dataset: Dataset) -> Iterator[str]:

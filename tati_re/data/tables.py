@@ -205,13 +205,13 @@ def _categories_in(
 ) -> tuple[Categories, ...]:
     """The categories of those input columns that hold the names of some."""
     known = {name: place for place, name in enumerate(names)}
-    places = {name: known[name] for name in inputs}
+    column_of = {name: known[name] for name in inputs}
     texts_of: dict[str, set[str]] = {name: set() for name in inputs}
     count = 0
     for _, cells in file.rows():
         count += 1
         for name, texts in [*texts_of.items()]:
-            cell = cells[places[name]]
+            cell = cells[column_of[name]]
             if cell in texts or is_missing(cell):
                 continue
             number = cell.replace(",", ".") if file.separator == ";" else cell
@@ -303,7 +303,7 @@ def _numbers(
     finite number.
     """
     path = file.path
-    place_of = dict(zip(names, file.places, strict=True))
+    place_of = dict(zip(names, file.column_numbers, strict=True))
     columns = [place_of[name] for name in used]
     separator = file.separator
     everything = sorted(columns) == list(range(file.width))
@@ -346,7 +346,7 @@ def _readers_by_column(
 ) -> dict[int, Callable[[str], float]]:
     """How the cells of each used column are read, by its place in the file."""
     read = _reader(file.path, file.separator, truths)
-    place_of = dict(zip(names, file.places, strict=True))
+    place_of = dict(zip(names, file.column_numbers, strict=True))
     readers = {place_of[name]: read for name in used}
     for column_categories in categories:
         if column_categories.column in used:
@@ -409,9 +409,9 @@ def _refuse_truth_among_numbers(
     """Refuses True and False in a column with numbers other than 0 and 1, where they mean neither."""
     plain = np.asarray(np.isin(table, (0.0, 1.0)).all(axis=0)).tolist()
     mixed = {name for name, both in zip(used, plain, strict=True) if not both}
-    places = [(place, name) for place, name in enumerate(names) if name in mixed]
-    for number, cells in file.rows() if places else ():
-        for place, name in places:
+    mixed_columns = [(place, name) for place, name in enumerate(names) if name in mixed]
+    for number, cells in file.rows() if mixed_columns else ():
+        for place, name in mixed_columns:
             refuse_if(
                 cells[place].strip().lower() in _TRUTH,
                 f"{_cell(file.path, number, name)} is not a number, although others are.",

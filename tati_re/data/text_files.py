@@ -128,10 +128,10 @@ class TextTable:
     def header(self) -> list[str]:
         """The names of the columns that are read; x1, x2, ... of a file without a header line."""
         names = self._all_names
-        return [names[place] for place in self.places]
+        return [names[place] for place in self.column_numbers]
 
     @cached_property
-    def places(self) -> list[int]:
+    def column_numbers(self) -> list[int]:
         """The places of these columns among all columns of the file, from 0."""
         names = self._all_names
         nameless = {place for place, name in enumerate(names) if not name}
@@ -173,7 +173,7 @@ class TextTable:
         """The cells of the columns that are read, line by line, with the numbers of the lines."""
         for number, line in self.even_lines():
             cells = self.cells(line)
-            yield number, [cells[place] for place in self.places]
+            yield number, [cells[place] for place in self.column_numbers]
 
     def even_lines(self) -> Iterator[tuple[int, str]]:
         """The lines below the header, each with one cell for each column of the file.
@@ -229,7 +229,7 @@ class TextTable:
         """A line whose surplus cells are empty without them, and with empty cells for columns
         without names that it lacks.
         """
-        least = self.places[-1] + 1 if self.places else 0
+        least = self.column_numbers[-1] + 1 if self.column_numbers else 0
         rest = line.rstrip("\r\n").rstrip(f"{self.separator or ''} ")
         if count > self.width and '"' not in line and self._count(rest) > self.width:
             count = self._count(rest)
@@ -239,7 +239,7 @@ class TextTable:
                 cells = (cells + [""] * self.width)[: self.width]
                 marked = ['"' + cell.replace('"', '""') + '"' for cell in cells]
                 return (self.separator or " ").join(marked)
-        dropped = self.width - len(self.places)
+        dropped = self.width - len(self.column_numbers)
         named = f"{self.width}, {dropped} of them without a name" if dropped else self.width
         problem = f"{self.path.name}, line {number} has the wrong number of cells."
         raise InputError(problem, count, named)

@@ -99,15 +99,18 @@ class BlockServer:
             "leaves": lambda first: leaves_of(self._carries[first]),
         }
 
-    def answer(self, verb: str, common: tuple, own: dict[int, tuple] | None) -> dict[int, Any]:
+    def answer(
+        self, verb: str, common: tuple, arguments_by_block: dict[int, tuple] | None
+    ) -> dict[int, Any]:
         """The answers of blocks to a message, with what they have in common and of their own;
         `advance` asks all.
         """
         if verb == "advance":
-            return self._advance(own or {}, *common)
-        assert own is not None
+            return self._advance(arguments_by_block or {}, *common)
+        assert arguments_by_block is not None
         return {
-            first: self._verbs[verb](first, *common, *arguments) for first, arguments in own.items()
+            first: self._verbs[verb](first, *common, *arguments)
+            for first, arguments in arguments_by_block.items()
         }
 
     def _start(self, first: int, position: np.ndarray, auxiliary: tuple) -> list[np.ndarray]:
@@ -125,7 +128,7 @@ class BlockServer:
 
     def _advance(
         self,
-        own: dict,
+        arguments_by_block: dict,
         first_move: int,
         count: int,
         burnin: int,
@@ -143,7 +146,10 @@ class BlockServer:
         for first in self._carries:
             if decided:
                 columns = decided[1][first : first + self.loop.walkers].T
-                entering = np.concatenate([decided[0], columns.ravel()]), *own.get(first, ({},))
+                entering = (
+                    np.concatenate([decided[0], columns.ravel()]),
+                    *arguments_by_block.get(first, ({},)),
+                )
             parts.append(self._advanced(first, first_move, count, between, *entering))
         facts, taken, ends, recorded, wide = zip(*parts, strict=True)
         rows = joined(recorded) if all(recorded) else []
@@ -176,7 +182,7 @@ class BlockServer:
             positions = positions[: int(chunk.num_positions)]
             beside = beside[: int(chunk.num_positions)]
             if isinstance(loop, BlockLoop):
-                is_recorded = loop.places(carry.state).numpy() < loop.kept
+                is_recorded = loop.row_numbers(carry.state).numpy() < loop.kept
                 positions = positions[:, is_recorded]
                 beside = beside[:, is_recorded]
             recorded = [np.asarray(chunk.rows)[: int(chunk.num_rows)], positions, beside]
@@ -241,7 +247,7 @@ class BlockLoop(Loop):
     def longest(self) -> int:
         return self._capacity - 1
 
-    def places(self, state) -> tf.Tensor:
+    def row_numbers(self, state) -> tf.Tensor:
         """The place of each walker in the order of the run's rows, `(walkers,)`, int32."""
         ladders = self.method.num_ladders
         return state.rungs.index * ladders + tf.range(self.walkers) % ladders
@@ -250,7 +256,7 @@ class BlockLoop(Loop):
         """Where a walker's moments are; those of one that is not kept are in rows at the end that
         nobody reads.
         """
-        place = self.places(state)
+        place = self.row_numbers(state)
         return tf.where(place < self.kept, place, self.kept + tf.range(self.walkers))
 
     def start(self, position: np.ndarray, auxiliary: tuple, first_walker: int = 0) -> Carry:
@@ -283,9 +289,15 @@ class BlockLoop(Loop):
             ]
             self._own = [name for name in method.of_rung if name not in self._wide]
             rungs = state.rungs
-            own = fields_of(state, self._own).values()
+            narrow_values = fields_of(state, self._own).values()
             self._flat = PackedTensors(
-                [rungs.table, rungs.bias, rungs.index, tf.zeros((self.walkers,), tf.float64), *own]
+                [
+                    rungs.table,
+                    rungs.bias,
+                    rungs.index,
+                    tf.zeros((self.walkers,), tf.float64),
+                    *narrow_values,
+                ]
             )
         if not apply:
             entering = np.zeros(sum(self._flat.sizes)), fields_of(state, self._wide)
@@ -326,9 +338,9 @@ class BlockLoop(Loop):
         self, carry: Carry, due: Moves, indices, sizes, apply, vector, wide: dict
     ) -> tuple:
         """The beginning of the steps: the swaps of the step before, and its record."""
-        table, bias, index, acceptance, *own = self._flat.parted(vector)
+        table, bias, index, acceptance, *narrow_values = self._flat.parted(vector)
         placed = RungPlacement(index, table, bias, carry.state.rungs.replica)
-        fields = wide | dict(zip(self._own, own, strict=True))
+        fields = wide | dict(zip(self._own, narrow_values, strict=True))
         evaluate = self._at(tf.constant(0), due, indices, sizes, carry.auxiliary)
         before = self._unpack(self._pack(carry.state), evaluate.rung)
 

@@ -39,7 +39,9 @@ class BlockHolder(Protocol):
 
     def mark(self, states: dict[int, list]) -> None: ...
 
-    def ask(self, verb: str, common: tuple, own: dict[int, tuple] | None) -> dict[int, Any]: ...
+    def ask(
+        self, verb: str, common: tuple, arguments_by_block: dict[int, tuple] | None
+    ) -> dict[int, Any]: ...
 
 
 class _Elsewhere:
@@ -175,13 +177,13 @@ class Blocks(Loop):
             def part(like, value, members=members, number=number):
                 return value[members] if self._of_walkers(like) else value[number]
 
-            own = {}
+            block_fields = {}
             for name, like in self._like._asdict().items():
                 if name == "rungs":
-                    own[name] = placed[first]
+                    block_fields[name] = placed[first]
                 elif name != "rung":
-                    own[name] = tf.nest.map_structure(part, like, fields[name])
-            state = self._like._replace(**own)
+                    block_fields[name] = tf.nest.map_structure(part, like, fields[name])
+            state = self._like._replace(**block_fields)
             moments = RunningMoments(
                 *(self._moments.get(first) or [value[members] for value in carry.moments])
             )
@@ -233,12 +235,12 @@ class Blocks(Loop):
             self._moments = {first: moments_of(arrays, f"blocks/{first}") for first in self._firsts}
 
     def start(self, position: np.ndarray, auxiliary: tuple, first_walker: int = 0) -> Carry:
-        own = {
+        arguments_by_block = {
             k: (position[members], tuple(value[members] for value in auxiliary))
             for k, members in self._parts.items()
         }
         self.prepare(None)
-        carry = self._joined(self._team.ask("start", (), own))
+        carry = self._joined(self._team.ask("start", (), arguments_by_block))
         if self._apart is not None:
             state = carry.state
             rungs = self.method.with_bias(
@@ -465,7 +467,7 @@ class Blocks(Loop):
             inner = SimpleNamespace(_fields=tuple(values), _asdict=lambda: values, **values)
             random = {} if method.swaps is None else method.swaps.random_numbers(noise)
             grown, new = method.decided(flat.parted(before), inner, loss, penalty, evaluate, random)
-            return flat.joined((new, method.places.source(grown.index, new.index)))
+            return flat.joined((new, method.occupancy.source(grown.index, new.index)))
 
         self._raised: list[Exception] = []
         called = Direct(decided, jit_compile=exact)
@@ -487,8 +489,10 @@ class Blocks(Loop):
 
         def examples_of(chosen):
             try:
-                own = {first: (chosen[first : first + self.size],) for first in self._firsts}
-                examples = self._team.ask("examples", (field,), own)
+                arguments_by_block = {
+                    first: (chosen[first : first + self.size],) for first in self._firsts
+                }
+                examples = self._team.ask("examples", (field,), arguments_by_block)
                 return np.concatenate([examples[first] for first in self._firsts])
             except Exception as error:  # which TensorFlow would hand on as words
                 self._raised.append(error)

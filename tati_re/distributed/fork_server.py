@@ -34,10 +34,10 @@ class ForkServer:
         self._lock = threading.Lock()
         command = [sys.executable, "-m", __name__, str(theirs.fileno())]
         none = subprocess.DEVNULL
-        own = {**environment}
+        own_environment = {**environment}
         passed = [theirs.fileno()]
         self._process = subprocess.Popen(
-            command, stdin=none, stdout=none, stderr=none, env=own, pass_fds=passed
+            command, stdin=none, stdout=none, stderr=none, env=own_environment, pass_fds=passed
         )
         theirs.close()
         loaded = [

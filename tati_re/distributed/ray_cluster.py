@@ -190,7 +190,7 @@ class Cluster:
         self._gpus = gpus
         self._stations: dict[str, _Station] = {}
         self._losses: Counter[str] = Counter()
-        slots = self._places()
+        slots = self._slots()
         if sum(slots.values()) < number:
             resources = f"{threads} thread(s)" + (f" and {gpus:g} GPU(s)" if gpus else "")
             received = f"{sum(slots.values())} slot(s) on {len(slots)} machine(s)"
@@ -215,7 +215,7 @@ class Cluster:
             self._losses[lost] += 1
             del self._stations[lost]
         if not self._plan:
-            slots = self._places()
+            slots = self._slots()
             if not slots:
                 raise WorkersLost("The cluster has no machines left.", 0, 0)
             self._plan.append(max(slots, key=lambda node: slots[node] - self._losses[node]))
@@ -241,7 +241,7 @@ class Cluster:
     def _machines(self) -> dict[str, Any]:
         return {node["NodeID"]: node for node in self._ray.nodes() if node["Alive"]}
 
-    def _places(self) -> dict[str, int]:
+    def _slots(self) -> dict[str, int]:
         """Workers for which each machine has room."""
         slots = {}
         for node, machine in sorted(self._machines().items()):

@@ -59,7 +59,7 @@ class Team:
                 self.described.append(self._greeted(number))
 
     @property
-    def places(self) -> list[str]:
+    def machines(self) -> list[str]:
         """The machine of each worker."""
         return [worker.place for worker in self.workers]
 
@@ -105,15 +105,17 @@ class Team:
         self._log = []
         self._bytes = 0
 
-    def ask(self, verb: str, common: tuple, own: dict[int, tuple] | None) -> dict[int, Any]:
+    def ask(
+        self, verb: str, common: tuple, arguments_by_block: dict[int, tuple] | None
+    ) -> dict[int, Any]:
         """The answers of the blocks, with what is common to them and what is the own of each,
         `None` for nothing.
         """
         self.begin()
         self._asked += 1
-        message = verb, common, own
+        message = verb, common, arguments_by_block
         parts = [_part(message, held) for held in self._held]
-        if own or len(parts) == 1:
+        if arguments_by_block or len(parts) == 1:
             for worker, part in zip(self.workers, parts, strict=True):
                 worker.send(part)
         else:
@@ -130,7 +132,7 @@ class Team:
             self._log.append(
                 (message, {block: answer.potential.tobytes() for block, answer in answers.items()})
             )
-            self._bytes += _size((common, own or ()))
+            self._bytes += _size((common, arguments_by_block or ()))
             if self._bytes > _LOG_BYTES:
                 self.mark(
                     self.ask("leaves", (), {block: () for held in self._held for block in held})
@@ -176,8 +178,8 @@ class Team:
 
 
 def _part(message: Message, held: list[int]) -> Message:
-    verb, common, own = message
-    return verb, common, own and {block: own[block] for block in held}
+    verb, common, arguments_by_block = message
+    return verb, common, arguments_by_block and {block: arguments_by_block[block] for block in held}
 
 
 def _told(worker: Any, message: Message) -> dict[int, Any]:

@@ -160,11 +160,11 @@ class Observables:
             InputError: A function fails, or does not return one number per walker.
         """
 
-        def own(value):
+        def observable(value):
             return [self._own(name, function, value) for name, function in self.extra.items()]
 
         if self.extra:
-            tf.function(own, autograph=False).get_concrete_function(position)
+            tf.function(observable, autograph=False).get_concrete_function(position)
 
     @staticmethod
     def _own(name: str, function: Callable, position) -> tf.Tensor:

@@ -217,8 +217,8 @@ class RowBuffers:
         if not self.method.current:
             state = with_energy(state, evaluate(state.position))
         if self.labels:
-            own = self.method.labels(state)
-            labels = [tf.cast(own[name], tf.float64) for name in self.labels]
+            labels_by_name = self.method.labels(state)
+            labels = [tf.cast(labels_by_name[name], tf.float64) for name in self.labels]
         if self.ladder.by_rung:
             order = self.ladder.order(state)
         ordered = (

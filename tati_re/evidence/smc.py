@@ -181,7 +181,9 @@ def cooled(
         state = {"log_z": log_z, "rows": rows, "step_size": size}
         if weight < 1.0:
             random = np.random.default_rng([plan.seed, 0x534D, len(rows)])
-            chosen = np.stack([systematic(own, random.random(), num_particles) for own in logs])
+            chosen = np.stack(
+                [systematic(log_weights, random.random(), num_particles) for log_weights in logs]
+            )
             chain = np.arange(num_populations)[:, None] * num_particles + chosen // counted
             position = visited[chosen % counted, chain].reshape(walkers, -1)
             position, size = tuned(

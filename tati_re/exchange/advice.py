@@ -108,10 +108,10 @@ def spaced_evenly(
     total = distances(coordinate, energy_sd).sum()
     if num_replicas is None:
         num_replicas = 1 + max(1, int(np.ceil(total / spacing(acceptance) - 1e-9)))
-    return _places(coordinate, energy_sd, np.linspace(0.0, total, num_replicas))
+    return _coordinates_at(coordinate, energy_sd, np.linspace(0.0, total, num_replicas))
 
 
-def _places(coordinate, energy_sd, distance) -> np.ndarray:
+def _coordinates_at(coordinate, energy_sd, distance) -> np.ndarray:
     """b at distances from the first rung; 1/s is linear in b within a pair, so that ln s is linear
     in the distance.
     """
@@ -269,7 +269,7 @@ def _sentences(ladder: Ladder, advice: Advice, apart, sd, acceptance: float) -> 
     )
     ways = [f"{_ladder_in_words(advice, posterior)} up to {symbol} = {values[-1]:.4g}"]
     coordinate = ladder.inverse_temperature * ladder.likelihood_weight
-    reached = _places(coordinate, sd, np.array([(rungs - 1) * spacing(acceptance)]))[0]
+    reached = _coordinates_at(coordinate, sd, np.array([(rungs - 1) * spacing(acceptance)]))[0]
     if posterior:
         ratio = (ladder.inverse_temperature[0] / reached) ** (1 / (rungs - 1))
         ways.append(

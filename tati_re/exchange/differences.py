@@ -189,7 +189,7 @@ def estimated_difference(
     on_loss, on_penalty = coefficients(table, pairs)
     factor = on_loss * evaluate.scale
 
-    own = _pair_of_walker(pairs, at_rung)
+    pair_of_walker = _pair_of_walker(pairs, at_rung)
     slopes: list | None = None
 
     def sides(values):
@@ -198,7 +198,8 @@ def estimated_difference(
     def drawn(number):
         numbers = number * batch_size + tf.range(batch_size)
         indices = tf.gather(
-            tf.reshape(permuted(tf.minimum(numbers, count - 1), keys, count), (-1, batch_size)), own
+            tf.reshape(permuted(tf.minimum(numbers, count - 1), keys, count), (-1, batch_size)),
+            pair_of_walker,
         )
         losses = evaluate.examples(position, indices)
         if centre is not None:

@@ -69,9 +69,13 @@ def _gradients(
     """Gradients of one walker on some mini-batches, `(batches, parameters)`."""
     indices, sizes = potential.batches.indices(first_batch, _GRADIENT_BATCHES)
 
-    def gradient(own, size):
-        return potential.bind(rung, Batch(own, size), auxiliary)(state.position).gradient[walker]
+    def gradient(indices_of_batch, size):
+        return potential.bind(rung, Batch(indices_of_batch, size), auxiliary)(
+            state.position
+        ).gradient[walker]
 
     call = Compiled(gradient)
     pairs = zip(np.asarray(indices, np.int32), np.asarray(sizes, np.int32), strict=True)
-    return np.stack([call(own, size).numpy() for own, size in pairs]).astype(np.float64)
+    return np.stack(
+        [call(indices_of_batch, size).numpy() for indices_of_batch, size in pairs]
+    ).astype(np.float64)

@@ -121,7 +121,7 @@ class ReplicaExchange(Wrapper):
         if infinite:
             all_assignments(ladder.num_rungs)
         self.num_rungs = ladder.num_rungs
-        self.places = Occupancy(self.num_rungs, self.num_ladders)
+        self.occupancy = Occupancy(self.num_rungs, self.num_ladders)
         self.num_replicas = self.num_rungs * self.num_ladders
         self.name = inner.name + (f", {self.num_rungs} replicas" if self.num_rungs > 1 else "")
         self.tempers_likelihood = ladder.tempering == "likelihood"
@@ -139,7 +139,7 @@ class ReplicaExchange(Wrapper):
             self.swaps = SwapRound(
                 rule=swap_rule,
                 schedule=schedule,
-                occupancy=self.places,
+                occupancy=self.occupancy,
                 batch_size=batch_size,
                 tempers_likelihood=self.tempers_likelihood,
                 biased=biased,
@@ -151,15 +151,15 @@ class ReplicaExchange(Wrapper):
     def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:
         self.inner.check(step_size, temperature, num_burnin_steps)
         first_rung = (temperature, step_size)
-        own = (1 / self.rungs.inverse_temperature[0], self.rungs.step_size[0])
+        ladder_start = (1 / self.rungs.inverse_temperature[0], self.rungs.step_size[0])
         problem = (
             "sampler: its ladder starts at a temperature or step size that differs from the run's."
         )
         refuse_if(
-            not np.allclose(first_rung, own, rtol=1e-9, atol=0),
+            not np.allclose(first_rung, ladder_start, rtol=1e-9, atol=0),
             problem,
             first_rung,
-            f"({own[0]:g}, {own[1]:g})",
+            f"({ladder_start[0]:g}, {ladder_start[1]:g})",
         )
 
     # The rungs of the walkers
@@ -265,7 +265,7 @@ class ReplicaExchange(Wrapper):
             if self.metropolis:
                 # Like the step size, the acceptance of this step belongs to the rung at which it
                 # was made.
-                source = self.places.source(state.rungs.index, rungs.index)
+                source = self.occupancy.source(state.rungs.index, rungs.index)
                 info = info._replace(acceptance=tf.gather(info.acceptance, source))
         return self.whole(state, inner, rungs, evaluate), info
 
@@ -302,12 +302,12 @@ class ReplicaExchange(Wrapper):
         """
         rung = self.rung_of(rungs, evaluate.rung)
         inner = inner._replace(rung=state.rung)
-        own = {
+        exchange_fields = {
             "rungs": rungs,
             "temperature": rung.temperature,
             "step_size": step_size_of(inner, rung),
         }
-        return type(state)(**inner._asdict(), **own)
+        return type(state)(**inner._asdict(), **exchange_fields)
 
     def swaps_after(self, step):
         """Returns whether a round of swaps follows a step.
@@ -366,7 +366,7 @@ class ReplicaExchange(Wrapper):
     def _round(self, inner, rungs: Rungs, evaluate, random: dict):
         loss, penalty = self.energies(inner, evaluate)
         grown, new = self.decided(rungs, inner, loss, penalty, evaluate, random)
-        source = self.places.source(grown.index, new.index)
+        source = self.occupancy.source(grown.index, new.index)
         changed = {
             name: tf.gather(value, source) for name, value in fields_of(inner, self.of_rung).items()
         }
@@ -524,7 +524,7 @@ class ReplicaLadder(Temperatures):
         """The walkers from the target upwards, rung by rung: how rows are written, `(walkers,)`,
         int32.
         """
-        return tf.reshape(tf.transpose(self.method.places.at_rung(state.rungs.index)), [-1])
+        return tf.reshape(tf.transpose(self.method.occupancy.at_rung(state.rungs.index)), [-1])
 
     def events(self, state: Any) -> Any:
         return state.rungs.events

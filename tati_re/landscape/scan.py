@@ -303,9 +303,9 @@ def _along(surface, grid: Grid | None, positions: list, names: Sequence[str], pa
     def rows(first: int, last: int) -> np.ndarray:
         part = positions[first:last]
         vectors = np.stack([point.parameters for point in part]).astype(np.float64)
-        own = surface.values(vectors)
+        surface_values = surface.values(vectors)
         begin = [np.array([(point.step, point.walker) for point in part])]
-        end = [own[name] for name in surface.columns]
+        end = [surface_values[name] for name in surface.columns]
         if grid is not None:
             coordinates, distance = project(vectors, grid.centre, grid.directions)
             begin += [coordinates, distance]

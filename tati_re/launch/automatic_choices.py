@@ -119,7 +119,7 @@ def prepared(
     options: Options,
     objects: Mapping[str, Any],
     limits: Limits,
-    places: bool = True,
+    places_walkers: bool = True,
 ) -> tuple[Options, Limits]:
     """Chooses the options that a call of `Simulation.sample` leaves open.
 
@@ -131,13 +131,13 @@ def prepared(
         options: The options as they were set.
         objects: Options that are Python objects, by name.
         limits: The time limit, counted from the call.
-        places: Whether walkers may be placed if a sampler is named and their start is open. Default:
-            True.
+        places_walkers: Whether walkers may be placed if a sampler is named and their start is open.
+            Default: True.
 
     Returns:
         The options and limits of the run.
     """
-    choice = _Choice(sim, options, objects, limits, places)
+    choice = _Choice(sim, options, objects, limits, places_walkers)
     chosen = choice.made()
     if chosen.goal == PREDICT:
         limits = replace(limits, reserve=choice.plan.reserve)
@@ -188,7 +188,7 @@ class _Choice:
     options: Options
     objects: Mapping[str, Any]
     limits: Limits
-    places: bool = True
+    places_walkers: bool = True
 
     def made(self) -> Options:
         """The options with all choices."""
@@ -214,7 +214,7 @@ class _Choice:
             self._change(**sim.options.values_of(placing))
             self._choose_blocks()
             self._report([*sentences, *self._choose_method()])
-        elif self.places and sim.system.has_data and not sim.walkers.placed:
+        elif self.places_walkers and sim.system.has_data and not sim.walkers.placed:
             self._choose_start()
         if self.options.walker_start == "fit" and not (
             sim.walkers.placed or "starts" in self.objects

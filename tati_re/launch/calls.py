@@ -14,18 +14,18 @@ def alone(sim: Any) -> Iterator[None]:
     """Refuses a Simulation in whose run another thread is: both would move its walkers, with the
     same noise.
     """
-    own = get_ident(), object()
-    holder = vars(sim).setdefault("_in_run", own)  # in one step for all threads
+    caller = get_ident(), object()
+    holder = vars(sim).setdefault("_in_run", caller)  # in one step for all threads
     problem = "Another thread is already running this Simulation."
     refuse_if(
-        holder[0] != own[0],
+        holder[0] != caller[0],
         problem,
         expected="one call after the other, or a Simulation for each thread",
     )
     try:
         yield
     finally:
-        if holder is own:
+        if holder is caller:
             del sim._in_run
 
 

@@ -544,10 +544,12 @@ def check_until(request: Request) -> None:
     conditions = conditions_of(request.options.until) if request.samples else []
     if not conditions:
         return
-    own = {**request.potential.columns, **(request.objects.get("observables") or {})}
+    extra_columns = {**request.potential.columns, **(request.objects.get("observables") or {})}
     options = request.options
     method = request.method
-    columns = Observables(method, request.potential.metric_name, own, options.full_every).columns
+    columns = Observables(
+        method, request.potential.metric_name, extra_columns, options.full_every
+    ).columns
     for condition in conditions:
         if condition.name and condition.quantity != MCSE:
             _check_named(condition.name, request)

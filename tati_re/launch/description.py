@@ -45,9 +45,13 @@ def unused(request: Request) -> list[str]:
     method = request.method
     if not request.samples:
         return sorted(_idle(request, options.explicit))
-    own = request.objects.get("sampler")
+    sampler_object = request.objects.get("sampler")
     # Of an object its own numbers count.
-    numbers = set() if own is None or isinstance(own, type) else checked(own).used_options()
+    numbers = (
+        set()
+        if sampler_object is None or isinstance(sampler_object, type)
+        else checked(sampler_object).used_options()
+    )
     beside = sorted(options.explicit & numbers - {"sampler"})
     if "walls" in options.explicit and not request.prior.walled:
         beside.append("walls")

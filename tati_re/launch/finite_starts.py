@@ -90,8 +90,8 @@ def _drawn(
     """Other starts, `(walkers, parameters)`, inside the walls of the prior."""
     seed = [options.seed, _AGAIN, number]
     if system.has_data:
-        own = int(np.random.default_rng(seed).integers(2**31))
-        drawn = fresh_starts(system.flat.tensor_names, system.flat.shapes, len(like), own)
+        start_seed = int(np.random.default_rng(seed).integers(2**31))
+        drawn = fresh_starts(system.flat.tensor_names, system.flat.shapes, len(like), start_seed)
         drawn = with_extra_starts(system.flat, drawn)
     else:
         deviation = options.walker_jitter if options.walker_start == "jitter" else 1.0

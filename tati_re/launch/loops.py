@@ -36,7 +36,7 @@ class RunLoops:
         self.workers = Workers(request, execution, say, RunLoops) if apart else None
         options = request.options
         potential = request.potential
-        own = {**potential.columns, **(request.objects.get("observables") or {})}
+        extra_columns = {**potential.columns, **(request.objects.get("observables") or {})}
         flat = request.system.flat
         sizes = dict(
             zip(flat.tensor_names, (math.prod(shape) for shape in flat.shapes), strict=True)
@@ -45,7 +45,7 @@ class RunLoops:
         self.observables = Observables(
             method=request.method,
             metric_name=potential.metric_name,
-            extra=own,
+            extra=extra_columns,
             full_every=options.full_every,
             groups=groups,
         )
@@ -154,10 +154,10 @@ class RunLoops:
         options.
         """
         method: Any = self.request.method
-        own = None if self.request.samples else method.learning_rate
+        optimizer_rate = None if self.request.samples else method.learning_rate
         return next(
             rate
-            for rate in (stage.learning_rate, own, self.request.options.learning_rate)
+            for rate in (stage.learning_rate, optimizer_rate, self.request.options.learning_rate)
             if rate is not None
         )
 

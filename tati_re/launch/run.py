@@ -144,7 +144,7 @@ class Run(RunFiles):
         preparation = (
             None if standardization is None else Preparation.from_config(standardization.table)
         )
-        own = tuple(
+        model_values = tuple(
             statistics.of_shape(f"auxiliary/{k}", (None, *value.shape))[[row]]
             for k, value in enumerate(flat.auxiliary)
         )
@@ -152,7 +152,7 @@ class Run(RunFiles):
         predicts_noise = loss is not None and loss.predicts_noise
         with storing(path):
             written = save_model(
-                flat, Walkers(vector[None], own), path, preparation, predicts_noise
+                flat, Walkers(vector[None], model_values), path, preparation, predicts_noise
             )
         kind = type(flat.model).__name__
         cure = f"a model with get_config, or run.parameters({which!r})"

@@ -126,19 +126,20 @@ def _which(stored: FileParameters, walkers: int) -> str:
     )
 
 
-def _auxiliary(stored: FileParameters, own: tuple) -> tuple:
+def _auxiliary(stored: FileParameters, model_variables: tuple) -> tuple:
     """Moving statistics of the file, where it has those of this model."""
     # What is fixed comes last, and keeps its values.
-    variables = (stored.auxiliary or [])[: len(own)]
+    variables = (stored.auxiliary or [])[: len(model_variables)]
     if not variables or [v.shape[1:] for v in variables] != [
-        v.shape[1:] for v in own[: len(variables)]
+        v.shape[1:] for v in model_variables[: len(variables)]
     ]:
-        return own
-    rows = stored.rows_of(len(own[0]))
+        return model_variables
+    rows = stored.rows_of(len(model_variables[0]))
     taken = tuple(
-        value[rows].astype(like.dtype) for value, like in zip(variables, own, strict=False)
+        value[rows].astype(like.dtype)
+        for value, like in zip(variables, model_variables, strict=False)
     )
-    return taken + own[len(taken) :]
+    return taken + model_variables[len(taken) :]
 
 
 def _check(options: Options) -> None:

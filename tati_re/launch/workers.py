@@ -184,7 +184,7 @@ class Workers:
             "block_size": self.size,
             "blocks": len(self.blocks),
             "threads": self.threads,
-            **({"machines": dict(Counter(self.team.places))} if self.cluster else {}),
+            **({"machines": dict(Counter(self.team.machines))} if self.cluster else {}),
             **({"differ": differ} if differ else {}),
             "worker": descriptions[0] if descriptions else {},
         }

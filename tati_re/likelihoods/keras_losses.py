@@ -122,9 +122,9 @@ def loss_name(loss: Any) -> str:
     is_object = isinstance(loss, keras.losses.Loss)
     kind = type(loss) if is_object else loss
     name = getattr(kind, "__name__", "loss")
-    own = vars(keras.losses).get(name) is not kind
+    is_users = vars(keras.losses).get(name) is not kind
     name = snake_case(name) if is_object else name
-    taken = own and loss_name(name) in (*LOSSES, *vars(keras.losses))
+    taken = is_users and loss_name(name) in (*LOSSES, *vars(keras.losses))
     return f"own_{name}" if taken else name
 
 

@@ -50,10 +50,10 @@ def build_network(
     for i, count in enumerate(units):
         last = i == len(units) - 1
         # Two layers of one shape must not start with the same weights.
-        own = int(np.random.SeedSequence([seed, i]).generate_state(1, np.uint32)[0] >> 1)
+        layer_seed = int(np.random.SeedSequence([seed, i]).generate_state(1, np.uint32)[0] >> 1)
         how = {
             "use_bias": use_bias,
-            "kernel_initializer": keras.initializers.GlorotUniform(seed=own),
+            "kernel_initializer": keras.initializers.GlorotUniform(seed=layer_seed),
             "dtype": dtype,
         }
         name = f"dense_{i}" if i else "dense"

@@ -109,21 +109,23 @@ def chain_of(
     variables_by_layer = {}
     met = []
     for layer in layers:
-        own = [id(variable) for variable in layer.trainable_variables if id(variable) in numbers]
-        if own:
+        layer_ids = [
+            id(variable) for variable in layer.trainable_variables if id(variable) in numbers
+        ]
+        if layer_ids:
             dense = (
                 type(layer) is keras.layers.Dense
                 and not layer.lora_enabled
                 and layer.quantization_mode is None
             )
             whole = [id(layer.kernel), id(layer.bias)][: 1 + layer.use_bias] if dense else None
-            if own != whole or len(shape) != 2:
+            if layer_ids != whole or len(shape) != 2:
                 return None
             variables_by_layer[id(layer)] = (
-                numbers[own[0]],
-                numbers[own[1]] if layer.use_bias else None,
+                numbers[layer_ids[0]],
+                numbers[layer_ids[1]] if layer.use_bias else None,
             )
-            met += own
+            met += layer_ids
         shape = layer.compute_output_shape(shape)
     return (
         DenseChain(model, layers, variables_by_layer, others)

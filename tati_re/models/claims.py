@@ -73,7 +73,7 @@ def limited_weights(most: float) -> Iterator[None]:
         original(self, initializer, shape, *args, **kwargs)
 
     with _LOCK:
-        own = "__init__" in vars(kind)
+        defines_init = "__init__" in vars(kind)
         kind.__init__ = counted
         try:
             yield
@@ -81,7 +81,7 @@ def limited_weights(most: float) -> Iterator[None]:
             _refuse_above(claimed, most)
             raise
         finally:
-            if own:
+            if defines_init:
                 kind.__init__ = original
             else:
                 del kind.__init__

@@ -49,16 +49,16 @@ def custom_objects(model: Any) -> Iterator[dict[str, Any]]:
         for v in values
         if not (getattr(v, "__module__", None) or "keras.").startswith(("keras.", "builtins"))
     ]
-    own: list[Any] = [
+    users_objects: list[Any] = [
         type(layer) for layer in layers if not type(layer).__module__.startswith("keras.")
     ]
-    own += [v for v in values if isinstance(v, types.FunctionType)]
-    own += [
+    users_objects += [v for v in values if isinstance(v, types.FunctionType)]
+    users_objects += [
         type(v)
         for v in values
         if not isinstance(v, types.FunctionType) and hasattr(v, "get_config")
     ]
-    names = {thing: thing.__name__ for thing in own}
+    names = {thing: thing.__name__ for thing in users_objects}
     shared = [
         name for name in names.values() if name == "<lambda>" or [*names.values()].count(name) > 1
     ]

@@ -73,8 +73,8 @@ def fixed_parts(
 
 
 def _tensor_and_entries(pattern: str, names: Sequence[str]) -> tuple[str, str | None]:
-    if (own := _ENTRIES.match(pattern)) is not None:
-        return own[1], own[2]
+    if (match := _ENTRIES.match(pattern)) is not None:
+        return match[1], match[2]
     if (theirs := _TATI.match(pattern)) is not None:
         layers = list(dict.fromkeys(name.rsplit("/", 1)[0] for name in names))
         dense = layers == [f"dense_{k}" if k else "dense" for k in range(len(layers))]
@@ -237,13 +237,13 @@ class FlatModel:
         if self.parts:
             sizes = [int(np.prod(shape, dtype=np.int64)) for shape in self._full_shapes]
             starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-            own = [
+            free_entries = [
                 np.arange(size) if c is None else c.free
                 for c, size in zip(self._constants, sizes, strict=True)
             ]
-            self._kept = np.concatenate([a + b for a, b in zip(starts, own, strict=True)]).astype(
-                np.int32
-            )
+            self._kept = np.concatenate(
+                [a + b for a, b in zip(starts, free_entries, strict=True)]
+            ).astype(np.int32)
 
     def described(self) -> dict[str, Any]:
         """Returns the parameters' entry in the manifest, from which `described_names` makes their

@@ -303,16 +303,16 @@ def training_layers(model: Any) -> list[str]:
     parameters or adds to the loss.
     """
     names = set()
-    own = set[str]()
+    doubtful_kinds = set[str]()
     for layer in [model, *layers_of(model)]:
         kind = type(layer).__name__
         if _is_random(layer):
             names.add(kind)
         elif _may_act_in_training(layer):
-            own.add(kind)
+            doubtful_kinds.add(kind)
 
-    if own and _acts_in_training(model, own):
-        names |= own
+    if doubtful_kinds and _acts_in_training(model, doubtful_kinds):
+        names |= doubtful_kinds
     return sorted(names)
 
 
@@ -345,7 +345,7 @@ def _may_act_in_training(layer: Any) -> bool:
     return seeds or not layers_of(layer)
 
 
-def _acts_in_training(model: Any, own: set[str]) -> bool:
+def _acts_in_training(model: Any, doubtful_kinds: set[str]) -> bool:
     """Whether a call while training changes outputs or state; refuses what cannot be sampled."""
     with users_code("model: its call", "a call that works in training mode"):
         still = np.asarray(called(model, _ones(model)))
@@ -362,7 +362,7 @@ def _acts_in_training(model: Any, own: set[str]) -> bool:
     refuse_if(
         sets,
         "A layer changes sampled parameters of the model during training.",
-        f"{', '.join(sorted(own))} on {', '.join(sets)}",
+        f"{', '.join(sorted(doubtful_kinds))} on {', '.join(sets)}",
         "none, or a prior for the parameters",
     )
     return bool(scope.state_mapping) or not np.allclose(still, moved, equal_nan=True)

@@ -49,9 +49,9 @@ def described_names(described: Mapping[str, Any]) -> list[str]:
     names: list[str] = []
     for tensor, shape in zip(described["names"], described["shapes"], strict=True):
         part = parts.get(tensor)
-        own = parameter_names([tensor], [shape if part is None else part["shape"]])
+        entry_names = parameter_names([tensor], [shape if part is None else part["shape"]])
         still = set() if part is None else set(part["fixed"])
-        names.extend(name for i, name in enumerate(own) if i not in still)
+        names.extend(name for i, name in enumerate(entry_names) if i not in still)
     return names
 
 
@@ -60,8 +60,10 @@ def _visit(layer: Any, prefix: str, names: dict[int, str]) -> None:
 
     children = layers_of(layer, recursive=False)
     inner = {id(v) for child in children for v in child.weights}
-    own = [v for v in layer.weights if id(v) not in inner]
-    for variable, name in zip(own, _distinct([_base(v, "variable") for v in own]), strict=True):
+    layer_weights = [v for v in layer.weights if id(v) not in inner]
+    for variable, name in zip(
+        layer_weights, _distinct([_base(v, "variable") for v in layer_weights]), strict=True
+    ):
         names.setdefault(id(variable), prefix + name)
     kinds = [f"(?:forward_|backward_)?{snake_case(type(child).__name__)}" for child in children]
     for child, name in zip(children, _distinct(list(map(_base, children, kinds))), strict=True):
@@ -107,15 +109,16 @@ def fan_in_plus_one(names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> 
     """
     layers = [name.rsplit("/", 1)[0] for name in names]
     fans = dict[str, int]()
-    own = dict[str, float]()
+    depthwise_fans = dict[str, float]()
     for name, layer, shape in zip(names, layers, shapes, strict=True):
         if name.endswith("/depthwise_kernel"):
-            own[name] = math.prod(shape[:-2])
+            depthwise_fans[name] = math.prod(shape[:-2])
         elif len(shape) > 1 and not name.endswith("bias"):
             before = fans.get(layer, 0) if name.endswith("/recurrent_kernel") else 0
             fans[layer] = before + math.prod(shape[:-1])
     known = [
-        getattr(shape, "fan_in", own.get(name)) for name, shape in zip(names, shapes, strict=True)
+        getattr(shape, "fan_in", depthwise_fans.get(name))
+        for name, shape in zip(names, shapes, strict=True)
     ]
     counts = [
         fans.get(layer, 0) if fan is None else fan for layer, fan in zip(layers, known, strict=True)

@@ -56,8 +56,12 @@ def make_optimizer(name, options, shapes: list[tuple[int, ...]]):
         InputError: There is no such optimizer (the message suggests the closest name), or it does
             not support momentum.
     """
-    own = {known.replace("_", ""): known for known in OPTIMIZERS}
-    short = own.get(name.lower().replace("_", "")) if isinstance(name, str) else None
+    names_without_underscore = {known.replace("_", ""): known for known in OPTIMIZERS}
+    short = (
+        names_without_underscore.get(name.lower().replace("_", ""))
+        if isinstance(name, str)
+        else None
+    )
     if isinstance(name, str) and short is None and name.lower() not in keras_optimizers():
         names = [*OPTIMIZERS, *keras_optimizers()]
         raise InputError(

@@ -53,7 +53,7 @@ class KerasOptimizer(Optimizer):
         if isinstance(optimizer, str):
             extra = {"momentum": momentum} if momentum else {}
             optimizer = keras_optimizers()[optimizer.lower()](learning_rate=learning_rate, **extra)
-            own = None
+            constant_rate = None
             self.scheduled = False
         else:
             excludes = "_exclude_from_weight_decay" in vars(optimizer)
@@ -66,7 +66,7 @@ class KerasOptimizer(Optimizer):
             )
             optimizer = type(optimizer).from_config(optimizer.get_config())
             self.scheduled = not isinstance(optimizer.get_config()["learning_rate"], float)
-            own = math.nan if self.scheduled else float(optimizer.learning_rate)
+            constant_rate = math.nan if self.scheduled else float(optimizer.learning_rate)
         if getattr(optimizer, "global_clipnorm", None) and num_walkers > 1:
             problem = "optimizer: global_clipnorm would use one norm for all walkers."
             raise InputError(problem, f"{num_walkers} walkers", "clipnorm, or one walker")
@@ -84,7 +84,7 @@ class KerasOptimizer(Optimizer):
             "none",
         )
         self.optimizer = optimizer
-        self.learning_rate = own
+        self.learning_rate = constant_rate
         self.name = type(optimizer).__name__.lower()
         known = type(optimizer) is keras_optimizers().get(self.name) and self.name in _BY_NUMBER
         whole = known and optimizer.clipnorm is None and optimizer.global_clipnorm is None
@@ -118,9 +118,11 @@ class KerasOptimizer(Optimizer):
     def step(self, state, evaluate, noise):
         with tf.init_scope():
             self._build(state.position.dtype)
-        own = self.optimizer.variables
+        slot_variables = self.optimizer.variables
         for variable, value in zip(
-            [*own, *self._variables], [*state.slots, *self._split(state.position)], strict=True
+            [*slot_variables, *self._variables],
+            [*state.slots, *self._split(state.position)],
+            strict=True,
         ):
             variable.assign(value)
         if not self.scheduled:
@@ -131,7 +133,7 @@ class KerasOptimizer(Optimizer):
             tf.reshape(tf.convert_to_tensor(variable.value), [-1]) for variable in self._variables
         ]
         position = tf.reshape(tf.concat(pieces, 0), state.position.shape)
-        slots = [tf.convert_to_tensor(variable.value) for variable in own]
+        slots = [tf.convert_to_tensor(variable.value) for variable in slot_variables]
         position, _ = evaluate.confine(position, None)
         return with_energy(
             state._replace(position=position, slots=slots), evaluate(position)

@@ -300,7 +300,7 @@ def is_table_of_methods(kind: str, value: Any) -> bool:
         kind in KINDS
         and isinstance(value, Mapping)
         and bool(value)
-        and all(isinstance(own, Mapping) for own in value.values())
+        and all(isinstance(settings, Mapping) for settings in value.values())
     )
 
 
@@ -328,22 +328,26 @@ def flattened(values: Mapping[str, Any]) -> dict[str, Any]:
             problem = f"{kind}: the tables name several methods."
             raise InputError(problem, ", ".join(value), f"one table, [{kind}.NAME]")
         flat[kind] = [*value] if several else next(iter(value))
-        for name, own in value.items():
-            _add(flat, values, kind, name, own)
+        for name, settings in value.items():
+            _add(flat, values, kind, name, settings)
     return flat
 
 
 def _add(
-    flat: dict[str, Any], values: Mapping[str, Any], kind: str, name: str, own: Mapping[str, Any]
+    flat: dict[str, Any],
+    values: Mapping[str, Any],
+    kind: str,
+    name: str,
+    settings: Mapping[str, Any],
 ) -> None:
     """Adds the options of one table of a method to the others."""
     known = options_of_method(kind, name)
-    if own and not known:
+    if settings and not known:
         problem = f"[{kind}.{name}]: {name} has no options of this kind."
         raise InputError(
-            problem, ", ".join(own), f"{kind} = {name!r}, or a table of {_listed(kind)}"
+            problem, ", ".join(settings), f"{kind} = {name!r}, or a table of {_listed(kind)}"
         )
-    for short, value in own.items():
+    for short, value in settings.items():
         option = known.get(short, short if short in known.values() else None)
         if option is None:
             problem = f"[{kind}.{name}] {short} is not an option of {name}.{nearest(short, known)}"

@@ -50,7 +50,7 @@ def by_tensor(option: str, value: Any, default: Any, names: Sequence[str]) -> li
     if not isinstance(value, Mapping):
         return [value] * len(names)
     tensor_values = [default] * len(names)
-    for pattern, own in value.items():
+    for pattern, pattern_value in value.items():
         hits = [i for i, name in enumerate(names) if matches(pattern, name)]
         if not hits:
             problem = (
@@ -61,7 +61,7 @@ def by_tensor(option: str, value: Any, default: Any, names: Sequence[str]) -> li
             )
             raise InputError(problem, received=repr(pattern), expected=expected)
         for i in hits:
-            tensor_values[i] = own
+            tensor_values[i] = pattern_value
     return tensor_values
 
 
@@ -74,9 +74,13 @@ def in_words(value: Any) -> str | None:
     """A table in words: `1, 10 for */bias`; `None` for a value that is none."""
     if not isinstance(value, Mapping):
         return None
-    words = {p: f"{own:g}" if isinstance(own, float) else str(own) for p, own in value.items()}
+    words = {
+        p: f"{pattern_value:g}" if isinstance(pattern_value, float) else str(pattern_value)
+        for p, pattern_value in value.items()
+    }
     return ", ".join(
-        own if pattern == ALL else f"{own} for {pattern}" for pattern, own in words.items()
+        pattern_value if pattern == ALL else f"{pattern_value} for {pattern}"
+        for pattern, pattern_value in words.items()
     )
 
 

@@ -75,7 +75,7 @@ def independent(chains: np.ndarray) -> np.ndarray:
 
 class Calibrated:
     """The frequency of an event at stated probabilities `(n,)`, by isotonic regression, told at 100
-    `places` between the least and the largest of them (Dimitriadis, Gneiting and Jordan, PNAS 118
+    `grid` between the least and the largest of them (Dimitriadis, Gneiting and Jordan, PNAS 118
     (2021) e2016191118).
     """
 
@@ -84,10 +84,10 @@ class Calibrated:
         self._which = which * _GROUPS // (which.max() + 1) if which.max() >= _GROUPS else which
         self._count = np.bincount(self._which)
         self._values = np.bincount(self._which, stated) / self._count
-        self.places = np.linspace(stated.min(), stated.max(), POINTS)
+        self.grid = np.linspace(stated.min(), stated.max(), POINTS)
 
     def curve(self, happened: np.ndarray) -> np.ndarray:
-        """Of what happened, `(n,)`, as often at each of the places."""
+        """Of what happened, `(n,)`, as often at each of the grid."""
         return self._fitted(np.bincount(self._which, happened))
 
     def band(self) -> tuple[np.ndarray, np.ndarray]:
@@ -100,7 +100,7 @@ class Calibrated:
         from scipy.optimize import isotonic_regression
 
         return np.interp(
-            self.places,
+            self.grid,
             self._values,
             isotonic_regression(sums / self._count, weights=self._count).x,
         )

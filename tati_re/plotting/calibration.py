@@ -123,8 +123,8 @@ def draw_reliability(
         first = min(first, sure.min())
         curve = Calibrated(sure)
         label = f"{name}, calibration error {result.error:.3f}"
-        axes.fill_between(curve.places, *curve.band(), color=color, alpha=0.15, linewidth=0)
-        axes.plot(curve.places, curve.curve(happened), color=color, linewidth=1.4, label=label)
+        axes.fill_between(curve.grid, *curve.band(), color=color, alpha=0.15, linewidth=0)
+        axes.plot(curve.grid, curve.curve(happened), color=color, linewidth=1.4, label=label)
         width = (result.edges[1] - result.edges[0]) * 0.8 / len(sets)
         middle = (
             0.5 * (result.edges[1:] + result.edges[:-1]) + (number - 0.5 * (len(sets) - 1)) * width

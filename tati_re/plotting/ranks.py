@@ -37,11 +37,11 @@ def plot_ranks(
     figure = new_figure(3.2 * columns, 2.4 * rows)
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True).ravel()
     for axes, (name, values) in zip(panels, fractions.items(), strict=False):
-        places, low, high = uniform_band(len(values), level)
-        fractions_below = cumulative(values, places)
+        levels, low, high = uniform_band(len(values), level)
+        fractions_below = cumulative(values, levels)
         outside = bool(((fractions_below < low) | (fractions_below > high)).any())
-        axes.fill_between(places, low - places, high - places, color=GRAY, alpha=0.25, linewidth=0)
-        axes.plot(places, fractions_below - places, color=COLORS[outside], linewidth=1.2)
+        axes.fill_between(levels, low - levels, high - levels, color=GRAY, alpha=0.25, linewidth=0)
+        axes.plot(levels, fractions_below - levels, color=COLORS[outside], linewidth=1.2)
         axes.axhline(0, color=GRAY, linewidth=0.6)
         axes.set_xlim(0, 1)
         labeled(axes, "fraction of draws below the truth", "distribution minus uniform")
@@ -51,14 +51,14 @@ def plot_ranks(
     return save(figure, path)
 
 
-def cumulative(values: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """The fraction of values at or below each place.
+def cumulative(values: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """The fraction of values at or below each level.
 
     Args:
         values: Numbers, shape (n,).
-        places: Numbers, shape (places,).
+        levels: Numbers, shape (levels,).
 
     Returns:
-        Fractions, shape (places,).
+        Fractions, shape (levels,).
     """
-    return np.searchsorted(np.sort(values), places, side="right") / len(values)
+    return np.searchsorted(np.sort(values), levels, side="right") / len(values)

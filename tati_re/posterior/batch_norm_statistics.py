@@ -53,10 +53,10 @@ class BatchNormStatistics:
             [part.numpy() for part in self._after(batch, vector, *empty, *rest)]
             for batch in self._batches
         ]
-        own = [
+        averages_of_batches = [
             values
             if momentum is None
             else np.mean(averages, axis=0, dtype=values.dtype) / (1 - momentum)
             for (values, momentum), averages in zip(known, zip(*moved, strict=True), strict=True)
         ]
-        return [*own, *auxiliary[len(own) :]]
+        return [*averages_of_batches, *auxiliary[len(averages_of_batches) :]]

@@ -132,9 +132,9 @@ class NamedDensity:
         @tf.custom_gradient
         def log_density(*parameters: Any) -> Any:
             draws = dict(zip(names, parameters, strict=True))
-            own, shared = self._arguments("log_density", draws, data)
+            by_draw, shared = self._arguments("log_density", draws, data)
             value, slopes = tf.vectorized_map(
-                lambda draw: self._value_and_slopes(**draw, **shared), own
+                lambda draw: self._value_and_slopes(**draw, **shared), by_draw
             )
 
             def gradient(upstream: Any) -> list[Any]:
@@ -300,8 +300,8 @@ class NamedDensity:
         values: Mapping[str, Any],
     ) -> Any:
         """A function of one draw for all draws, `(draws, ...)`."""
-        own, data = self._arguments(who, values)
-        if not own:  # a function of data alone is the same for all draws
+        by_draw, data = self._arguments(who, values)
+        if not by_draw:  # a function of data alone is the same for all draws
             count = len(next(iter(values.values())))
             value = tf.convert_to_tensor(function(**data))
             return tf.repeat(value[None], count, axis=0)
@@ -309,7 +309,7 @@ class NamedDensity:
         def of_one(draw: dict[str, Any]) -> Any:
             return tf.convert_to_tensor(function(**draw, **data))
 
-        return tf.vectorized_map(of_one, own)
+        return tf.vectorized_map(of_one, by_draw)
 
     def _arguments(
         self, who: str, values: Mapping[str, Any], data_of_rows: Mapping[str, Any] | None = None
@@ -318,13 +318,13 @@ class NamedDensity:
         names = self._taken[who]
         dtype = tf.as_dtype(self.dtype)
         by_row = {**values, **(data_of_rows or {})}
-        own = {name: tf.convert_to_tensor(by_row[name]) for name in names if name in by_row}
+        by_draw = {name: tf.convert_to_tensor(by_row[name]) for name in names if name in by_row}
         data = {
             name: self._given(self.data[name], dtype)
             for name in names
             if name in self.data and name not in by_row
         }
-        return own, data
+        return by_draw, data
 
     def _given(self, value: Any, dtype: Any) -> Any:
         return tf.identity(value) if isinstance(value, tf.Variable) else value
@@ -376,16 +376,20 @@ class NamedDensity:
     def _of_one_draw(self, who: str, function: Callable, draw: Mapping[str, Any]) -> Any:
         dtype = tf.as_dtype(self.dtype)
         names = self._taken[who]
-        own = {name: draw[name] for name in names if name in draw}
+        draw_arguments = {name: draw[name] for name in names if name in draw}
         data = {name: self._given(self.data[name], dtype) for name in names if name in self.data}
         problem = f"{who}: the function fails for one draw."
         try:
-            output = function(**own, **data)
+            output = function(**draw_arguments, **data)
             problem = f"{who}: TensorFlow cannot compile the function."
-            tf.function(lambda: function(**own, **data), autograph=False).get_concrete_function()
+            tf.function(
+                lambda: function(**draw_arguments, **data), autograph=False
+            ).get_concrete_function()
             return output
         except Exception as error:
-            shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in own.items())
+            shapes = ", ".join(
+                f"{name} {tuple(value.shape)}" for name, value in draw_arguments.items()
+            )
             whole = "; tf.cast whole numbers, or give floats" if "int64" in str(error) else ""
             received = f"{error_text(error, 160)} ({shapes})"
             raise InputError(problem, received, f"{EXPECTED}{whole}") from error

@@ -73,19 +73,19 @@ class ExtendedModel:
             raise InputError(
                 "The parameters do not match the model.", vector.shape, f"({self.num_parameters},)"
             )
-        own = self.inside.num_parameters
-        self.inside.set(vector[:own])
-        self.extra = np.array(vector[own:], np.float64)
+        num_inside = self.inside.num_parameters
+        self.inside.set(vector[:num_inside])
+        self.extra = np.array(vector[num_inside:], np.float64)
 
     def split(self, position: Any) -> list[Any]:
-        own = self.inside.num_parameters
-        extra = [position[:, own + number] for number in range(self.num_extra)]
-        return [*self.inside.split(position[:, :own]), *extra]
+        num_inside = self.inside.num_parameters
+        extra = [position[:, num_inside + number] for number in range(self.num_extra)]
+        return [*self.inside.split(position[:, :num_inside]), *extra]
 
     def split_one(self, vector: Any) -> list[Any]:
-        own = self.inside.num_parameters
-        extra = [vector[own + number] for number in range(self.num_extra)]
-        return [*self.inside.split_one(vector[:own]), *extra]
+        num_inside = self.inside.num_parameters
+        extra = [vector[num_inside + number] for number in range(self.num_extra)]
+        return [*self.inside.split_one(vector[:num_inside]), *extra]
 
     def join(self, weights: Any) -> Any:
         columns = [tf.reshape(value, (-1, 1)) for value in weights[-self.num_extra :]]

@@ -408,8 +408,8 @@ class ModelPasses:
         indices = tf.broadcast_to(batch.indices, (position.shape[0], batch.indices.shape[1]))
 
         def walker_variance(args):
-            theta, own, extra = args
-            return self._example_variance(theta, own, batch.size, extra)
+            theta, indices_of_walker, extra = args
+            return self._example_variance(theta, indices_of_walker, batch.size, extra)
 
         spread = tf.map_fn(
             walker_variance,
@@ -433,11 +433,11 @@ class ModelPasses:
         def gradients(indices):
             count = indices.shape[0]
             x, y = self.train.gathered(indices[:, None])
-            weights, own = (
+            weights, extra_by_example = (
                 tf.nest.map_structure(lambda v: tf.repeat(v[None], count, 0), v)
                 for v in (theta, extra)
             )
-            return self._mean_loss(weights, x, y, None, own, False, how)[1]
+            return self._mean_loss(weights, x, y, None, extra_by_example, False, how)[1]
 
         return variance_of_gradients(gradients, theta, indices, size, self.examples_at_once)
 

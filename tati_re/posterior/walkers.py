@@ -33,8 +33,8 @@ def choose(
     # loop 45.
     many = num_walkers > (2 if on_gpu() or recurrent else MANY_WALKERS)
     if training:
-        own = "looped" if many and on_gpu() else "unrolled"
-        return own if requested in ("auto", "vectorized") else requested
+        default = "looped" if many and on_gpu() else "unrolled"
+        return default if requested in ("auto", "vectorized") else requested
     if requested != "auto":
         return requested
     if num_walkers == 1:
@@ -129,10 +129,10 @@ def _walker_arguments(weights: list, auxiliary: tuple, x, y, shared: bool) -> li
     num_weights = len(weights)
     batch = ((x, y),) * walkers if shared else zip(*map(tf.unstack, (x, y)), strict=True)
     # Taken apart in one operation for each tensor, where indexing makes four for each walker.
-    own = zip(*map(tf.unstack, (*weights, *auxiliary)), strict=True)
+    tensors_by_walker = zip(*map(tf.unstack, (*weights, *auxiliary)), strict=True)
     return [
         (list(tensors[:num_weights]), list(tensors[num_weights:]), *pair)
-        for tensors, pair in zip(own, batch, strict=True)
+        for tensors, pair in zip(tensors_by_walker, batch, strict=True)
     ]
 
 

@@ -261,8 +261,8 @@ def _variables(values: Mapping[str, np.ndarray], first: tuple[str, ...]) -> dict
     """Arrays with names of their dimensions, `first` and then by number."""
     variables = {}
     for name, value in values.items():
-        own = range(value.ndim - len(first))
-        variables[name] = ((*first, *(f"{name}_dim_{k}" for k in own)), value)
+        axes = range(value.ndim - len(first))
+        variables[name] = ((*first, *(f"{name}_dim_{k}" for k in axes)), value)
     return variables
 
 

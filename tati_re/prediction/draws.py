@@ -100,9 +100,9 @@ class Draws:
         """
         total = len(self.step)
         for walker in np.unique(self.walker):
-            own = self.walker == walker
+            is_of_walker = self.walker == walker
             share = max(float(weights[walker]), _TRACE)
-            self.weight[own] *= share * total / self.weight[own].sum()
+            self.weight[is_of_walker] *= share * total / self.weight[is_of_walker].sum()
 
     def blocks(self, most: int) -> Iterator[tuple[int, np.ndarray]]:
         """Yields the number of the first draw of a block and its parameters, `(up to most,

@@ -292,16 +292,18 @@ class _Scored:
         known = scores[POSTERIOR if averages else ENSEMBLE]
         lines = []
         for name in [*averages, ENSEMBLE, ONE_FIT]:
-            own = scores.get(name, {})
+            predictor_scores = scores.get(name, {})
             line: dict[str, Any] = {"predictor": name}
-            line["members"] = int(own.get("members", len(self.fits.positions)))
+            line["members"] = int(predictor_scores.get("members", len(self.fits.positions)))
             line["rows"] = rows
-            line["scored_on"] = scored_on if own else ""
+            line["scored_on"] = scored_on if predictor_scores else ""
             if self.run.manifest.predictor is not None:
                 line[USED] = int(name == self._used())
             if ROUGH in known:
-                line[ROUGH] = int(own.get(ROUGH, 0))
-            line |= {column: own.get(column, np.nan) for column in SCORES if column in known}
+                line[ROUGH] = int(predictor_scores.get(ROUGH, 0))
+            line |= {
+                column: predictor_scores.get(column, np.nan) for column in SCORES if column in known
+            }
             lines.append(line)
         return pd.DataFrame(lines).set_index("predictor")
 

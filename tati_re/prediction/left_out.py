@@ -187,8 +187,8 @@ def _weights_by_chain(
     pareto_k = np.full(logs.shape[1], -np.inf)
     for chain in np.unique(walker):
         if share[chain] > 0:
-            own = walker == chain
-            inside, tail = left_out_weights(logs[own])
-            log_weights[own] = inside + np.log(share[chain])
+            is_of_chain = walker == chain
+            inside, tail = left_out_weights(logs[is_of_chain])
+            log_weights[is_of_chain] = inside + np.log(share[chain])
             pareto_k = np.maximum(pareto_k, tail)
     return log_weights, pareto_k

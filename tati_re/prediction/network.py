@@ -198,9 +198,9 @@ class Network:
         self.categories = stored_categories(data.input_categories)
         loss = manifest.loss
         outputs = self._outputs
-        per_example, own = None, False
+        per_example, has_users_loss = None, False
         if loss.likelihood is None:
-            per_example, own = _loss_by_example(loss, run.objects.get("loss"), self.flat)
+            per_example, has_users_loss = _loss_by_example(loss, run.objects.get("loss"), self.flat)
         self.predictive = predictive_of(
             loss.table,
             data.task,
@@ -211,7 +211,7 @@ class Network:
             likelihood=run.objects.get("loss"),
             per_example=per_example,
             places=outputs.places,
-            own_loss=own,
+            own_loss=has_users_loss,
         )
         weights = data.class_weights
         if weights and self.predictive.kind == CLASSES:
@@ -344,10 +344,11 @@ class Network:
         of walkers `(draws,)`.
         """
         extra = [values[np.asarray(walkers) % len(values)] for values in self.auxiliary]
-        if (own := self._own_statistics) is None:
+        if (statistics_of := self._own_statistics) is None:
             return extra
         by_draw = [
-            own(vector, [values[i] for values in extra]) for i, vector in enumerate(parameters)
+            statistics_of(vector, [values[i] for values in extra])
+            for i, vector in enumerate(parameters)
         ]
         return [np.stack(values) for values in zip(*by_draw, strict=True)]
 
@@ -399,28 +400,28 @@ def _loss_by_example(
     from tati_re.posterior.losses import Loss
 
     name = loss.loss or ""
-    own = False
+    is_users = False
     if name in LOSSES:
         return None, False
     try:
         function = function_of_keras(name, loss.from_logits)
     except ValueError:
         function = None
-        own = not name.startswith("keras.losses.")
+        is_users = not name.startswith("keras.losses.")
     if loss_object is not None:
         is_object = isinstance(loss_object, keras.losses.Loss)
         function = function_of_object(loss_object, loss.from_logits) if is_object else loss_object
     if function is None:
-        return None, own
+        return None, is_users
     keras_loss = Loss(KerasLoss(name, function))
     shape = output_shape_of(flat.model)[1:]
 
     def per_example(targets: np.ndarray, outputs: np.ndarray) -> np.ndarray:
-        places = [length or -1 for length in shape]
-        outputs = tf.constant(np.reshape(outputs, (-1, *places)), flat.dtype)
+        output_shape = [length or -1 for length in shape]
+        outputs = tf.constant(np.reshape(outputs, (-1, *output_shape)), flat.dtype)
         return keras_loss.per_example(tf.constant(targets, flat.dtype), outputs).numpy()
 
-    return per_example, own
+    return per_example, is_users
 
 
 _BLOCK_DRAWS = 64

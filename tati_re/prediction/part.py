@@ -187,8 +187,8 @@ class PredictedPart:
             self.noise_std = np.broadcast_to(self._mean_noise(source_outputs), self.mean.shape)
         if self._targets is not None:
             densities = [
-                source_predictive.log_densities(f, self._targets, own)
-                for source_predictive, f, own in triples
+                source_predictive.log_densities(f, self._targets, extra_values)
+                for source_predictive, f, extra_values in triples
             ]
             self.log_density = log_mean_exp(np.concatenate(densities), self._weight)
 
@@ -217,10 +217,10 @@ class PredictedPart:
         for predictive, outputs, extra in self._triples(source_outputs):
             for some_draws in _slices(len(outputs), size):
                 some = outputs[some_draws]
-                own = None if extra is None else extra[some_draws]
+                extra_of_draws = None if extra is None else extra[some_draws]
                 yield (
                     slice(start + some_draws.start, start + some_draws.start + len(some)),
-                    (predictive, some, own),
+                    (predictive, some, extra_of_draws),
                 )
             start += len(outputs)
 
@@ -230,7 +230,7 @@ class PredictedPart:
 
     def _noise(self, triples: list[tuple[Any, Any, Any]], shape: tuple[int, ...]) -> np.ndarray:
         """Deviations of the noise of all draws, shape (draws, n or 1, outputs)."""
-        noises = [predictive.noise(f, own) for predictive, f, own in triples]
+        noises = [predictive.noise(f, extra) for predictive, f, extra in triples]
         size = self._noise_size(shape[1:])
         return joined_draws(
             [

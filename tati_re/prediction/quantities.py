@@ -69,8 +69,8 @@ def quantities(
     of_weights = not run.manifest.dataset.potential
     named = layout_of(run) is not None
     return entries + [
-        Quantity(name, column[chosen], weight, not (of_weights and own))
-        for (name, own), column in zip(names, columns.T, strict=True)
+        Quantity(name, column[chosen], weight, not (of_weights and is_parameter))
+        for (name, is_parameter), column in zip(names, columns.T, strict=True)
         if not (named and is_constant(column))
     ]
 
@@ -110,20 +110,29 @@ def _columns(positions: Positions, predict: Predict | None) -> tuple:
     chosen = np.unique(np.linspace(0, len(names_of_entries) - 1, ENTRIES).astype(int))
     for block in positions.blocks():
         if layout is not None:
-            own = layout.entries(layout.constrain(block.values)[0])[:, chosen]
+            parameter_columns = layout.entries(layout.constrain(block.values)[0])[:, chosen]
         elif number <= PROJECTIONS:
-            own = block.values
+            parameter_columns = block.values
         else:
             random = np.random.default_rng(number)
             groups = (
                 random.standard_normal((_AT_ONCE, number)) for _ in range(PROJECTIONS // _AT_ONCE)
             )
-            own = np.concatenate([block.values @ directions.T for directions in groups], axis=1)
+            parameter_columns = np.concatenate(
+                [block.values @ directions.T for directions in groups], axis=1
+            )
         predicted = (
-            predict(block.values, block.walker) if predict is not None else np.zeros((len(own), 0))
+            predict(block.values, block.walker)
+            if predict is not None
+            else np.zeros((len(parameter_columns), 0))
         )
         parts.append(
-            (block.step, block.walker, np.concatenate([predicted, own], axis=1), block.weight)
+            (
+                block.step,
+                block.walker,
+                np.concatenate([predicted, parameter_columns], axis=1),
+                block.weight,
+            )
         )
     step, walker, columns = (np.concatenate([part[k] for part in parts]) for k in range(3))
     weight = None if parts[0][3] is None else np.concatenate([part[3] for part in parts])

@@ -78,12 +78,12 @@ def labels_by_name(runs: Sequence[RunFiles], inputs: Any, labels: Any) -> Any:
         and is_frame(inputs)
         and {*names} <= {str(name) for name in inputs.columns}
     ):
-        own = in_order(inputs, names, "labels")
-        if missing := int(own.isna().any(axis=1).sum()):
-            if missing < len(own):
-                notice = f"The labels of {missing:,} of {len(own):,} rows are missing"
+        label_columns = in_order(inputs, names, "labels")
+        if missing := int(label_columns.isna().any(axis=1).sum()):
+            if missing < len(label_columns):
+                notice = f"The labels of {missing:,} of {len(label_columns):,} rows are missing"
                 warn_user(f"{notice}: predictions have no labels and no scores.")
             return None
-        return own if len(names) > 1 else own[names[0]]
+        return label_columns if len(names) > 1 else label_columns[names[0]]
     check_order(inputs, labels, "labels")
     return in_order(labels, names, "labels")

@@ -282,15 +282,17 @@ def chain_densities(
     columns = []
     tails = []
     for walker in walkers:
-        own = np.flatnonzero(stored.walker == walker)
+        chain_draws = np.flatnonzero(stored.walker == walker)
         problem = "weights: stacking needs more draws per chain."
-        refuse_if(len(own) < LEAST_DRAWS, problem, len(own), f"at least {LEAST_DRAWS}")
-        own = own[np.argsort(stored.step[own], kind="stable")]
-        own = own[:: math.ceil(len(own) / MOST_DRAWS)]
-        logs = np.concatenate(
-            [part for part, _, _ in likelihood_blocks(network, data, stored, own, rows)]
+        refuse_if(
+            len(chain_draws) < LEAST_DRAWS, problem, len(chain_draws), f"at least {LEAST_DRAWS}"
         )
-        efficiency = relative_efficiency(logs, stored.step[own], stored.walker[own])
+        chain_draws = chain_draws[np.argsort(stored.step[chain_draws], kind="stable")]
+        chain_draws = chain_draws[:: math.ceil(len(chain_draws) / MOST_DRAWS)]
+        logs = np.concatenate(
+            [part for part, _, _ in likelihood_blocks(network, data, stored, chain_draws, rows)]
+        )
+        efficiency = relative_efficiency(logs, stored.step[chain_draws], stored.walker[chain_draws])
         log_weights, pareto_k = left_out_weights(logs, efficiency)
         columns.append(logsumexp(log_weights + logs, axis=0))
         tails.append(pareto_k)

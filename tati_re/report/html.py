@@ -89,8 +89,8 @@ def figure(
     """A figure as an embedded image, whose caption is its text; `width` and `height`, in inches,
     replace its own.
     """
-    own = drawn.get_size_inches()
-    drawn.set_size_inches(width or own[0], height or own[1])
+    drawn_size = drawn.get_size_inches()
+    drawn.set_size_inches(width or drawn_size[0], height or drawn_size[1])
     content = io.BytesIO()
     drawn.savefig(content, format="png", dpi=DPI)
     return image(content.getvalue(), caption, drawn.get_size_inches()[0] > 6, "drawn")

@@ -415,13 +415,15 @@ def _bias(run: RunFiles) -> html.Section:
 
 def _others(run: RunFiles) -> html.Section | None:
     """Figures of other commands in the folder that the page does not have yet."""
-    own = ("traces.png", "autocorrelation.png", "temperatures.png")
+    standard_figures = ("traces.png", "autocorrelation.png", "temperatures.png")
     folders = [run.folder, *(run.folder / name for name in _FIGURE_FOLDERS)]
     folders += [folder for folder in made_of(run) if folder not in folders]
     paths = [path for folder in folders for path in sorted(folder.glob("*.png"))]
     # No link to elsewhere, whose content is not for the readers of a page.
     paths = [
-        path for path in paths if path.name not in own and path.is_file() and not path.is_symlink()
+        path
+        for path in paths
+        if path.name not in standard_figures and path.is_file() and not path.is_symlink()
     ]
     paths = [
         path

@@ -140,9 +140,9 @@ def _written(folder: Path, predictions: dict, outside: dict, inputs: np.ndarray 
         for name, prediction in outside.items()
     }
     areas = [
-        (name, key, auroc(own[key], other[key]))
-        for name, (own, other) in differences.items()
-        for key in own
+        (name, key, auroc(inside[key], other[key]))
+        for name, (inside, other) in differences.items()
+        for key in inside
     ]
     apart = pd.DataFrame(areas, columns=["predictor", "score", "auroc"]) if outside else None
     tables = {"scores.csv": scores if labeled else None, "outside.csv": apart}

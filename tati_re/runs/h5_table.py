@@ -113,7 +113,8 @@ class H5Table(Rows):
 
     def _kept(self, blocks: list[np.ndarray], whole: list[np.ndarray], index: np.ndarray) -> Any:
         others = [
-            block[:, ~own] if own.any() else block for block, own in zip(blocks, whole, strict=True)
+            block[:, ~is_index] if is_index.any() else block
+            for block, is_index in zip(blocks, whole, strict=True)
         ]
         return index.astype(np.int64), others
 

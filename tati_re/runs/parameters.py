@@ -103,7 +103,7 @@ def _folder(folder: Path, step: int | None, wanted: ExpectedParameters) -> FileP
     parameters = stored.parameters
     columns = list(range(len(wanted.names)))
     if parameters.names:
-        columns = wanted.places(folder, parameters.all_names())
+        columns = wanted.column_numbers(folder, parameters.all_names())
     walkers = stored.options.num_walkers
     if step is None:
         arrays, meta, _ = checkpoint.load(folder)
@@ -141,7 +141,9 @@ def _arrays(path: Path, _: int | None, wanted: ExpectedParameters) -> FileParame
                 expected,
             )
         values = [archive[tensor] for tensor in tensors]
-    columns = wanted.places(path, parameter_names(tensors, [value.shape for value in values]))
+    columns = wanted.column_numbers(
+        path, parameter_names(tensors, [value.shape for value in values])
+    )
     vector = np.concatenate([value.reshape(-1) for value in values])
     return FileParameters(wanted.checked(path, vector[None, columns]), str(path))
 
@@ -154,7 +156,7 @@ def _keras(path: Path, _: int | None, wanted: ExpectedParameters) -> FileParamet
         flat = FlatModel(load_model(path))
     except InputError as error:
         raise InputError(f"parameters: {error}") from None
-    values = flat.get()[wanted.places(path, flat.parameter_names())]
+    values = flat.get()[wanted.column_numbers(path, flat.parameter_names())]
     return FileParameters(
         wanted.checked(path, values[None]), str(path), [v[None] for v in flat.auxiliary]
     )

@@ -55,7 +55,7 @@ class Rows:
             )
         whole = np.split(self.is_integer, np.cumsum([block.shape[1] for block in blocks[:-1]]))
         index = np.concatenate(
-            [block[:, own] for block, own in zip(blocks, whole, strict=True)], axis=1
+            [block[:, is_index] for block, is_index in zip(blocks, whole, strict=True)], axis=1
         )
         if not np.isfinite(index).all():
             raise ValueError(

@@ -38,7 +38,7 @@ class ExpectedParameters(NamedTuple):
     names: list[str]
     fixed: Collection[str] = ()
 
-    def places(self, path: Path, columns: list[str]) -> list[int]:
+    def column_numbers(self, path: Path, columns: list[str]) -> list[int]:
         self.check(path, [name for name in columns if name not in self.fixed])
         place = {name: k for k, name in enumerate(columns)}
         return [place[name] for name in self.names]
@@ -169,7 +169,7 @@ def columns_of(
     names = wanted.names
     if all(name in numbers for name in names):
         known = set(names)
-        wanted.places(path, [name for name in columns if name in known or "/" in name])
+        wanted.column_numbers(path, [name for name in columns if name in known or "/" in name])
         return [numbers[name] for name in names], step, walker
     weights = _numbered(_WEIGHTS, numbers)
     biases = _numbered(_BIASES, numbers)

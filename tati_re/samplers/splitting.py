@@ -270,7 +270,7 @@ class Splitting(Method):
         first = True
         step_size = column(state.rung.step_size, state.position)
         # What the kicks of the last mini-batch have left in the momentum.
-        own = -self._kicked * step_size * state.gradient if self.damped else 0.0
+        batch_kick = -self._kicked * step_size * state.gradient if self.damped else 0.0
         for letter in self.word:
             t = self.fraction[letter] * step_size
             if letter == "A":
@@ -279,43 +279,49 @@ class Splitting(Method):
             elif letter == "B":
                 if not fresh:
                     state = evaluated(state, evaluate, first)
-                    own = 0.0 if first else own
+                    batch_kick = 0.0 if first else batch_kick
                     fresh = True
                     first = False
                 state = kick(state, t)
-                own = own - t * state.gradient if self.damped else 0.0
+                batch_kick = batch_kick - t * state.gradient if self.damped else 0.0
             elif letter == "C":
-                state, own = thermostat.damp(state, self.fraction["C"] * state.rung.step_size, own)
+                state, batch_kick = thermostat.damp(
+                    state, self.fraction["C"] * state.rung.step_size, batch_kick
+                )
             elif letter == "D":
                 state = thermostat.heat_up(
                     state, self.fraction["D"] * state.rung.step_size, self.thermal_mass
                 )
             else:
-                state, own = self._in_bath(letter, state, evaluate, noise, own)
+                state, batch_kick = self._in_bath(letter, state, evaluate, noise, batch_kick)
                 fresh = fresh and letter == "O"
         if self._carries and not fresh:
             state = evaluated(state, evaluate, first)
         return state, Info()
 
-    def _in_bath(self, letter: str, state, evaluate, noise, own):
+    def _in_bath(self, letter: str, state, evaluate, noise, batch_kick):
         """O or U, at the friction or with the thermostat."""
         time = self.fraction[letter] * state.rung.step_size
         if self.thermostatted:
             rate = state.thermostat
         else:
             rate = state.friction if self.finds_friction else self.friction
-        own = column(exp(-rate * time), state.momentum) * own if self.damped else own
+        batch_kick = (
+            column(exp(-rate * time), state.momentum) * batch_kick if self.damped else batch_kick
+        )
         if letter == "U":
             bath = rate if self.finds_friction else self._bath(state.rung)
-            return thermostat.drift_in_bath(state, evaluate, noise, bath, rate, time), own
+            return thermostat.drift_in_bath(state, evaluate, noise, bath, rate, time), batch_kick
         if self.thermostatted:
-            return thermostat.thermostatted_bath(state, noise, self._bath(state.rung), time), own
+            return thermostat.thermostatted_bath(
+                state, noise, self._bath(state.rung), time
+            ), batch_kick
         turned = (
             column(rate * time, state.momentum)
             if self.finds_friction
             else self.friction * column(time, state.momentum)
         )
-        return ornstein_uhlenbeck(state, noise, turned), own
+        return ornstein_uhlenbeck(state, noise, turned), batch_kick
 
     def _bath(self, rung: Rung):
         """The friction at which the bath alone keeps the temperature: γ, or C/T of each walker."""

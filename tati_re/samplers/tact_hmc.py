@@ -249,12 +249,12 @@ class TactHMC(Method):
         parameters = float(state.momentum.shape[-1])
         temperature = state.rung.temperature
         excess = ops.sum_of_products(state.momentum, state.momentum) - parameters * temperature
-        own = state.tempering_momentum**2 - temperature
+        tempering_excess = state.tempering_momentum**2 - temperature
         return state._replace(
             thermostat=state.thermostat
             + time * scale**2 * excess / (self.thermal_mass or parameters),
             tempering_thermostat=state.tempering_thermostat
-            + time * slope**2 * own * self._pace(state) ** 2,
+            + time * slope**2 * tempering_excess * self._pace(state) ** 2,
         )
 
     def _baths(self, state, noise):
@@ -268,8 +268,10 @@ class TactHMC(Method):
         spread = ops.sqrt(
             2.0 / self.tempering_steps * state.rung.temperature * decayed_share(2.0 * turn)
         )
-        own = ops.exp(-turn) * momentum + spread * ops.as_float64(noise.normal(momentum.shape))
-        return state._replace(momentum=moved.momentum, tempering_momentum=own)
+        tempering_momentum = ops.exp(-turn) * momentum + spread * ops.as_float64(
+            noise.normal(momentum.shape)
+        )
+        return state._replace(momentum=moved.momentum, tempering_momentum=tempering_momentum)
 
     def labels(self, state) -> dict:
         return {"weight": state.weight}

@@ -118,15 +118,15 @@ def _left_by_the_momentum(a):
     return where(square < 0.01, series, closed)
 
 
-def damp(state, time, own):
+def damp(state, time, batch_kick):
     """C(t): p <- exp(-t h Σ / (2T)) p; `time` is `(walkers,)`, float64. What the kicks of Σ's own
-    mini-batch have left in p, `own`, is damped by the Σ of the step before; what is left of it is
+    mini-batch have left in p, `batch_kick`, is damped by the Σ of the step before; what is left of it is
     returned too.
     """
     rate = column(
         0.5 * time * state.rung.step_size * state.rung.inverse_temperature, state.momentum
     )
-    left = exp(-rate * state.variance_before) * own
+    left = exp(-rate * state.variance_before) * batch_kick
     return state._replace(
-        momentum=exp(-rate * state.gradient_variance) * (state.momentum - own) + left
+        momentum=exp(-rate * state.gradient_variance) * (state.momentum - batch_kick) + left
     ), left

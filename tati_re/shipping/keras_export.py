@@ -78,10 +78,10 @@ def _refuse_other_networks(network: Network) -> None:
     problem = "to_keras: outputs at several places are not exported."
     num_places = network.predictive.rows * network.places
     refuse_if(num_places > 1, problem, f"{num_places} places", "a network with one row of outputs")
-    with custom_objects(model) as own:
+    with custom_objects(model) as users_objects:
         problem = "to_keras: the model has layers or functions of your own."
-        names = ", ".join(sorted(own))
-        refuse_if(own, problem, names, "layers and functions of Keras")
+        names = ", ".join(sorted(users_objects))
+        refuse_if(users_objects, problem, names, "layers and functions of Keras")
 
 
 def _raw_shape(network: Network) -> tuple[int | None, ...]:
@@ -134,7 +134,8 @@ def _members(predictor: Exportable, prepared: Any) -> Any:
     if layers is not None:
         return _batched(layers, member_weights, prepared)
     copies = [
-        _copy(flat.model, own, prepared, f"member_{k}") for k, own in enumerate(member_weights)
+        _copy(flat.model, weights_by_variable, prepared, f"member_{k}")
+        for k, weights_by_variable in enumerate(member_weights)
     ]
     return ops.stack(copies, axis=1)
 
@@ -173,7 +174,9 @@ def _batched(layers: list[Any], member_weights: list[dict[int, np.ndarray]], val
         if type(layer) is not keras.layers.Dense:
             values = _again(layer, f"layer_{number}")(values)
             continue
-        kernels = np.stack([own[id(layer.kernel)] for own in member_weights])
+        kernels = np.stack(
+            [weights_by_variable[id(layer.kernel)] for weights_by_variable in member_weights]
+        )
         product = keras.layers.EinsumDense(
             "bi,kio->bko" if shared else "bki,kio->bko",
             output_shape=(len(member_weights), kernels.shape[2]),
@@ -184,7 +187,13 @@ def _batched(layers: list[Any], member_weights: list[dict[int, np.ndarray]], val
         )
         values = product(values)
         biases = (
-            [np.stack([own[id(layer.bias)] for own in member_weights])] if layer.use_bias else []
+            [
+                np.stack(
+                    [weights_by_variable[id(layer.bias)] for weights_by_variable in member_weights]
+                )
+            ]
+            if layer.use_bias
+            else []
         )
         product.set_weights([kernels, *biases])
         shared = False
@@ -196,7 +205,7 @@ def _again(layer: Any, name: str) -> Any:
     return type(layer).from_config({**layer.get_config(), "name": name})
 
 
-def _copy(model: Any, own: dict[int, np.ndarray], values: Any, name: str) -> Any:
+def _copy(model: Any, weights_by_variable: dict[int, np.ndarray], values: Any, name: str) -> Any:
     """The outputs of a copy of the model with weights of its own, shape (n, outputs)."""
     try:
         config = model.get_config()
@@ -207,6 +216,6 @@ def _copy(model: Any, own: dict[int, np.ndarray], values: Any, name: str) -> Any
         raise InputError(problem, reason, "a Sequential or functional model") from None
     if not copy.built:
         copy.build(model.input_shape)
-    copy.set_weights([own[id(variable)] for variable in model.weights])
+    copy.set_weights([weights_by_variable[id(variable)] for variable in model.weights])
     outputs = copy(values, training=False)
     return outputs if len(outputs.shape) > 1 else outputs[:, None]

@@ -291,8 +291,8 @@ class Predictor:
             refuse_if(not 0 < level < 1, problem, level, "numbers between 0 and 1")
         law, weights = self._law(inputs, "quantiles")
         predictive = self.network.predictive
-        own = predictive.objective
-        discrete = isinstance(own, Likelihood) and own.discrete
+        objective = predictive.objective
+        discrete = isinstance(objective, Likelihood) and objective.discrete
         columns = predictive.num_columns
         quantiles = [mixture_quantile(law, level, weights, columns, discrete) for level in levels]
         return self._stretched(np.stack(quantiles), law.mean)
@@ -321,8 +321,8 @@ class Predictor:
         if self.kind == VALUES and not predictive.has_noise:
             raise self._without_noise("sample")
         member = random.choice(len(self.weights), size=num, p=self.weights)
-        own = None if extra is None else extra[member]
-        drawn = predictive.drawn(outputs[member], own, random)
+        member_extra = None if extra is None else extra[member]
+        drawn = predictive.drawn(outputs[member], member_extra, random)
         if self.kind == VALUES:
             return self._stretched(drawn, predictive.restored(outputs, extra))
         return drawn

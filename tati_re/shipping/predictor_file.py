@@ -128,8 +128,8 @@ class Parts:
         """
         wanted = (len(self.members), flat.num_parameters)
         fits = self.members.shape == wanted and len(self.auxiliary) == len(flat.auxiliary)
-        for values, own in zip(self.auxiliary, flat.auxiliary, strict=False):
-            fits = fits and values.shape == (len(self.members), *np.shape(own))
+        for values, model_value in zip(self.auxiliary, flat.auxiliary, strict=False):
+            fits = fits and values.shape == (len(self.members), *np.shape(model_value))
         problem = f"The members in {self.path} do not fit the model."
         refuse_if(not fits, problem, self.members.shape, wanted)
 

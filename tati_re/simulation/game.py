@@ -182,7 +182,7 @@ class Game:
             )
             options = calls.next("sample", options)
             options = with_goal(options, objects, sim.system, placed=True)
-            options, _ = prepared(sim, options, objects, sim.limits, places=False)
+            options, _ = prepared(sim, options, objects, sim.limits, places_walkers=False)
             limits = replace(sim.limits, most_steps=turns[name])
             requests.append(make_request("sample", options, objects, sim.system, limits))
             check_request(requests[-1])

@@ -22,13 +22,13 @@ def widened(sim: Any, hidden: Sequence[int], seed: int | None) -> Any:
     larger = type(sim).from_options(options, dict(sim.objects))
     old: Any = sim.system.flat
     new: Any = larger.system.flat
-    own = old.num_parameters - old.num_extra
+    num_weights = old.num_parameters - old.num_extra
     position = sim.walkers.position
     fresh = _drawn(larger, options.seed if seed is None else seed)
     shapes = old.shapes[: len(old.shapes) - old.num_extra]
     wide_shapes = new.shapes[: len(new.shapes) - new.num_extra]
-    within = widened_parameters(position[:, :own], shapes, wide_shapes, fresh)
-    larger.parameters = np.append(within, position[:, own:], axis=1)
+    within = widened_parameters(position[:, :num_weights], shapes, wide_shapes, fresh)
+    larger.parameters = np.append(within, position[:, num_weights:], axis=1)
     return larger
 
 
@@ -36,9 +36,9 @@ def _checked(sim: Any, hidden: Sequence[int]) -> list[int]:
     """The units of the wider network; an `InputError` for a network that cannot be this one."""
     options = sim.options
     is_built = bool({"model", "potential"} & {*sim.objects})
-    own = is_built or options.model is not None or options.is_target
+    is_custom = is_built or options.model is not None or options.is_target
     expected = "a network that tati_re builds from the option hidden"
-    refuse_if(own, "widened: only networks of dense layers can be widened.", None, expected)
+    refuse_if(is_custom, "widened: only networks of dense layers can be widened.", None, expected)
     refuse_if(
         bool(options.fix_parameters),
         "widened: fixed parameters belong to the network of this size.",
@@ -64,12 +64,12 @@ def _drawn(larger: Any, seed: int) -> np.ndarray:
     prior as `walker_start` fresh draws them.
     """
     flat: Any = larger.system.flat
-    own = flat.num_parameters - flat.num_extra
+    num_weights = flat.num_parameters - flat.num_extra
     count = larger.num_walkers()
     prior = larger.system.prior(larger.options, larger.objects)
     generator = np.random.default_rng([seed, _WIDENED])
     if prior.proper:
         normal = generator.standard_normal((count, flat.num_parameters))
-        return prior.from_normal(tf.constant(normal)).numpy()[:, :own]
+        return prior.from_normal(tf.constant(normal)).numpy()[:, :num_weights]
     tensors = len(flat.shapes) - flat.num_extra
     return fresh_starts(flat.tensor_names[:tensors], flat.shapes[:tensors], count, seed)

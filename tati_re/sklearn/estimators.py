@@ -554,12 +554,14 @@ class BayesianRegressor(RegressorMixin, Posterior):
         Raises:
             InputError: `noise` is set, but the loss does not describe the noise.
         """
-        predictive, outputs, own = self._drawn(X)
+        predictive, outputs, extra = self._drawn(X)
         if noise and not predictive.has_noise:
             raise InputError("noise: the loss does not model it.", predictive.name, "gaussian")
         random = np.random.default_rng([self._seed_of_run(), _NEW])
         return self._shaped(
-            predictive.drawn(outputs, own, random) if noise else predictive.restored(outputs, own)
+            predictive.drawn(outputs, extra, random)
+            if noise
+            else predictive.restored(outputs, extra)
         )
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:

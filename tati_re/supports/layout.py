@@ -70,8 +70,8 @@ class ParameterLayout:
         for name, support in self.supports.items():
             free = position[:, self._ends[name] - support.size : self._ends[name]]
             free = ops.reshape(free, (-1, *support.free_shape))
-            values[name], own = support.constrain(free)
-            log_jacobian = log_jacobian + own
+            values[name], part_log_jacobian = support.constrain(free)
+            log_jacobian = log_jacobian + part_log_jacobian
         return values, log_jacobian
 
     def unconstrain(self, values: Mapping[str, Any], walkers: int = 1) -> np.ndarray:

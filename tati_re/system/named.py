@@ -92,9 +92,9 @@ def with_density_again(overrides: Mapping[str, Any], run: RunFiles) -> dict[str,
         "log_density: the run has no named parameters.",
         expected="potential=f, the function that the run was given",
     )
-    own = ParameterLayout.from_config(described.supports).supports
+    supports = ParameterLayout.from_config(described.supports).supports
     dtype = run.manifest.options.dtype
-    options = _with_potential({"parameters": own, "dtype": dtype, **overrides})
+    options = _with_potential({"parameters": supports, "dtype": dtype, **overrides})
     return {
         name: value for name, value in options.items() if name != "dtype" or "dtype" in overrides
     }

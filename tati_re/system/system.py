@@ -769,12 +769,12 @@ def _scales_bytes(model: keras.Model) -> str | None:
     ]
     if any(type(layer).__name__ == "Rescaling" and np.max(layer.scale) < 0.1 for layer in layers):
         return "Rescaling"
-    own = [
+    means = [
         layer.mean
         for layer in layers[:1]
         if isinstance(layer, keras.layers.Normalization) and not layer.invert
     ]
-    return "Normalization" if any(mean is not None and np.max(mean) > 1 for mean in own) else None
+    return "Normalization" if any(mean is not None and np.max(mean) > 1 for mean in means) else None
 
 
 def _classes_by_outputs(read: Dataset, model: Any) -> tuple[int | None, str]:

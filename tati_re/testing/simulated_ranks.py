@@ -104,9 +104,9 @@ class RankCalibration:
             A table with the columns `place`, `low`, `high`, and one for each quantity: the fraction
             of ranks at or below the place.
         """
-        places, low, high = uniform_band(self.replications, self.band_level)
-        curves = {name: cumulative(values, places) for name, values in self.fractions().items()}
-        return pd.DataFrame({"place": places, "low": low, "high": high, **curves})
+        levels, low, high = uniform_band(self.replications, self.band_level)
+        curves = {name: cumulative(values, levels) for name, values in self.fractions().items()}
+        return pd.DataFrame({"place": levels, "low": low, "high": high, **curves})
 
     def frame(self) -> pd.DataFrame:
         """Returns one row per quantity: `quantity`, `mean_rank` and `spread` (both 1 if
@@ -128,8 +128,8 @@ class RankCalibration:
 
     def _row(self, name: str) -> dict[str, Any]:
         values = self.fractions()[name]
-        places, low, high = uniform_band(self.replications, self.band_level)
-        curve = cumulative(values, places)
+        levels, low, high = uniform_band(self.replications, self.band_level)
+        curve = cumulative(values, levels)
         outside = float(np.maximum(low - curve, curve - high).max())
         failed = outside > 0
         return {

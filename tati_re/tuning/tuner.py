@@ -114,14 +114,14 @@ class Tuner(Wrapper):
             np.full(len(_RECORD_FIELDS), np.nan),
             np.ones(walkers),
         )
-        own = {
+        wrapper_fields = {
             name: ops.constant(value, state.potential)
             for name, value in zip(_FIELDS, values, strict=True)
         }
-        return extend(state, **own)
+        return extend(state, **wrapper_fields)
 
     def step(self, state, evaluate, noise):
-        own, sums, window, *others = fields_of(state, _FIELDS).values()
+        records, sums, window, *others = fields_of(state, _FIELDS).values()
         new, info = self.inner.step(inner_of(state), evaluate, noise)
         clock = evaluate.clock
         step = ops.as_float64(clock.step)
@@ -133,18 +133,18 @@ class Tuner(Wrapper):
             & (place <= _ROWS * window[1])
         )
 
-        def tuned(own, sums):
+        def tuned(records, sums):
             index = ops.as_int32(place / window[1]) - 1
             row = _own(new, info)[None]
-            return ops.with_rows(own, index, row), ops.with_rows(
+            return ops.with_rows(records, index, row), ops.with_rows(
                 sums, index, _sums(new.position)[None]
             )
 
-        own, sums = ops.replaced_if(due, tuned, (own, sums))
+        records, sums = ops.replaced_if(due, tuned, (records, sums))
         last = ops.constant(np.array([0.0, 0.0, 1.0]), window)
         window = window * (1.0 - last) + step * last
         return type(state)(
-            **new._asdict(), **dict(zip(_FIELDS, (own, sums, window, *others), strict=True))
+            **new._asdict(), **dict(zip(_FIELDS, (records, sums, window, *others), strict=True))
         ), info
 
     def linear_part(self, coordinates: Any) -> tuple[Method, Any]:
@@ -175,10 +175,12 @@ class TunedBurnin(BurninAround):
         if step not in SETTLED:
             return state
         count = min(_ROWS, int((step - start) // stride))
-        own, sums = (np.asarray(values)[:count] for values in (state.tuner_own, state.tuner_sums))
-        weights = own[-1, 3]
-        own, sums = _by_rung(own, sums)
-        series = np.concatenate([own[:, :, :, :1], sums], axis=-1)
+        records, sums = (
+            np.asarray(values)[:count] for values in (state.tuner_own, state.tuner_sums)
+        )
+        weights = records[-1, 3]
+        records, sums = _by_rung(records, sums)
+        series = np.concatenate([records[:, :, :, :1], sums], axis=-1)
         # The squares too: where trajectories are half a period long, they are the slowest.
         series = np.concatenate([series, (sums - sums.mean(2, keepdims=True)) ** 2], axis=-1)
         tau, sure = stride * np.median([slowest(rung) for rung in series], axis=0)
@@ -186,15 +188,15 @@ class TunedBurnin(BurninAround):
         masses = mass_record(state)
         change = mass_change(state, np.asarray(state.tuner_masses), masses)
         changed, ratio = self._lengths(
-            state, (tau, sure), float(np.median(own[..., 4])), window, stride
+            state, (tau, sure), float(np.median(records[..., 4])), window, stride
         )
-        rhat = rhat_of_energies(own[..., 0], self.within_chains)
-        heat = float(own[..., 5].mean((1, 2)).max())
+        rhat = rhat_of_energies(records[..., 0], self.within_chains)
+        heat = float(records[..., 5].mean((1, 2)).max())
         draws = (
-            window * own.shape[1] / (stride * max(slowest(rung[..., :1])[0] for rung in series))
+            window * records.shape[1] / (stride * max(slowest(rung[..., :1])[0] for rung in series))
         )  # of U
         settled = (
-            self.inner.step_settled(state, own[..., 1], weights),
+            self.inner.step_settled(state, records[..., 1], weights),
             change < _MASS_CHANGE * (1.0 + (draws > _DRAWS)),
             abs(ratio) < _LENGTH_CHANGE
             and (not changed or window >= min(max(_TIMES * tau, _FEWEST), _ENOUGH)),
@@ -358,22 +360,22 @@ def _own(state, info):
     return ops.stack([state.potential, acceptance, *(values + zeros for values in of_rung), heat])
 
 
-def _by_rung(own: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _by_rung(records: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Both as `(rungs, walkers of each, rows, columns)`: where replicas swap rungs, a series is
     that of a rung.
     """
-    own = own.transpose(0, 2, 1)
-    walkers = own.shape[1]
-    counts = np.unique(own[-1, :, 2:4], axis=0, return_counts=True)[1]
+    records = records.transpose(0, 2, 1)
+    walkers = records.shape[1]
+    counts = np.unique(records[-1, :, 2:4], axis=0, return_counts=True)[1]
     walkers_per_rung = int(counts[0]) if (counts == counts[0]).all() else walkers
-    ladder = np.broadcast_to(np.arange(walkers) % walkers_per_rung, own.shape[:2])
-    order = np.lexsort((ladder, -own[..., 3], -own[..., 2]), axis=-1)[..., None]
-    shape = (len(own), walkers // walkers_per_rung, walkers_per_rung, -1)
-    own, sums = (
+    ladder = np.broadcast_to(np.arange(walkers) % walkers_per_rung, records.shape[:2])
+    order = np.lexsort((ladder, -records[..., 3], -records[..., 2]), axis=-1)[..., None]
+    shape = (len(records), walkers // walkers_per_rung, walkers_per_rung, -1)
+    records, sums = (
         np.take_along_axis(values, order, 1).reshape(shape).transpose(1, 2, 0, 3)
-        for values in (own, sums)
+        for values in (records, sums)
     )
-    return own, sums
+    return records, sums
 
 
 def _range(values: np.ndarray) -> str:

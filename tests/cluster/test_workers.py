@@ -490,10 +490,10 @@ def test_where_a_run_was_made_is_told(tmp_path, capsys):
     places, deaths = iter("abc"), [3]
     team = Team(lambda _: Dying(deaths, next(places)), range(2), 2, lambda _: None)
     team.load({0: 1, 1: 1})
-    assert team.places == ["a", "b"]
+    assert team.machines == ["a", "b"]
     for number in range(3):
         team.ask("advance", (number,), {0: (), 1: ()})
-    assert team.places == ["c", "b"]
+    assert team.machines == ["c", "b"]
 
 
 def test_what_is_the_same_to_all_workers_is_pickled_once():

@@ -92,11 +92,11 @@ def _renamed(function: Any, called: Callable[[str], str]) -> Any:
         node.op = called(node.op)
         node.input[:] = map(place, node.input)
         for attribute in (node.attr[name] for name in sorted(node.attr)):
-            for own in (
+            for called_function in (
                 *([attribute.func] if attribute.HasField("func") else []),
                 *attribute.list.func,
             ):
-                own.name = called(own.name)
+                called_function.name = called(called_function.name)
     returned = dict(copy.ret)
     ends = sorted(map(place, copy.control_ret.values()))
     for part in (copy.ret, copy.control_ret):

@@ -183,10 +183,10 @@ class Metered(Wrapper):
         zeros = 0.0 * state.potential
         factor = first_factor(self.inner, state, evaluate, noise)
         state = state._replace(**timed_at(state, factor))
-        own = dict.fromkeys((*self.fields, "caution", "divergences", "failures"), zeros)
+        wrapper_fields = dict.fromkeys((*self.fields, "caution", "divergences", "failures"), zeros)
         return extend(
             state,
-            **own
+            **wrapper_fields
             | {"step_factor": factor, "step_limit": zeros + UNLIMITED, "caution": zeros + 1.0},
         )
 
@@ -240,21 +240,21 @@ class Metered(Wrapper):
             ops.maximum(factor * self._change(pooled, confirmed), zeros + 1.0 / UNLIMITED), limit
         )
         tuned = due & (total > 0.0)
-        own = {
+        wrapper_fields = {
             "step_factor": ops.where(tuned, changed, factor),
             "step_limit": limit,
             "failures": failures,
         }
-        own |= {
+        wrapper_fields |= {
             "caution": ops.where(adapting, eased, zeros),
             "divergences": state.divergences + ops.as_float64(bad),
         }
-        own |= {
+        wrapper_fields |= {
             "eevpd": ops.where(tuned, pooled, eevpd),
             "error_square": ops.where(due, zeros, square),
         }
-        own["error_count"] = ops.where(due, zeros, count)
-        return type(state)(**{**new._asdict(), "rung": state.rung}, **own), info
+        wrapper_fields["error_count"] = ops.where(due, zeros, count)
+        return type(state)(**{**new._asdict(), "rung": state.rung}, **wrapper_fields), info
 
     def linear_part(self, coordinates: Any) -> tuple[Method, Any]:
         return self.inner.linear_part(coordinates)

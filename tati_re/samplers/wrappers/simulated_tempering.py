@@ -213,28 +213,32 @@ class SimulatedTempering(Wrapper):
             weights = zeros[:, None] + ops.constant(
                 np.array([self.log_weights]) - self.log_weights[0], zeros
             )
-        own = {
+        wrapper_fields = {
             "log_weights": weights,
             "visits": 0.0 * weights,
             "increment": zeros + 1.0 / self.num_rungs,
         }
-        own |= {"moves": zeros, "rung_index": ops.as_int32(zeros)}
-        own |= {"temperature": evaluate.rung.temperature + zeros, "weight": zeros + 1.0}
+        wrapper_fields |= {"moves": zeros, "rung_index": ops.as_int32(zeros)}
+        wrapper_fields |= {"temperature": evaluate.rung.temperature + zeros, "weight": zeros + 1.0}
         for name, value in fields_of(state, self.copied).items():
-            own[f"{name}s"] = value[:, None] + _wide(0.0 * weights, value)
-        return extend(state, **own)
+            wrapper_fields[f"{name}s"] = value[:, None] + _wide(0.0 * weights, value)
+        return extend(state, **wrapper_fields)
 
     def step(self, state, evaluate, noise):
-        own = fields_of(state, [*_OWN, *(f"{name}s" for name in self.copied)])
+        wrapper_fields = fields_of(state, [*_OWN, *(f"{name}s" for name in self.copied)])
         rung = self.rung_of(state.rung, state.rung_index)
         uniform = noise.uniform(state.potential.shape)
         inner, info = self.inner.step(inner_of(state)._replace(rung=rung), evaluate.at(rung), noise)
         before = fields_of(inner, self._changing(inner))
         due = evaluate.clock.step % self.move_every == 0
-        changed, own = ops.cond(
-            due, lambda: self._moved(inner, own, evaluate, uniform), lambda: (before, own)
+        changed, wrapper_fields = ops.cond(
+            due,
+            lambda: self._moved(inner, wrapper_fields, evaluate, uniform),
+            lambda: (before, wrapper_fields),
         )
-        return type(state)(**{**inner._asdict(), **changed, "rung": state.rung}, **own), info
+        return type(state)(
+            **{**inner._asdict(), **changed, "rung": state.rung}, **wrapper_fields
+        ), info
 
     def _changing(self, inner) -> list[str]:
         """The fields of the state inside that a move may change."""
@@ -250,10 +254,10 @@ class SimulatedTempering(Wrapper):
             ]
         return [name for name in names if name in inner._fields]
 
-    def _moved(self, inner, own: dict, evaluate, uniform):
+    def _moved(self, inner, wrapper_fields: dict, evaluate, uniform):
         """The fields of the state inside that change, and the wrapper's own, after one move."""
-        old = own["rung_index"]
-        weights = own["log_weights"]
+        old = wrapper_fields["rung_index"]
+        weights = wrapper_fields["log_weights"]
         reduced = self._reduced(evaluate.rung, *self._energies(inner, evaluate))
         up = uniform < 0.5
         proposal = ops.as_float64(old) + ops.where(up, 0.0 * uniform + 1.0, 0.0 * uniform - 1.0)
@@ -271,23 +275,27 @@ class SimulatedTempering(Wrapper):
         moved = self._at(index, reduced)
         rung = self.rung_of(evaluate.rung, index)
         changed = self._changed(inner, self.rung_of(evaluate.rung, old), rung, evaluate)
-        before = {name: own[name] for name in _LEARNT}
-        own = {
-            **own,
+        before = {name: wrapper_fields[name] for name in _LEARNT}
+        wrapper_fields = {
+            **wrapper_fields,
             **ops.cond(
-                evaluate.clock.adapting, lambda: self._learnt(own, moved, evaluate), lambda: before
+                evaluate.clock.adapting,
+                lambda: self._learnt(wrapper_fields, moved, evaluate),
+                lambda: before,
             ),
         }
         for name, value in fields_of(inner, self.copied).items():
             at = _wide(is_at_old, value)
-            copies = own[f"{name}s"] = at * value[:, None] + (1.0 - at) * own[f"{name}s"]
+            copies = wrapper_fields[f"{name}s"] = (
+                at * value[:, None] + (1.0 - at) * wrapper_fields[f"{name}s"]
+            )
             changed[name] = ops.reshape(ops.sum_over(_wide(moved, value) * copies, 1), value.shape)
-        own |= {
+        wrapper_fields |= {
             "rung_index": index,
             "temperature": rung.temperature,
             "weight": ops.as_float64(index == 0),
         }
-        return changed, own
+        return changed, wrapper_fields
 
     def _changed(self, inner, before: Rung, after: Rung, evaluate) -> dict:
         """Momenta at the new temperature, energies at the new λ."""
@@ -306,21 +314,24 @@ class SimulatedTempering(Wrapper):
                 )
         return fields_of(inner, self._changing(inner))
 
-    def _learnt(self, own: dict, moved, evaluate) -> dict:
+    def _learnt(self, wrapper_fields: dict, moved, evaluate) -> dict:
         """g and what its adaptation remembers, after a visit."""
-        number = own["moves"] + 1.0
+        number = wrapper_fields["moves"] + 1.0
         walkers = sums_at_rung(evaluate.rung, 0.0 * number[:, None] + 1.0)
         share = sums_at_rung(evaluate.rung, moved) / walkers
-        weights = sums_at_rung(evaluate.rung, own["log_weights"]) / walkers
+        weights = sums_at_rung(evaluate.rung, wrapper_fields["log_weights"]) / walkers
         least = 1.0 / (self.num_rungs + number)
-        weights = weights - self.num_rungs * ops.maximum(own["increment"], least)[:, None] * share
-        visits = own["visits"] + share
+        weights = (
+            weights
+            - self.num_rungs * ops.maximum(wrapper_fields["increment"], least)[:, None] * share
+        )
+        visits = wrapper_fields["visits"] + share
         total = ops.sum_of_products(visits, 0.0 * visits + 1.0)
         even = (-ops.largest(-visits, -1) >= FLAT * total / self.num_rungs) & (
             total >= 10.0 * self.num_rungs - 0.5
         )
         visits = ops.where(even[:, None], 0.0 * visits, visits)
-        increment = own["increment"]
+        increment = wrapper_fields["increment"]
         increment = ops.where(even, 0.5 * increment, increment)
         return dict(
             zip(_LEARNT, (weights - weights[:, :1], visits, increment, number), strict=True)

@@ -154,20 +154,28 @@ class StepSizeTuning(Wrapper):
         self.step_size_tuning = step_size_tuning
         self.rule = RULES[step_size_tuning]()
         self.from_curvature = from_curvature
-        own = ("first_factor",) if from_curvature else ()
+        curvature_fields = ("first_factor",) if from_curvature else ()
         self.adapts = True
         self.burnin = BurninOfAcceptance(tuning_of(self.inner), self.target_acceptance)
-        self.of_rung = ("step_factor", "next_factor", *self.rule.fields, *own, *self.inner.of_rung)
+        self.of_rung = (
+            "step_factor",
+            "next_factor",
+            *self.rule.fields,
+            *curvature_fields,
+            *self.inner.of_rung,
+        )
 
     def init(self, position, evaluate, noise):
         state = self.inner.init(position, evaluate, noise)
         zeros = 0.0 * state.potential
-        own = dict.fromkeys(self.rule.fields, zeros)
+        wrapper_fields = dict.fromkeys(self.rule.fields, zeros)
         first = zeros + 1.0
         if self.from_curvature:
-            own["first_factor"] = first = first_factor(self.inner, state, evaluate, noise)
+            wrapper_fields["first_factor"] = first = first_factor(
+                self.inner, state, evaluate, noise
+            )
             state = state._replace(**timed_at(state, first))
-        return extend(state, step_factor=first, next_factor=zeros + 1.0, **own)
+        return extend(state, step_factor=first, next_factor=zeros + 1.0, **wrapper_fields)
 
     def step(self, state, evaluate, noise):
         adapting = evaluate.clock.adapting
@@ -179,13 +187,16 @@ class StepSizeTuning(Wrapper):
         new, info = self.inner.step(inner_of(state)._replace(rung=rung), evaluate, noise)
         shared, _ = rung_mean(state.rung, info.acceptance, 0.0 * info.acceptance + 1.0)
         following, learnt = self.rule.update(factor, memory, shared, self.target_acceptance, number)
-        own = {
+        wrapper_fields = {
             name: where(adapting, *pair)
             for name, *pair in zip(self.rule.fields, learnt, memory, strict=True)
         }
-        own |= {"first_factor": state.first_factor} if self.from_curvature else {}
-        own |= {"step_factor": used, "next_factor": where(adapting, following, state.next_factor)}
-        return type(state)(**{**new._asdict(), "rung": state.rung}, **own), info
+        wrapper_fields |= {"first_factor": state.first_factor} if self.from_curvature else {}
+        wrapper_fields |= {
+            "step_factor": used,
+            "next_factor": where(adapting, following, state.next_factor),
+        }
+        return type(state)(**{**new._asdict(), "rung": state.rung}, **wrapper_fields), info
 
     def get_config(self) -> dict:
         return {
