@@ -197,9 +197,9 @@ def average(
 
 
 def time_or_note(chains: np.ndarray) -> tuple[float, str]:
-    """The autocorrelation time in rows and no note; nan and the number of rows needed if the chain
-    is too short.
-    """
+    """The autocorrelation time in rows and no note; nan and the reason if there is none."""
+    if not np.isfinite(chains).all():
+        return float("nan"), "not all finite"
     if (np.ptp(chains, axis=1) == 0).any():
         return float("nan"), "one chain never changes"
     time, needed = convergence.autocorrelation_estimate(chains)

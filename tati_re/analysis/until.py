@@ -317,8 +317,8 @@ def goal_text(conditions: Sequence[Condition], numbers: Mapping[str, Any]) -> st
         numbers: The numbers of a look.
 
     Returns:
-        Such as `ESS 212 of 400, R-hat 1.021`; conditions on weights and averages only if they do
-        not hold yet.
+        Such as `ESS 212 of 400, R-hat 1.021 (limit 1.01)`, with the limits that do not hold yet;
+        conditions on weights and averages only if they do not hold.
     """
     parts: list[str] = []
     for condition in conditions:
@@ -326,17 +326,32 @@ def goal_text(conditions: Sequence[Condition], numbers: Mapping[str, Any]) -> st
         known = not math.isnan(value)
         if condition.quantity == "ess":
             of_one = f" of {condition.name}" if condition.name else ""
-            size = f"{value:,.0f} of {condition.limit:,.4g}" if known else "unknown"
+            # Rounded down: 399.7 is not yet 400.
+            size = f"{np.floor(value):,.0f} of {condition.limit:,.4g}" if known else "unknown"
             parts.insert(0, f"ESS{of_one} {size}")
         elif condition.quantity == "rhat":
-            parts.append(f"R-hat {value:.3f}" if known else "R-hat unknown")
+            parts.append(f"R-hat {_beside_limit(condition, value, numbers)}")
         elif condition.quantity == GAIN:
             gain = f"{value:+.3g} per row in the last doubling" if known else "not known yet"
             parts.append(f"log density {gain} (limit {condition.limit:g})")
         elif known and not condition.met(numbers):
-            named = f"mcse({condition.name}) {value:.3g}"
-            parts.append(f"of weights {value:.3f}" if condition.quantity == WEIGHTS else named)
+            name = (
+                "R-hat of weights" if condition.quantity == WEIGHTS else f"mcse({condition.name})"
+            )
+            parts.append(f"{name} {_beside_limit(condition, value, numbers)}")
     return ", ".join(parts)
+
+
+def _beside_limit(condition: Condition, value: float, numbers: Mapping[str, Any]) -> str:
+    """A value with its limit, unless it is below: with the digits that show the difference."""
+    form = ".3g" if condition.quantity == MCSE else ".3f"
+    if math.isnan(value):
+        return f"unknown (limit {condition.limit:g})"
+    if condition.met(numbers):
+        return f"{value:{form}}"
+    if float(f"{value:{form}}") <= condition.limit:
+        form = ".6g"
+    return f"{value:{form}} (limit {condition.limit:g})"
 
 
 def _agreed(condition: Condition, numbers: Mapping[str, Any]) -> float:

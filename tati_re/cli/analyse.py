@@ -138,6 +138,9 @@ def _choices(typed: dict[str, Any]) -> Choices:
 def _show(name: str, result: Result) -> None:
     from tati_re.analysis.format import marked
 
+    if result.problem:
+        print(f"\n{name}", *result.sentences, sep="\n")
+        return
     table = result.table
     printed, footnotes = marked(table.head(_MOST_ROWS))
     print(f"\n{name}")
@@ -153,7 +156,7 @@ def _analyse(
     run: Run, names: list[str], typed: dict[str, Any], choices: Choices, folder: Path
 ) -> dict[str, Result]:
     from tati_re.prediction.arviz import write_arviz
-    from tati_re.report.modules import result_of, write_result
+    from tati_re.report.modules import result_or_problem, write_result
     from tati_re.runs.storage import made
 
     quiet = typed.get("quiet", False)
@@ -168,13 +171,15 @@ def _analyse(
     )
     results = {}
     for name in names:
-        results[name] = result = result_of(run, name, choices)
+        results[name] = result = result_or_problem(run, name, choices)
         if not quiet:
             _show(name, result)
+        elif result.problem:
+            warn_user(f"{name}: {result.problem}")
         written += write_result(
             name, result, folder, "csv" if to == "arviz" else to, "no_figures" not in typed
         )
-    if not quiet:
+    if not quiet and written:
         print(f"\nwritten to {folder}: {', '.join(written)}")
     return results
 
@@ -183,7 +188,7 @@ def _compare(results: dict[str, dict[str, Result]], typed: dict[str, Any]) -> No
     spectra = {
         name: result["covariance"].table
         for name, result in results.items()
-        if "covariance" in result
+        if "covariance" in result and not result["covariance"].problem
     }
     if (
         len(spectra) < 2
@@ -228,7 +233,7 @@ def _body(argv: list[str]) -> None:
     _one_of("to", typed.get("to", "csv"), TO)
     loading(not typed.get("quiet"), f"Reading {', '.join(typed['runs'])}")
     from tati_re.launch.run import load
-    from tati_re.report.modules import modules_of, refuse_idle
+    from tati_re.report.modules import modules_of, raise_problem, refuse_idle
     from tati_re.runs import files
     from tati_re.runs.lock import writing
 
@@ -254,6 +259,8 @@ def _body(argv: list[str]) -> None:
         with writing(folder), flags_named((*NUMBERS, "alpha", "bandwidth")):
             results[name] = _analyse(run, modules, typed, choices, folder)
     _compare(results, typed)
+    for of_run in results.values():
+        raise_problem(of_run, typed.get("modules", ()), typed)
 
 
 main = entry_point("tati-analyse", _body, __name__)

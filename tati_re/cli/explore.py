@@ -121,7 +121,7 @@ def _explore(typed: dict[str, Any], folder: Path) -> int:
         **options.values_of(options.explicit - ({"seed"} if of_run else set())),
     }
     source |= MARK if options.tati else {}
-    source |= {"run": os.path.abspath(typed["run"])} if "run" in typed else {"verbose": 0}
+    source |= {"run": typed["run"]} if "run" in typed else {"verbose": 0}
     source |= {"trust": True} if "trust" in typed else {}
     system = system_of(source)
     sim = system.trajectories.sim
@@ -148,6 +148,9 @@ def _explore(typed: dict[str, Any], folder: Path) -> int:
         ]:
             print(f"Not used by the legs: {', '.join(idle)}.")
     parallel = choices.get("num_processes", 0) > 1
+    if parallel and "run" in typed:
+        # Other processes may be in another folder. Messages name the run as it was typed.
+        source["run"] = os.path.abspath(typed["run"])
     exploration = explore(
         source if parallel else system,
         start,

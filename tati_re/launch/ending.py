@@ -90,7 +90,7 @@ class Ending:
         self._hat, self._size = (limits.get(name, DEFAULTS[name]) for name in ("rhat", "ess"))
         self.reached = self.begins_anew = False
         self.goal = f"until {request.options.until}" if self.conditions else ""
-        self._expected_end = math.inf
+        self._met_at = self._expected_end = math.inf
         self._modes: SeparateModes | None = None
         self._modes_step = -1
         self._is_told = self._is_stopped = False
@@ -103,6 +103,24 @@ class Ending:
     def missing(self, step: int) -> float:
         """Steps expected from this one to the end of the run; inf if not known."""
         return max(0.0, self._expected_end - step)
+
+    def _expected_end_of(self, stored: Manifest, met_at: float) -> float:
+        """The step at which the run is expected to end; inf if not known.
+
+        A run ends where it looks, or at its bound: between looks it goes on, even if its
+        conditions hold.
+
+        Args:
+            stored: The manifest of the run.
+            met_at: The step at which its conditions are expected to hold; inf if not known.
+        """
+        bound = stored.options.num_steps or self._request.options.num_steps
+        if math.isinf(met_at):
+            return bound if _is_fixed(stored) else math.inf
+        met = math.ceil(met_at)
+        look = self.next_look(met - 1, burnin_of(RunFiles(self.folder), None))
+        ends_at_bound = met <= bound or _is_fixed(stored)
+        return min(look, bound) if ends_at_bound else look
 
     def is_reached(self, step: int, left: float = math.inf) -> bool:
         """Looks at what the run stored up to this step, its last checkpoint, so many `left` by the
@@ -131,7 +149,9 @@ class Ending:
         self.goal = goal_text(self.conditions, look.table)
         drawn = step - burnin_of(RunFiles(self.folder), None)
         left_of = [steps_left(condition, look.table, drawn) for condition in self.conditions]
-        self._expected_end = step + max(left_of, default=math.inf)
+        # After shorter steps nothing is known of the draws that will count.
+        self._met_at = math.inf if self.begins_anew else step + max(left_of, default=math.inf)
+        self._expected_end = self._expected_end_of(stored, self._met_at)
         manifest.note(self.folder, until=planned | seen)
         return self.reached
 
@@ -198,6 +218,7 @@ class Ending:
         manifest.note(
             self.folder, options={"num_steps": bound, "trajectory_every": self.trajectory_every}
         )
+        self._expected_end = self._expected_end_of(manifest.read(self.folder), self._met_at)
         return bound
 
     def _is_stuck(self, step: int) -> bool:

@@ -22,11 +22,12 @@ from tati_re.analysis.free_energy import coordinate_of, diffusion_map_of, free_e
 from tati_re.analysis.learning_coefficient import learning_coefficient, learning_curve
 from tati_re.analysis.reweighting import reweight
 from tati_re.analysis.temperature import group_sentences, group_temperatures
-from tati_re.core.errors import AnyPath, nearest, refuse_if
+from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
 from tati_re.core.front_door import front_door
 from tati_re.core.printable import printable
 from tati_re.core.renamed import renamed_arguments
 from tati_re.core.rhat import rhat_of_halves
+from tati_re.core.user_warnings import warn_user
 from tati_re.core.views import html_table
 from tati_re.launch.run import load
 from tati_re.prediction.network import model_of
@@ -88,13 +89,14 @@ class Choices:
 @dataclass
 class Result:
     """A module's table, sentences to read it by, functions that draw into a path by file name, and
-    arrays to keep.
+    arrays to keep; and why the module has no result, if it has none.
     """
 
     table: pd.DataFrame
     sentences: list[str] = field(default_factory=list)
     figures: dict[str, Callable[[Path | None], Figure]] = field(default_factory=dict)
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    problem: InputError | None = None
 
     def __repr__(self) -> str:
         table = self.table.to_string(index=False, max_rows=12, max_cols=12)
@@ -423,6 +425,42 @@ def result_of(run: RunFiles, name: str, choices: Choices | None = None) -> Resul
     return result
 
 
+def result_or_problem(run: RunFiles, name: str, choices: Choices | None = None) -> Result:
+    """The result of a module; what the run lacks for it, in a sentence, takes its place."""
+    try:
+        return result_of(run, name, choices)
+    except InputError as error:
+        return Result(pd.DataFrame(), [str(error)], problem=error)
+
+
+def raise_problem(
+    results: Mapping[str, Result], requested: Sequence[str], choices: Mapping[str, Any]
+) -> None:
+    """Raises the problem of a module that was asked for, or of all modules.
+
+    A module was asked for by its name, or by a choice that is its own.
+
+    Args:
+        results: Results by module.
+        requested: Names of modules that were given; empty for those of a first look.
+        choices: The choices that were given, by name.
+
+    Raises:
+        InputError: The first problem among the modules that were asked for, or the first one if no
+            module has a result.
+    """
+    problems = {name: result.problem for name, result in results.items() if result.problem}
+    asked = {*requested}
+    for field_of_choice in fields(Choices):
+        if field_of_choice.name in choices:
+            asked |= {*field_of_choice.metadata.get("modules", ())}
+    if results and len(problems) == len(results):
+        asked = {*results}
+    for name, problem in problems.items():
+        if name in asked:
+            raise problem
+
+
 @renamed_arguments(what="modules")
 @front_door
 def analyse(
@@ -434,7 +472,8 @@ def analyse(
         run: A run or its folder.
         modules: Names of modules: averages, parameters, covariance, temperatures, diffusion_map,
             free_energy, alignment, learning_coefficient, reweighting. Default: None, the modules of
-            a first look for which the run has data.
+            a first look for which the run has data. One of these that cannot be computed has an
+            empty table, and a sentence that says why.
         output: Folder for tables (CSV), arrays (NPZ) and figures (PNG), created if missing.
             Default: None, no files.
         **choices: The flags of `tati-analyse`: `burnin`, `thin`, `by`, `observables`,
@@ -465,7 +504,8 @@ def analyse(
     refuse_idle(choices, requested := modules or modules_of(run, chosen.burnin))
     with writing(output):
         folder = None if output is None else made(output)
-        results = {name: result_of(run, name, chosen) for name in requested}
+        results = {name: result_or_problem(run, name, chosen) for name in requested}
+        raise_problem(results, modules or (), choices)
         if folder is not None:
             for name, result in results.items():
                 write_result(name, result, folder)
@@ -475,13 +515,24 @@ def analyse(
 def write_result(
     name: str, result: Result, folder: Path, to: str = "csv", figures: bool = True
 ) -> list[str]:
-    """Writes the table, the arrays and the figures of a module; returns the names of the files."""
+    """Writes the table, the arrays and the figures of a module; returns the names of the files.
+
+    Nothing is written of a module without a result. A figure that cannot be drawn is left out,
+    with a warning.
+    """
+    if result.problem:
+        return []
     written = [write_table(result.table, folder / name, to)]
     if result.arrays:
         written.append(folder / f"{name}.npz")
         with replacing(written[-1]) as file:
             np.savez(file, **result.arrays)
     for drawn, draw in result.figures.items() if figures else ():
-        written.append(folder / f"{drawn}.png")
-        draw(written[-1])
+        path = folder / f"{drawn}.png"
+        try:
+            draw(path)
+        except InputError as error:
+            warn_user(f"{path.name} is not drawn. {error}")
+        else:
+            written.append(path)
     return [path.name for path in written]

@@ -28,6 +28,7 @@ from tati_re.core.backend import tf, threads
 from tati_re.engine.limits import Limits
 from tati_re.engine.loop import Loop
 from tati_re.launch.automatic_choices import prepared
+from tati_re.launch.ending import Ending
 from tati_re.runs.positions import Positions
 from tests.systems import tables
 
@@ -188,12 +189,40 @@ def test_a_few_words_say_how_far_a_run_is_from_its_end():
     numbers |= {"rhat(weights)": 1.3}
     conditions = conditions_of("rhat<1.01, ess>400, rhat(weights)<1.1, mcse(u)<.1, mcse(v)<1")
     assert goal_text(conditions, numbers) == (
-        "ESS 1,100 of 400, R-hat 1.080, of weights 1.300, mcse(u) 0.2"
+        "ESS 1,100 of 400, R-hat 1.080 (limit 1.01), R-hat of weights 1.300 (limit 1.1), "
+        "mcse(u) 0.2 (limit 0.1)"
     )
     assert goal_text(conditions, numbers | {"rhat(weights)": 1.05, "mcse": {"u": 0.01}}) == (
-        "ESS 1,100 of 400, R-hat 1.080"
+        "ESS 1,100 of 400, R-hat 1.080 (limit 1.01)"
     )
-    assert goal_text(conditions, diagnosis([], 1.01) | {"mcse": {}}) == "ESS unknown, R-hat unknown"
+    assert goal_text(conditions, diagnosis([], 1.01) | {"mcse": {}}) == (
+        "ESS unknown, R-hat unknown (limit 1.01)"
+    )
+
+
+def test_a_value_that_is_just_missed_does_not_look_as_if_it_were_reached():
+    conditions = conditions_of("rhat<1.01, ess>400")
+    assert goal_text(conditions, {"rhat": 1.01004, "ess": 399.7}) == (
+        "ESS 399 of 400, R-hat 1.01004 (limit 1.01)"
+    )
+    assert goal_text(conditions, {"rhat": 1.005, "ess": np.inf}) == "ESS inf of 400, R-hat 1.005"
+
+
+def test_no_time_is_promised_that_ends_before_the_run(monkeypatch):
+    """The line said `about 0:00 left` from where the conditions were expected to the next look."""
+    missing = Ending.missing
+    told: list[tuple[int, float]] = []
+
+    def noted(self, step):
+        told.append((step, missing(self, step)))
+        return told[-1][1]
+
+    monkeypatch.setattr(Ending, "missing", noted)
+    simulation().sample(until="rhat<1.002, ess>400")
+    ends = {step + left for step, left in told if np.isfinite(left)}
+    looks = {100 + 2_500 * 2**k for k in range(8)}
+    assert ends and ends <= looks
+    assert all(left > 0 for step, left in told if step not in looks)
 
 
 def test_the_steps_that_r_hat_takes():
@@ -779,7 +808,8 @@ def test_a_run_in_different_modes_says_so_and_ends_at_its_bound(monkeypatch, cap
     said = " ".join(capsys.readouterr().out.split())
     assert run.run_info["step"].max() == run.manifest["options"]["num_steps"] == 3_000
     assert said.count("The chains sit in different modes: R-hat is ") == 1
-    assert "This run ends at step 3,000, in about 0:0" in said and "num_replicas" in said
+    assert re.search(r"This run ends at step 3,000, in about \d+:\d\d, unless", said)
+    assert "num_replicas" in said
     assert "until not met at step 3,000; the run ends here, in different modes." in said
     early = said.index("The chains sit in") < said.index("until not met at step 3,000")
     assert early and run.exit_status == 0

@@ -5,6 +5,8 @@ import pytest
 from tati_re.cli import (
     analyse,
     compare,
+    explore,
+    export,
     inputspace,
     landscape,
     optimize,
@@ -17,7 +19,9 @@ COMMANDS = {
     "predict": (predict, []),
     "analyse": (analyse, []),
     "report": (report, []),
+    "export": (export, []),
     "landscape": (landscape, []),
+    "explore": (explore, []),
     "inputspace": (inputspace, []),
     "resume": (sample, ["--resume"]),
     "verify": (compare, ["--verify"]),
