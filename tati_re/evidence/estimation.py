@@ -63,7 +63,7 @@ def check(sim, options: Options, potential) -> None:
         raise InputError(
             "prior: the evidence needs a proper prior.",
             f"{prior}",
-            "gaussian, laplace, student_t or box",
+            "gaussian, laplace, student_t, hierarchical or box",
         )
     problem = "model: its weight regularizers are priors that are not normalized."
     refuse_if(

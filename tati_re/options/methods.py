@@ -119,6 +119,7 @@ DECLARED: dict[str, dict[str, dict[str, str]]] = {
         "gaussian": {"std": "prior_std"},
         "laplace": {"scale": "prior_scale"},
         "student_t": {"scale": "prior_scale", "degrees": "prior_degrees"},
+        "hierarchical": {"scale": "prior_scale", "degrees": "prior_degrees"},
         "box": {"bound": "prior_bound"},
     },
 }

@@ -139,7 +139,7 @@ Preset = Literal[
     "EQN",
     "WTE",
 ]
-PriorName = Literal["gaussian", "laplace", "student_t", "box", "none"]
+PriorName = Literal["gaussian", "laplace", "student_t", "hierarchical", "box", "none"]
 PriorNames = Annotated[PriorName | dict[str, PriorName], BY_PATTERN]
 
 
@@ -324,14 +324,17 @@ class Options(BaseModel):
         [], "names of the coordinates of such a potential; if empty: x[0], x[1], ..."
     )
     prior: PriorNames = _posterior(
-        "gaussian", "prior of the parameters; under potential mean_loss none unless set"
+        "gaussian",
+        "prior of the parameters; hierarchical: unknown widths; under potential mean_loss none",
     )
     prior_std: Positive = _posterior(1.0, "standard deviation of the Gaussian prior")
     prior_scale: Positive = _posterior(
-        1.0, "scale of the Laplace prior (variance 2 scale^2) and the Student-t prior"
+        1.0,
+        "scale of the Laplace, Student-t and hierarchical priors",
     )
     prior_degrees: Positive = _posterior(
-        3.0, "degrees of freedom of the Student-t prior; 1: Cauchy distribution"
+        3.0,
+        "degrees of freedom of the Student-t (1: Cauchy) and hierarchical prior",
     )
     prior_bound: Positive = _posterior(1.0, "half-width of the box prior")
     prior_scaling: Literal["none", "fan_in"] = _posterior(

@@ -10,6 +10,7 @@ from tati_re.posterior.priors.families import Flat as Flat
 from tati_re.posterior.priors.families import Gaussian as Gaussian
 from tati_re.posterior.priors.families import Laplace as Laplace
 from tati_re.posterior.priors.families import StudentT as StudentT
+from tati_re.posterior.priors.hierarchical import Hierarchical as Hierarchical
 from tati_re.posterior.priors.product import Product as Product
 from tati_re.posterior.priors.soft import SoftWalls as SoftWalls
 from tati_re.posterior.priors.soft import Tether as Tether

@@ -19,18 +19,25 @@ from tati_re.options.patterns import by_tensor, in_words
 from tati_re.options.table import OPTIONS
 from tati_re.posterior.priors.base import ScaleFamily
 from tati_re.posterior.priors.families import Flat, Gaussian, Laplace, StudentT
+from tati_re.posterior.priors.hierarchical import Hierarchical
 from tati_re.posterior.priors.product import Product
 from tati_re.posterior.priors.soft import SoftWalls
 from tati_re.posterior.priors.walls import Box, HardWalls
 
-FAMILIES: dict[str, type[ScaleFamily]] = {
+FAMILIES: dict[str, type[ScaleFamily] | type[Hierarchical]] = {
     "gaussian": Gaussian,
     "laplace": Laplace,
     "student_t": StudentT,
+    "hierarchical": Hierarchical,
     "box": Box,
 }
-_USED = {"prior_std": {"gaussian"}, "prior_scale": {"laplace", "student_t"}}
-_USED |= {"prior_degrees": {"student_t"}, "prior_bound": {"box"}}
+_WITH_DEGREES = ("student_t", "hierarchical")
+_USED = {
+    "prior_std": {"gaussian"},
+    "prior_scale": {"laplace", *_WITH_DEGREES},
+    "prior_degrees": {*_WITH_DEGREES},
+    "prior_bound": {"box"},
+}
 """The families that an option of the prior is about."""
 _OF_NOISE = {"noise_prior", "noise_prior_scale", "noise_prior_shape"}
 _TABLES = ("prior", *_USED)
@@ -52,7 +59,7 @@ def _kind(chosen: Mapping[str, Any]) -> tuple:
     hard = chosen["lower_wall"] is not None or chosen["upper_wall"] is not None
     return (
         chosen["prior"],
-        chosen["prior_degrees"] if chosen["prior"] == "student_t" else None,
+        chosen["prior_degrees"] if chosen["prior"] in _WITH_DEGREES else None,
         soft,
         hard,
     )
@@ -118,6 +125,9 @@ def _one(chosen: Sequence[Mapping[str, Any]], sizes: Sequence[int], fan_in, opti
         option = FAMILIES[family].option
         words = in_words(getattr(options, option)) if np.ndim(of(option)) else None
         also = {} if degrees is None else {"degrees": degrees}
+        if family == "hierarchical":
+            _refuse_walls(soft or hard)
+            also["sizes"] = sizes
         prior = FAMILIES[family](of(option), fan_in=fan_in, words=words, **also)
     if soft:
         prior = SoftWalls(
@@ -136,6 +146,18 @@ def _one(chosen: Sequence[Mapping[str, Any]], sizes: Sequence[int], fan_in, opti
         )
         prior = HardWalls(prior, of("lower_wall", -math.inf), of("upper_wall", math.inf))
     return prior
+
+
+def _refuse_walls(has_walls: bool) -> None:
+    """Refuses walls around parameters whose common width is unknown: the density between the walls
+    would have to be normalized for each width.
+    """
+    refuse_if(
+        has_walls,
+        "prior: hierarchical has no walls.",
+        "lower_wall, upper_wall, prior_lower_boundary or prior_upper_boundary",
+        "no walls around these parameters, or another prior",
+    )
 
 
 def unused_prior_options(options) -> list[str]:
@@ -180,17 +202,13 @@ def unconfined(prior: Prior, names: Sequence[str], regularized: Sequence[str]) -
 
 
 def too_hot(prior: Prior, temperature: float) -> str | None:
-    """A sentence where exp(-V/T) of a Student-t prior cannot be normalized, which needs T < ν +
-    1.
-    """
+    """A sentence where exp(-V/T) of a prior with heavy tails cannot be normalized."""
     if temperature < prior.hottest:
         return None
-    degrees = f"{prior.hottest - 1:g}"
-    limit = f"{prior.hottest:g}"
     return (
-        f"At temperature {temperature:g} a Student-t prior of {degrees} degrees of "
-        f"freedom cannot be normalized (it needs a temperature below {limit}). Directions "
-        "in which the loss is flat have no equilibrium."
+        f"At temperature {temperature:g} the tails of the prior cannot be normalized (they need a "
+        f"temperature below {prior.hottest:g}). Directions in which the loss is flat have no "
+        "equilibrium."
     )
 
 
