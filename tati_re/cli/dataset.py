@@ -125,7 +125,7 @@ def _read(typed: dict[str, Any]) -> Dataset:
     for name in (*NUMBERS, "covariance"):
         refuse_if(
             name in typed,
-            f"{flag(name)} does not apply with --inspect.",
+            f"{flag(name)} applies only to generated data sets.",
             expected=", ".join(map(flag, READING)),
         )
     flags = {name: typed[name] for name in READING if name in typed}

@@ -184,7 +184,7 @@ def _source(typed: dict[str, Any]) -> None:
 def _a_center(typed: dict[str, Any]) -> None:
     if not {"run", "parameters", "model"} & {*typed} and typed.get("centre") != "zero":
         raise InputError(
-            "There is no center.",
+            "The landscape has no center.",
             expected="a run folder, --parameters FILE, --model FILE.keras, or --centre zero",
         )
 

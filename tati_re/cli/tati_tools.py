@@ -316,7 +316,7 @@ def explorer(typed: dict[str, Any]) -> dict[str, Any]:
     """
     for name, instead in NOT_OF_EXPLORER.items():
         if str(typed.get(name, 0)) not in ("0", "1" if name in LEG_OF_TATI else "0"):
-            raise InputError(f"--{name} is not of the exploration here.", typed[name], instead)
+            raise InputError(f"--{name} does not apply to tati-explore.", typed[name], instead)
     done = {
         EXPLORER.get(name, name): value
         for name, value in typed.items()

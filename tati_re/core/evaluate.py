@@ -13,7 +13,7 @@ from tati_re.core.ops import rows
 
 
 class Rung(NamedTuple):
-    """The rung of each walker in the temperature ladder, `(walkers,)` and float64 each.
+    """The rung of each walker in the temperature ladder: float64 arrays of shape `(walkers,)`.
 
     Attributes:
         inverse_temperature: β of the target exp(-β U).

@@ -282,13 +282,22 @@ def _in_words(hint: Any) -> str:
     if inspect.isclass(hint) and get_origin(hint) is None:
         return _WORDS.get(hint.__name__, f"a {hint.__name__}")
     if get_origin(hint) in (Union, types.UnionType):
-        return " or ".join(dict.fromkeys(map(_in_words, get_args(hint))))
+        return _alternatives([*dict.fromkeys(map(_in_words, get_args(hint)))])
     if get_origin(hint) is Literal:
-        return " or ".join(map(repr, get_args(hint)))
+        return _alternatives([repr(value) for value in get_args(hint)])
     name = get_origin(hint).__name__ if get_origin(hint) is not None else str(hint)
     items = [_in_words(part) for part in get_args(hint) if part is not Ellipsis and part is not Any]
     words = _WORDS.get(name, f"a {name}")
-    return f"{words} of {items[-1]}" if items and name not in ("Callable", "PathLike") else words
+    if not items or name in ("Callable", "PathLike"):
+        return words
+    return f"{words} of {_PLURALS.get(items[-1], items[-1])}"
+
+
+def _alternatives(texts: list[str]) -> str:
+    """Texts as in `a, b or c`."""
+    if len(texts) == 1:
+        return texts[0]
+    return f"{', '.join(texts[:-1])} or {texts[-1]}"
 
 
 _WORDS = {
@@ -309,3 +318,15 @@ _WORDS = {
     "ndarray": "an array",
     "RunFiles": "a run",
 }
+
+_PLURALS = {
+    "a whole number": "whole numbers",
+    "a finite number": "finite numbers",
+    "a text": "texts",
+    "a path": "paths",
+    "a list": "lists",
+    "a function": "functions",
+    "an array": "arrays",
+    "a run": "runs",
+}
+"""What elements of a list are called."""

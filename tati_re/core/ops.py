@@ -349,7 +349,7 @@ def constant(values, like):
 
 
 def stack(values: list):
-    """Arrays of one shape along a new first axis.
+    """Stacks arrays of equal shape along a new first axis.
 
     Args:
         values: The arrays.
@@ -537,7 +537,7 @@ def repeat(count, body, values: tuple) -> tuple:
 
     Args:
         count: The number of times; it may be a tensor.
-        body: A function of all values that returns a tuple of as many, of the same shapes.
+        body: A function of all values that returns a tuple of the same length and shapes.
         values: The values to begin with.
 
     Returns:

@@ -51,12 +51,9 @@ def _words(annotation: Any, metadata: Iterable[Any]) -> str:
             return description
         return _words(arguments[0], [c for m in arguments[1:] for c in getattr(m, "metadata", [m])])
     if origin is Literal:
-        names = [f"'{value}'" if isinstance(value, str) else str(value) for value in arguments]
-        return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " or " + names[-1]
+        return _alternatives(_values_of(annotation))
     if origin in (Union, types.UnionType):
-        return " or ".join(_words(part, metadata) for part in arguments).replace(
-            "'auto' or true", "'auto', true"
-        )
+        return _alternatives([text for part in arguments for text in _choices_of(part, metadata)])
     if origin is list:
         element = arguments[0]
         limits = list[Any]()
@@ -75,6 +72,30 @@ def _words(annotation: Any, metadata: Iterable[Any]) -> str:
     if annotation in names_of:
         return names_of[annotation]
     return {int: "an integer", float: "a number"}[annotation] + _bounds(metadata)
+
+
+def _values_of(literal: Any) -> list[str]:
+    """The values of a literal type, texts in quotes."""
+    return [f"'{value}'" if isinstance(value, str) else str(value) for value in get_args(literal)]
+
+
+def _choices_of(part: Any, metadata: Iterable[Any]) -> list[str]:
+    """What a part of a union allows, each value of it on its own."""
+    if get_origin(part) is Literal:
+        return _values_of(part)
+    if part is bool:
+        return ["true", "false"]
+    return [_words(part, metadata)]
+
+
+def _alternatives(texts: list[str]) -> str:
+    """The texts as alternatives, with a comma before the last one if others contain clauses."""
+    if len(texts) == 1:
+        return texts[0]
+    last = " or " + texts[-1]
+    if any(" and " in text or ", " in text for text in texts[:-1]):
+        last = "," + last
+    return ", ".join(texts[:-1]) + last
 
 
 class _OneOrMore(argparse.Action):
@@ -98,7 +119,7 @@ def _briefly(field: FieldInfo) -> str:
     """What an option may be, as a help adds it to the form of the value: `>= 0, < 1`."""
     text = expected(field)
     if field.default is None:
-        text = text.removesuffix(" or none")
+        text = text.removesuffix(" or none").removesuffix(",")
     if text in _PLAIN:
         return ""
     for words, sign in _SIGNS.items():

@@ -120,7 +120,7 @@ Mass = (
         str,
         Field(
             pattern=r"^fisher:[1-9][0-9]{0,3}$",
-            description="'fisher:' and a number such as 'fisher:32'",
+            description="'fisher:N' with a number N such as 'fisher:32'",
         ),
     ]
 )

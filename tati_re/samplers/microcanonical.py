@@ -114,9 +114,10 @@ class MCLMC(Method):
     freely at constant U + K. The energy error ΔE of a step of n gradients bounds the mean relative
     error β of variances, up to .08: E[ΔE²]/(n d T²) = 4β³/(1 + β)², of order h⁶.
 
-    Rule: B A B ("leapfrog", 1 gradient) or B A B A B (2: "mclachlan", of least error in general,
-    "isotropic", of order h¹⁰ where all directions are alike), then O(h), the half refreshments of
-    two steps in one. Letters and shares are those of the module.
+    Rule: B A B ("leapfrog", 1 gradient) or B A B A B (2 gradients: "mclachlan" has the smallest
+    error in general, "isotropic" an error of order h¹⁰ if all directions are equal). Then comes
+    O(h), which merges the half refreshments of two successive steps. The module explains letters
+    and shares.
 
     Mini-batch noise would turn momenta towards directions of weak noise. On a Gaussian, the
     variances of a noisy and a quiet half become 1.43 and 0.615. Source: Robnik et al., JMLR 24, 311

@@ -148,7 +148,7 @@ def test_digits_are_described_as_bytes(capsys):
         ),
         (["gaussian", "--covariance", "no.csv"], "--covariance: no.csv cannot be read."),
         (["gaussian", "--covariance", "here.csv"], "--covariance is not symmetric."),
-        (["--inspect", "here.csv", "--noise", "1"], "--noise does not apply with --inspect."),
+        (["--inspect", "here.csv", "--noise", "1"], "--noise applies only to generated data sets."),
         (
             ["--inspect", "her.csv"],
             "data: the file does not exist. Did you mean 'here.csv'? Received: her.csv.",

@@ -186,7 +186,7 @@ print("END", status, sorted({{module.partition(".")[0] for module in sys.modules
     ("argv", "sentence"),
     [
         ([], "tati-landscape needs a run folder or --data."),
-        (["--data", "digits"], "There is no center."),
+        (["--data", "digits"], "The landscape has no center."),
         (["nosuch"], "nosuch"),
         (
             ["RUN", "--directions", "randm"],

@@ -89,7 +89,7 @@ def test_explicit_are_the_names_that_were_given():
         ),
         (
             {"test_fraction": 1.0},
-            "test_fraction is out of range. Received: 1.0. Expected: a number at least 0 and below 1 or none.",
+            "test_fraction is out of range. Received: 1.0. Expected: a number at least 0 and below 1, or none.",
         ),
         (
             {"verbose": 3},
@@ -287,9 +287,7 @@ def test_one_file_or_several():
     toml = to_toml(make_options(data=["a.csv", "b.csv"], input_columns=["x1^2"]))
     assert tomllib.loads(toml)["data"] == ["a.csv", "b.csv"]
     said = message(make_options, data=3)
-    assert (
-        said == "data has the wrong type. Received: 3. Expected: text or a list of texts or none."
-    )
+    assert said == "data has the wrong type. Received: 3. Expected: text, a list of texts or none."
 
 
 def test_commands_share_a_file_of_options(tmp_path, capsys):

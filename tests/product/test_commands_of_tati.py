@@ -160,12 +160,12 @@ BAD = {
     "files of runs": (
         explore,
         f"{NETWORK} --run_file r.csv",
-        "--run_file is not of the exploration here.",
+        "--run_file does not apply to tati-explore.",
     ),
     "an explorer's burn-in": (
         explore,
         f"{NETWORK} --burn_in_steps 5",
-        "--burn_in_steps is not of the exploration here.",
+        "--burn_in_steps does not apply to tati-explore.",
     ),
     "walkers that explore": (
         explore,

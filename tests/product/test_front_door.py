@@ -337,7 +337,7 @@ def test_the_argument_of_another_kind_is_named():
     assert plain(0) == "x0"
     with pytest.raises(InputError, match=r"^a has the wrong type or value\. Received: 'x'\. Exp"):
         plain("x")
-    with pytest.raises(InputError, match=r"Expected: a list of a finite number"):
+    with pytest.raises(InputError, match=r"Expected: a list of finite numbers"):
         plain(0, c=["y"])
     with pytest.raises(InputError, match=r"^d cannot be used \(TypeError"):
         plain(0, d={})

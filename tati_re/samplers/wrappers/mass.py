@@ -24,7 +24,7 @@ from tati_re.samplers.wrappers.fisher import DiagonalWindows, LowRankWindows
 
 DECAY = 0.99
 """How much of the running mean of the squared gradient a step of the burn-in keeps."""
-MEASURED = "'fisher', 'fisher:' and a number of directions, 'variance' or 'gradient_rms'"
+MEASURED = "'fisher', 'fisher:N' with N directions, 'variance' or 'gradient_rms'"
 
 
 class Massive(Wrapper):
@@ -45,20 +45,20 @@ class Massive(Wrapper):
     Measured masses adapt during the burn-in, which must have steps, and are frozen afterwards:
 
         "fisher"        m = sqrt(Var g / Var θ) of positions and gradients g = ∇U, exact on a Gaussian of independent
-                        parameters after two draws, whatever the draws
-        "fisher:32"     with 32 directions beside the diagonal (any number above 0): exact on every Gaussian of at most
-                        so many parameters, and on 1 + that rank; needs one temperature and no walls
-                        that reflect
-        "variance"      m = T / Var θ, which needs draws of the law itself
-        "gradient_rms"  m = rms(g) / mean rms, of each walker by itself
+                        parameters after any two draws
+        "fisher:32"     with 32 directions in addition to the diagonal (any number above 0): exact on Gaussians of at
+                        most 32 parameters, and on those that differ from independent ones by a matrix of
+                        rank 32; needs one temperature and no walls that reflect
+        "variance"      m = T / Var θ, which needs draws from the target itself
+        "gradient_rms"  m = rms(g) / mean rms, separately for each walker
 
-    The first three take windows of the burn-in (after 40, 80, 160, ... steps, the last one counts)
-    and all walkers of a rung, each about its own mean. Their unit is such that the stiffest
-    direction is as stiff as at equal masses (power iteration, 17 gradients after each window): step
-    size and friction keep their meaning, all other directions become as fast, single parameters at
-    most 10,000 times faster. A draw that is not finite is left out: run.csv has the number of such
-    draws (`mass_skipped`) and how much faster than at equal masses the softest direction is
-    (`mass_spread`). Var g contains the variance of mini-batch noise, which makes noisy parameters
+    The first three use all walkers of a rung, each about its own mean, in windows of the burn-in
+    that end after 40, 80, 160, ... steps; the last window counts. Masses are scaled so that the
+    stiffest direction is as stiff as with equal masses (power iteration, 17 gradients after each
+    window). Step size and friction then keep their meaning, and all other directions become as
+    fast, single parameters at most 10,000 times faster. Draws that are not finite are left out.
+    run.csv records their number (`mass_skipped`), and how much faster the softest direction is than
+    with equal masses (`mass_spread`). Var g contains the variance of mini-batch noise, which makes noisy parameters
     heavier; parameters that become faster feel the noise of mini-batches more, as any faster
     sampler does. Around an ensemble the walkers learn from each other in x: B B' = I + η cov(x of
     the others). Cost: that of the sampler inside, and two products with the directions for a

@@ -101,16 +101,17 @@ class StepSizeTuning(Wrapper):
 
     Targets exp(-β U) like the sampler inside, after the burn-in; the burn-in itself is not exact.
 
-    Rule: the step size is h f, h that of the rung. f starts at 1 and follows the acceptance
-    probability, averaged over all walkers of the same rung (the same temperature, likelihood weight
-    and step size), which share it: "dual_averaging" (`DualAveraging`) or "baldock" (`Windowed`).
+    Rule: the step size is h f, with h the step size of the rung. f starts at 1 and follows the
+    acceptance probability, averaged over all walkers of the same rung (the same temperature,
+    likelihood weight and step size), which share it: "dual_averaging" (`DualAveraging`) or
+    "baldock" (`Windowed`).
 
-    f is the field `step_factor` of the state; it belongs to the rung. With random trajectory
-    lengths, those of HMC, the acceptance is the mean over the lengths. The cost is the cost of the
-    sampler inside. The burn-in must have steps: some hundred for an initial step size wrong by a
-    factor of 10. A single walker needs more steps than many walkers. Source: Hoffman and Gelman,
-    Journal of Machine Learning Research 15, 1593 (2014), eq. (6) and algorithm 5; Baldock and
-    Marzari (2019).
+    f is the field `step_factor` of the state; it belongs to the rung. With the random trajectory
+    lengths of HMC, the acceptance is the mean over the lengths. The cost is the cost of the sampler
+    inside. The burn-in must have steps: some hundreds if the initial step size is wrong by a factor
+    of 10. A single walker needs more steps than many walkers. Source: Hoffman and Gelman, Journal
+    of Machine Learning Research 15, 1593 (2014), eq. (6) and algorithm 5; Baldock and Marzari
+    (2019).
 
     Args:
         inner: A sampler with a Metropolis test. Default: HMC.
