@@ -110,7 +110,7 @@ def test_explicit_are_the_names_that_were_given():
         (
             {"potential": "posteriour"},
             "potential has an unknown value. Did you mean 'posterior'? Received: 'posteriour'. "
-            "Expected: 'posterior' or 'mean_loss' or my_file.py:my_function.",
+            "Expected: 'posterior', 'mean_loss' or my_file.py:my_function.",
         ),
         (
             {"from_logits": "yes"},
