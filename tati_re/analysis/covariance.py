@@ -107,7 +107,7 @@ def leading_eigenpairs(
         return _result(pass_over, np.maximum(values, 0.0), vectors, residuals)
     width = min(num_eigenpairs + OVERSAMPLING, num_parameters)
     start = pass_over.first(np.random.default_rng(0).standard_normal((num_parameters, width)))
-    wanted = min(num_eigenpairs, pass_over.num_rows - 1)
+    num_wanted = min(num_eigenpairs, pass_over.num_rows - 1)
     scale = np.linalg.norm(start, axis=0).max()
     refuse_if(scale == 0, "The positions never change, so their covariance is zero.")
     basis = [_orthonormal(start, scale)]
@@ -123,12 +123,12 @@ def leading_eigenpairs(
             for block in basis:
                 product -= block @ (block.T @ product)
         values, inner = np.linalg.eigh(projected)
-        values = values[::-1][:wanted]
-        inner = inner[:, ::-1][:, :wanted]
+        values = values[::-1][:num_wanted]
+        inner = inner[:, ::-1][:, :num_wanted]
         following, factor = np.linalg.qr(product)
         residuals = np.linalg.norm(factor @ inner[-basis[-1].shape[1] :], axis=0)
         independent = np.abs(np.diag(factor)) > 1e-12 * scale
-        done = len(values) == wanted and (residuals <= tolerance * values).all()
+        done = len(values) == num_wanted and (residuals <= tolerance * values).all()
         if done or not independent.any() or pass_over.number >= max_passes:
             break
         basis.append(_orthonormal(product, scale) if not independent.all() else following)

@@ -104,10 +104,10 @@ class _Comparison:
 
 def _worst(comparisons: Sequence[_Comparison]) -> StartsCompared:
     """The comparison that disagrees most; if none does, the largest R-hat and the least power."""
-    apart = [comparison for comparison in comparisons if comparison.disagrees]
-    worst = max(apart or comparisons, key=lambda comparison: comparison.rhat)
+    disagreeing = [comparison for comparison in comparisons if comparison.disagrees]
+    worst = max(disagreeing or comparisons, key=lambda comparison: comparison.rhat)
     by_chance = worst.by_chance
-    if not apart:
+    if not disagreeing:
         by_chance = max(comparison.by_chance for comparison in comparisons)
     return StartsCompared(rhat=worst.rhat, rhat_of=worst.name, by_chance=by_chance)
 

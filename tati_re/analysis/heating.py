@@ -193,14 +193,14 @@ def _over_a_sweep(
     start = _stationary(np.linalg.matrix_power(matrix, length), fresh(length))
     # Rows are those of steps record_every, 2 record_every, ...; the first batch is that of the
     # start, before step 1.
-    apart = math.gcd(record_every, length)
-    count = length // apart
+    stride = math.gcd(record_every, length)
+    count = length // stride
     looked_at = (
         np.arange(count)
         if count <= most_places
         else (np.arange(most_places) + 0.5) * count / most_places
     )
-    step_numbers = 1 + apart * looked_at.astype(int)
+    step_numbers = 1 + stride * looked_at.astype(int)
     total = np.zeros_like(matrix)
     for place in map(int, step_numbers):
         power = np.linalg.matrix_power(matrix, place)

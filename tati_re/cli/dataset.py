@@ -146,9 +146,9 @@ def _body(argv: list[str]) -> None:
         raise InputError(problem, both, f"one of {', '.join(GENERATORS)}; or --inspect")
     dataset = _made(typed) if typed.get("name") else _read(typed)
     output = Path(typed["output"]) if "output" in typed else None
-    taken = [path for path in files_of(dataset, output) if path.exists()] if output else []
-    if taken and not typed.get("overwrite"):
-        raise InputError("--output already exists.", taken[0], "a new file, or --overwrite")
+    existing = [path for path in files_of(dataset, output) if path.exists()] if output else []
+    if existing and not typed.get("overwrite"):
+        raise InputError("--output already exists.", existing[0], "a new file, or --overwrite")
     print(describe_dataset(dataset))
     if any(text.startswith("--batch_data_files") for text in argv):
         print_rows(dataset, typed.get("batch_size"))

@@ -261,8 +261,8 @@ def _body(argv: list[str]) -> int | None:
 
     with output_folder(first.output, "evidence") as folder, writing(folder):
         remove_leftovers(folder)
-        taken = folder.exists() and (not folder.is_dir() or entries(folder))
-        if taken and not first.overwrite and not resumed:
+        is_occupied = folder.exists() and (not folder.is_dir() or entries(folder))
+        if is_occupied and not first.overwrite and not resumed:
             raise InputError(
                 "--output is not empty.", folder, "a new folder, --resume, or --overwrite"
             )

@@ -106,9 +106,9 @@ def _predict(typed: dict[str, Any], folder: Path) -> None:
         thin=integer_of(typed, "thin", 1, 1),
     )
     made(folder)
-    taken = [folder / name for name in (TABLE, FIGURE) if (folder / name).exists()]
-    if taken and "overwrite" not in typed:
-        raise InputError("--output is there already.", taken[0], "a new folder, or --overwrite")
+    existing = [folder / name for name in (TABLE, FIGURE) if (folder / name).exists()]
+    if existing and "overwrite" not in typed:
+        raise InputError("--output is there already.", existing[0], "a new folder, or --overwrite")
     frame = space.frame()
     write_whole(folder / TABLE, frame_text(frame))
     write_whole(

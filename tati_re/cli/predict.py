@@ -135,9 +135,9 @@ def _predicted_by_file(typed: dict[str, Any]) -> None:
         print(frame_text(prediction.frame()).decode(), end="")
         return
     folder = Path(typed["output"])
-    taken = folder.is_dir() and entries(folder) and not typed.get("overwrite")
+    is_occupied = folder.is_dir() and entries(folder) and not typed.get("overwrite")
     refuse_if(
-        taken, f"The folder {folder} is not empty.", expected="--overwrite, or another folder"
+        is_occupied, f"The folder {folder} is not empty.", expected="--overwrite, or another folder"
     )
     made(folder)
     prediction.write_csv(folder / "predictions.csv")

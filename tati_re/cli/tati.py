@@ -52,16 +52,16 @@ def _completion(shell: str) -> str:
 
 
 def _body(argv: list[str]) -> int:
-    name, rest = (argv[0], argv[1:]) if argv else ("--help", [])
+    name, arguments = (argv[0], argv[1:]) if argv else ("--help", [])
     if name in ("-h", "--help"):
         rows = "\n".join(f"  {name:<12}{text}" for name, text in COMMANDS.items())
         print(f"usage: tati COMMAND [options]\n\n{rows}\n\ntati COMMAND --help explains a command.")
     elif name in ("-V", "--version"):
         print(f"tati {__version__}")
     elif name == "--print-completion":
-        print(_completion(rest[0] if rest else "nothing"))
+        print(_completion(arguments[0] if arguments else "nothing"))
     elif name in COMMANDS or name == "optimize":
-        return module_of(name).main(rest)
+        return module_of(name).main(arguments)
     else:
         raise InputError(
             f"tati has no command {name}.{nearest(name, COMMANDS)}", expected=", ".join(COMMANDS)

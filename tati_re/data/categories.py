@@ -217,11 +217,11 @@ def one_hot_columns(
     asked = columns or Columns(
         tuple(Column(name, place) for place, name in enumerate(names)), tuple(names)
     )
-    wanted: list[Column] = []
+    one_hot: list[Column] = []
     for column in asked.columns:
         categories = by_name.get(asked.names[column.source])
-        wanted += [column] if categories is None else _indicators(column, categories)
-    return Columns(tuple(wanted), asked.names)
+        one_hot += [column] if categories is None else _indicators(column, categories)
+    return Columns(tuple(one_hot), asked.names)
 
 
 def _indicators(column: Column, categories: Categories) -> list[Column]:

@@ -100,19 +100,19 @@ def load_data(
         num_classes=num_classes,
         encoding=encoding,
     )
-    given = source_of(source)
+    data_source = source_of(source)
     test = None if test_data is None else source_of(test_data)
-    _check_reading(given, reading)
+    _check_reading(data_source, reading)
 
-    fraction = _fraction_for(given, test_fraction)
-    if given.kind == "generated":
-        drawn = built_in(given.given, 0.0 if test is not None else fraction, seed, shuffle)
+    fraction = _fraction_for(data_source, test_fraction)
+    if data_source.kind == "generated":
+        drawn = built_in(data_source.data, 0.0 if test is not None else fraction, seed, shuffle)
         fraction = 0.0
-        given = source_of(drawn)
-    if given.kind == "dataset":
-        data, columns = _of_dataset(given.given, test, reading, multi_label, rule)
+        data_source = source_of(drawn)
+    if data_source.kind == "dataset":
+        data, columns = _of_dataset(data_source.data, test, reading, multi_label, rule)
     else:
-        data, columns = _read(given, test, reading, multi_label, places, rule)
+        data, columns = _read(data_source, test, reading, multi_label, places, rule)
 
     if data.layout and (columns is not None or standardize != "none"):
         problem = "standardize and input_columns need data with one input."

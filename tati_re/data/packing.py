@@ -150,10 +150,10 @@ def refuse_scaled(values: np.ndarray, scale: float) -> None:
     )
 
 
-def order_of(layout: Layout, wanted: Layout) -> np.ndarray | None:
+def order_of(layout: Layout, target_layout: Layout) -> np.ndarray | None:
     """The permutation of packed columns into the order of a model; None if they are in it."""
     names = [name for name, _ in layout]
-    theirs = [name for name, _ in wanted]
+    theirs = [name for name, _ in target_layout]
     order = list(range(len(layout)))
     if any(names):
         for name in names:
@@ -161,9 +161,9 @@ def order_of(layout: Layout, wanted: Layout) -> np.ndarray | None:
             refuse_if(name not in theirs, problem, ", ".join(names), ", ".join(theirs))
         order = [names.index(name) for name in theirs if name in names]
     sizes = [math.prod(layout[i][1]) for i in order]
-    if layout and sizes != [math.prod(shape) for _, shape in wanted]:
+    if layout and sizes != [math.prod(shape) for _, shape in target_layout]:
         received = ", ".join(f"{name} {shape}".strip() for name, shape in layout)
-        expected = ", ".join(f"{name} {shape}" for name, shape in wanted)
+        expected = ", ".join(f"{name} {shape}" for name, shape in target_layout)
         raise InputError("data: the inputs do not fit the inputs of the model.", received, expected)
     if order == list(range(len(layout))):
         return None

@@ -21,13 +21,13 @@ class Source:
     """Data as they were given.
 
     Attributes:
-        given: What was given.
+        data: A name, paths, a data frame, a data set, a stream or arrays.
         kind: `generated` or `images` for a name of the package's own data or of Keras' image sets;
             `files` for paths; `frame` for a data frame; `dataset` for a `Dataset`; `stream` for a
             `tf.data.Dataset`; `arrays` for all else.
     """
 
-    given: Any
+    data: Any
     kind: Kind
 
     @property
@@ -50,39 +50,39 @@ class Source:
     @property
     def paths(self) -> list[str | Path]:
         """The files of a source that is named."""
-        return [self.given] if isinstance(self.given, (str, Path)) else list(self.given)
+        return [self.data] if isinstance(self.data, (str, Path)) else list(self.data)
 
     @property
     def text(self) -> str:
         """The source in error messages."""
-        return ", ".join(map(str, self.paths)) if self.is_named else type(self.given).__name__
+        return ", ".join(map(str, self.paths)) if self.is_named else type(self.data).__name__
 
 
-def source_of(given: object) -> Source:
+def source_of(data: object) -> Source:
     """Decides what data are.
 
     Args:
-        given: A name, a path or a list of paths, a data frame, a data set, a stream or arrays.
+        data: A name, a path or a list of paths, a data frame, a data set, a stream or arrays.
 
     Returns:
         The source, which is not read yet; its files need not exist.
     """
-    return Source(given, _kind_of(given))
+    return Source(data, _kind_of(data))
 
 
-def _kind_of(given: object) -> Kind:
-    if isinstance(given, str) and given in GENERATORS:
+def _kind_of(data: object) -> Kind:
+    if isinstance(data, str) and data in GENERATORS:
         return "generated"
-    if isinstance(given, str) and given in KERAS:
+    if isinstance(data, str) and data in KERAS:
         return "images"
-    parts = given if isinstance(given, (list, tuple)) else [given]
+    parts = data if isinstance(data, (list, tuple)) else [data]
     if all(isinstance(part, (str, Path)) for part in parts):
         return "files"
-    if is_frame(given):
+    if is_frame(data):
         return "frame"
-    if isinstance(given, Dataset):
+    if isinstance(data, Dataset):
         return "dataset"
-    return "stream" if is_tf_dataset(given) else "arrays"
+    return "stream" if is_tf_dataset(data) else "arrays"
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ from tati_re.data.tf_datasets import read_tf_dataset
 def read_source(source: Source, reading: ReadOptions) -> tuple[Contents, Columns | None]:
     """The contents of a source, and the columns derived from it."""
     if source.kind == "frame":
-        return from_frame(source.given, reading)
+        return from_frame(source.data, reading)
     if source.is_named and source.kind != "images":
         return from_files(source, reading)
 
-    contents = load_keras(source.given) if source.kind == "images" else _of_arrays(source, reading)
+    contents = load_keras(source.data) if source.kind == "images" else _of_arrays(source, reading)
     columns = derived(contents, reading)
     return contents, one_hot_columns(columns, contents.names, contents.categories)
 
@@ -40,8 +40,8 @@ def _of_arrays(source: Source, reading: ReadOptions) -> Contents:
         "no data_keys",
     )
     if source.kind == "stream":
-        return read_tf_dataset(source.given, reading.limit)
-    return from_pair(source.given)
+        return read_tf_dataset(source.data, reading.limit)
+    return from_pair(source.data)
 
 
 def read_test_part(
@@ -84,10 +84,10 @@ def _read_test(
         return _test_from_files(source, known, reading, contents)
     if source.kind == "frame":
         test_reading = replace(reading, categories=contents.categories)
-        return from_frame(in_order(source.given, known, "data"), test_reading)[0]
+        return from_frame(in_order(source.data, known, "data"), test_reading)[0]
     if source.kind == "stream":
-        return read_tf_dataset(source.given, reading.limit)
-    return from_pair(source.given, contents)
+        return read_tf_dataset(source.data, reading.limit)
+    return from_pair(source.data, contents)
 
 
 def _test_from_files(
@@ -116,5 +116,5 @@ def _names_of(source: Source, encoding: str | None) -> list[str]:
     none.
     """
     if source.kind == "frame":
-        return [str(name) for name in source.given.columns]
+        return [str(name) for name in source.data.columns]
     return names_of_table(source, encoding)

@@ -95,7 +95,7 @@ def of_order_one(values: np.ndarray) -> bool:
 
 def automatic(
     dataset: Dataset,
-    given: bool,
+    is_explicit: bool,
     kept: str,
     memory_limit: float | None = None,
     in_units: Callable[[], bool] = lambda: True,
@@ -105,7 +105,7 @@ def automatic(
 
     Args:
         dataset: The data set.
-        given: Whether the network was given, so that it may not be made for these data.
+        is_explicit: Whether the network was given, so that it may not be made for these data.
         kept: Why targets stay in their units, or empty.
         memory_limit: Bytes for the data. Default: no limit.
         in_units: Whether a given network predicts in the units of the targets.
@@ -128,17 +128,17 @@ def automatic(
 
     why = _why_not(dataset, memory_limit)
     by_column = inputs.ndim < 3 and not (why or pixels or _are_scaled_pixels(seen, largest))
-    far = _far_parts(dataset, seen, largest, by_column, pixels, given)
+    far = _far_parts(dataset, seen, largest, by_column, pixels, is_explicit)
     if not far:
         return "none", None
 
-    free = given and not (why or kept) and "targets" in far
+    free = is_explicit and not (why or kept) and "targets" in far
     if free and not in_units():
         return "targets", _of_given_model(far)
-    if given and pixels and far == ["inputs"]:
+    if is_explicit and pixels and far == ["inputs"]:
         return "none", None if scales_pixels else _of_unscaled_pixels(largest)
-    if why or given:
-        return "none", _left_alone(dataset, far, why, given, pixels)
+    if why or is_explicit:
+        return "none", _left_alone(dataset, far, why, is_explicit, pixels)
     return _standardized(far, kept, pixels, largest)
 
 

@@ -230,9 +230,9 @@ class TextTable:
         without names that it lacks.
         """
         least = self.column_numbers[-1] + 1 if self.column_numbers else 0
-        rest = line.rstrip("\r\n").rstrip(f"{self.separator or ''} ")
-        if count > self.width and '"' not in line and self._count(rest) > self.width:
-            count = self._count(rest)
+        stripped = line.rstrip("\r\n").rstrip(f"{self.separator or ''} ")
+        if count > self.width and '"' not in line and self._count(stripped) > self.width:
+            count = self._count(stripped)
         elif least <= count:
             cells = self.cells(line)
             if not any(cells[self.width :]):

@@ -65,7 +65,7 @@ class _Elsewhere:
 
 
 class Blocks(Loop):
-    """The loop of a run in blocks of `size` walkers, held by `team`; `apart` is the method of a
+    """The loop of a run in blocks of `size` walkers, held by `team`; `replica_subset` is the method of a
     block on a ladder.
     """
 
@@ -76,13 +76,13 @@ class Blocks(Loop):
         *arguments,
         team: BlockHolder,
         size: int,
-        apart: ReplicaSubset | None = None,
+        replica_subset: ReplicaSubset | None = None,
         **options,
     ) -> None:
         super().__init__(*arguments, **options)
         self._team = team
         self.size = size
-        self._apart = apart
+        self._replica_subset = replica_subset
         self._firsts = range(0, self.walkers, size)
         self._parts = {first: slice(first, first + size) for first in self._firsts}
         self.title += f", workers {team.number}, blocks {len(self._firsts)}"
@@ -107,7 +107,7 @@ class Blocks(Loop):
     @cached_property
     def _like(self):
         """The state of a block: its structure and shapes."""
-        method = self._apart or self.method
+        method = self._replica_subset or self.method
         rung = self.rung.part(0, self.size)
         position = tf.zeros((self.size, self.potential.num_parameters), self.potential.dtype)
         return method.init(position, ZeroEvaluate(rung), RecordingNoise(self.potential.dtype))
@@ -157,7 +157,7 @@ class Blocks(Loop):
         moments = RunningMoments(
             *(tf.concat(parts, 0) for parts in zip(*(c.moments for c in carries), strict=True))
         )
-        if self._apart is not None:
+        if self._replica_subset is not None:
             self._moments = {first: states[first][-5:-1] for first in self._firsts}
             moments = _merged(list(self._moments.values()), self.num_recorded)
             whole = super().template(np.zeros((self.walkers, self.potential.num_parameters)))
@@ -171,7 +171,7 @@ class Blocks(Loop):
         """The arrays of each block."""
         fields = carry.state._asdict()
         states = {}
-        placed = self._placed(fields["rungs"]) if self._apart is not None else {}
+        placed = self._placed(fields["rungs"]) if self._replica_subset is not None else {}
         for number, (first, members) in enumerate(self._parts.items()):
 
             def part(like, value, members=members, number=number):
@@ -208,7 +208,7 @@ class Blocks(Loop):
 
     def _load(self, carry: Carry) -> None:
         self.prepare(carry.state)
-        if self._apart is not None:
+        if self._replica_subset is not None:
             self._flat = PackedTensors(carry.state.rungs)
             self._rungs = self._flat.joined(carry.state.rungs).numpy()
         self._longest = min(self._team.load(self._split(carry)).values())
@@ -231,7 +231,7 @@ class Blocks(Loop):
         }
 
     def restore(self, arrays: StoredArrays) -> None:
-        if self._apart is not None:
+        if self._replica_subset is not None:
             self._moments = {first: moments_of(arrays, f"blocks/{first}") for first in self._firsts}
 
     def start(self, position: np.ndarray, auxiliary: tuple, first_walker: int = 0) -> Carry:
@@ -241,7 +241,7 @@ class Blocks(Loop):
         }
         self.prepare(None)
         carry = self._joined(self._team.ask("start", (), arguments_by_block))
-        if self._apart is not None:
+        if self._replica_subset is not None:
             state = carry.state
             rungs = self.method.with_bias(
                 state.rungs, self.potential.scale * state.loss - state.log_prior
@@ -254,8 +254,8 @@ class Blocks(Loop):
         if carry is not self._here:
             return super().energies(carry, whole)
         # Of blocks that went on while another one diverged nothing is said.
-        taken = np.concatenate([answer.taken for answer in self._last.values()])
-        seen = np.repeat(taken == taken.min(), self.size)
+        moves_by_block = np.concatenate([answer.taken for answer in self._last.values()])
+        seen = np.repeat(moves_by_block == moves_by_block.min(), self.size)
         facts = np.concatenate([answer.facts[:, :2] for answer in self._last.values()])
         potential, energy = np.where(seen, facts.T, 0.0)
         return potential, energy if whole else potential
@@ -290,17 +290,17 @@ class Blocks(Loop):
         while True:
             move = first_move + done
             num_moves = min(count - done, self._longest)
-            if self._apart is not None and self.method.has_rounds:
+            if self._replica_subset is not None and self.method.has_rounds:
                 num_moves = min(
                     num_moves, self.method.exchange_every - (move - 1) % self.method.exchange_every
                 )
             over = done + num_moves == count and not (
                 num_moves and self._swaps(move + num_moves - 1)
             )
-            taken, rows = self._stretch(move, num_moves, ends and over)
+            moves_made, rows = self._stretch(move, num_moves, ends and over)
             parts += [rows] if rows else []
-            done += taken
-            if taken < num_moves or over:
+            done += moves_made
+            if moves_made < num_moves or over:
                 break
             if self._swaps(move + num_moves - 1):
                 events.append(self._swapped(move + num_moves - 1))
@@ -331,7 +331,7 @@ class Blocks(Loop):
 
     def _swaps(self, step: int) -> bool:
         """Whether walkers swap after a step."""
-        return self._apart is not None and self.method.swaps_after(step)
+        return self._replica_subset is not None and self.method.swaps_after(step)
 
     def _stretch(self, move: int, count: int, between: bool) -> tuple[int, list[np.ndarray]]:
         """Moves of all blocks: how many were made, and, if any, what was recorded, in the run's
@@ -349,11 +349,11 @@ class Blocks(Loop):
         self._entering = ()
         self._wide = None
         recorded = [answer.recorded for answer in self._last.values()]
-        taken = min(min(answer.taken) for answer in self._last.values())
+        moves_made = min(min(answer.taken) for answer in self._last.values())
         if not all(recorded):
-            return taken, []
+            return moves_made, []
         records = joined(recorded)
-        if self._apart is not None:
+        if self._replica_subset is not None:
             index = self._rungs[self._flat.part["index"]]
             ladders = self.method.num_ladders
             place = index * ladders + np.arange(self.walkers) % ladders
@@ -364,7 +364,7 @@ class Blocks(Loop):
                     records, (np.argsort(place), recorded_order, recorded_order), strict=True
                 )
             ]
-        return taken, records
+        return moves_made, records
 
     # Swaps
 

@@ -73,8 +73,8 @@ class Machine:
 
         for number, message in messages.items():
             if isinstance(message, tuple):
-                made, *rest = message
-                self._processes[number] = Process(ray.get(made), *rest)
+                made, *arguments = message
+                self._processes[number] = Process(ray.get(made), *arguments)
             else:
                 self._processes[number].tell(message)
         return {number: self._heard(number) for number in messages}

@@ -345,17 +345,17 @@ class Loop:
         }
         fields = {**stepped[0]._asdict(), **stepped[1]._asdict()}
         for name, value in needed.items():  # which TensorFlow's loops do not name
-            now, wanted = (
+            now, expected_kind = (
                 f"{field.dtype.name} of shape {field.shape}"
                 if isinstance(field, tf.Tensor)
                 else type(field).__name__
                 for field in (fields.get(name), value)
             )
             refuse_if(
-                now != wanted,
+                now != expected_kind,
                 f"{self.title}: a step returns {name} with another type or shape.",
                 now,
-                wanted,
+                expected_kind,
             )
         self.draws = noise.draws
         if self.timeline.event_every:
@@ -378,8 +378,8 @@ class Loop:
         )
         fitting = max(_FEWEST_STEPS * line.groups, _BUFFER_BYTES // heaviest)
         self.chunk_steps = int(min(self._limits.most_steps, fitting))
-        taken = self.chunk_steps if self._num_steps is None else line.moves(self._num_steps)
-        self._capacity = min(self.chunk_steps, max(1, taken))
+        moves_of_run = self.chunk_steps if self._num_steps is None else line.moves(self._num_steps)
+        self._capacity = min(self.chunk_steps, max(1, moves_of_run))
         self._recorder = self.recorder(self, width, self._capacity)
         steps = self._steps
         if self.execution == "xla":

@@ -217,8 +217,8 @@ def numbers_of(draw: Draw, parts: Sequence[tf.Tensor]) -> tf.Tensor:
     like = parts[0].shape
     size = math.prod(parts[0].shape)
     parts = [tf.reshape(part, (size,)) for part in parts]
-    if rest := -size % _VECTOR:
-        parts = [tf.concat([part, tf.zeros((rest,), part.dtype)], axis=0) for part in parts]
+    if padding := -size % _VECTOR:
+        parts = [tf.concat([part, tf.zeros((padding,), part.dtype)], axis=0) for part in parts]
     if draw.kind == "normal":
         pairs = zip(parts[::2], parts[1::2], strict=True)
         cosines, sines = zip(*(standard_normals(*pair, draw.dtype) for pair in pairs), strict=True)
@@ -300,10 +300,10 @@ class StepNoise:
 
     def _next(self, kind: str, shape) -> tf.Tensor:
         draw, numbers = self._waiting.pop(0)
-        wanted = tuple(int(size) for size in shape)
-        if (draw.kind, draw.shape) != (kind, wanted):
+        expected_shape = tuple(int(size) for size in shape)
+        if (draw.kind, draw.shape) != (kind, expected_shape):
             raise RuntimeError(
-                f"A step must ask for the same random numbers each time. Received: {kind} {wanted}. "
+                f"A step must ask for the same random numbers each time. Received: {kind} {expected_shape}. "
                 f"Expected: {draw.kind} {draw.shape}."
             )
         return numbers

@@ -52,7 +52,7 @@ class Pace:
         self._fit(moves, seconds)
 
         target = max(self._chunk_seconds, 2.0 * self._fixed)
-        wanted = (target - self._fixed) / self._slope if self._slope > 0.0 else math.inf
+        target_moves = (target - self._fixed) / self._slope if self._slope > 0.0 else math.inf
         # A call that is mostly fixed cost may grow faster than one that is mostly steps.
         mostly_fixed = self._is_line and self._slope * moves < _SMALL_SHARE * seconds
         growth = 4 if mostly_fixed else 2
@@ -60,9 +60,9 @@ class Pace:
 
         if not self._is_line or self._alike >= _PROBE_EVERY:
             self._alike = 0
-            wanted = max(wanted, 2 * moves)
+            target_moves = max(target_moves, 2 * moves)
 
-        self.moves = max(self._fewest, int(min(wanted, safe)))
+        self.moves = max(self._fewest, int(min(target_moves, safe)))
 
     @property
     def shortest(self) -> float:

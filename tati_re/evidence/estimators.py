@@ -86,8 +86,8 @@ def checked_energies(path, energies) -> np.ndarray:
     """Energies as float64 `(points, walkers, draws)`."""
     energies = np.asarray(energies, np.float64)
     if energies.ndim != 3 or len(energies) != len(path) or energies.shape[2] < 2:
-        wanted = f"({len(path)}, walkers, draws) with at least 2 draws"
-        raise InputError("energies: wrong shape.", energies.shape, wanted)
+        expected_shape = f"({len(path)}, walkers, draws) with at least 2 draws"
+        raise InputError("energies: wrong shape.", energies.shape, expected_shape)
     if not np.isfinite(energies).all():
         raise InputError(
             "energies: not all are finite numbers.",

@@ -146,14 +146,16 @@ class Evidences(Sequence):
         sentences = []
         for first, other in combinations(self._estimates, 2):
             error = math.hypot(first.error, other.error)
-            apart = abs(first.log_z - other.log_z)
-            if not apart <= DISAGREEMENT * error:
+            difference = abs(first.log_z - other.log_z)
+            if not difference <= DISAGREEMENT * error:
                 times = (
-                    f"{apart / error:.1f} standard errors" if error > 0 else "and no error is known"
+                    f"{difference / error:.1f} standard errors"
+                    if error > 0
+                    else "and no error is known"
                 )
                 sentences.append(
                     f"{NAMES[first.method]} and {NAMES[other.method]} disagree: "
-                    f"{first.log_z:.6g} and {other.log_z:.6g} differ by {apart:.3g}, "
+                    f"{first.log_z:.6g} and {other.log_z:.6g} differ by {difference:.3g}, "
                     f"{times}. At least one of them has not reached equilibrium, or its "
                     "points are too far apart."
                 )

@@ -215,44 +215,48 @@ def ladder_advice(
         )
     coordinate = beta * ladder.likelihood_weight
     now = biased_sd(beta, sd, bias_factor) if tempers_posterior else sd
-    apart = distances(coordinate, now)
-    wanted = spaced_evenly(coordinate, now, acceptance)
-    helps = tempers_posterior and apart.max() > spacing(acceptance)
+    pair_distances = distances(coordinate, now)
+    proposed = spaced_evenly(coordinate, now, acceptance)
+    helps = tempers_posterior and pair_distances.max() > spacing(acceptance)
     factor = _bias_factor(beta, sd, spacing(acceptance)) if helps else None
     advice = Advice(
-        acceptance=np.exp(log_acceptance(apart)),
-        num_replicas=len(wanted),
-        coordinate=wanted,
+        acceptance=np.exp(log_acceptance(pair_distances)),
+        num_replicas=len(proposed),
+        coordinate=proposed,
         bias_factor=factor,
         sentences=(),
     )
-    return advice._replace(sentences=_sentences(ladder, advice, apart, now, acceptance))
+    return advice._replace(sentences=_sentences(ladder, advice, pair_distances, now, acceptance))
 
 
-def _bias_factor(beta, sd, wanted: float) -> float | None:
+def _bias_factor(beta, sd, target_distance: float) -> float | None:
     """The least γ at which no pair is further apart than wanted; none where even γ → ∞ leaves one
     so, at ln R.
     """
-    if np.abs(np.diff(np.log(beta))).max() >= wanted:
+    if np.abs(np.diff(np.log(beta))).max() >= target_distance:
         return None
     from scipy.optimize import brentq
 
     return float(
         np.exp(
             brentq(
-                lambda ln: distances(beta, biased_sd(beta, sd, np.exp(ln))).max() - wanted, 0, 60
+                lambda ln: distances(beta, biased_sd(beta, sd, np.exp(ln))).max() - target_distance,
+                0,
+                60,
             )
         )
     )
 
 
-def _sentences(ladder: Ladder, advice: Advice, apart, sd, acceptance: float) -> tuple[str, ...]:
-    worst = int(np.argmax(np.round(apart, 9)))
+def _sentences(
+    ladder: Ladder, advice: Advice, pair_distances, sd, acceptance: float
+) -> tuple[str, ...]:
+    worst = int(np.argmax(np.round(pair_distances, 9)))
     rungs = ladder.num_rungs
     posterior = ladder.tempering == "posterior"
     symbol, values = ("T", ladder.temperature) if posterior else ("λ", ladder.likelihood_weight)
     pair = f"between {symbol} = {values[worst]:.4g} and {values[worst + 1]:.4g}"
-    chance = _in_words(log_acceptance(apart[worst]))
+    chance = _in_words(log_acceptance(pair_distances[worst]))
     if not advice.hopeless:
         first = f"Neighboring rungs are expected to exchange with probability {advice.acceptance.mean():.2f}"
         first += f", at worst {chance} {pair}."
@@ -284,7 +288,7 @@ def _sentences(ladder: Ladder, advice: Advice, apart, sd, acceptance: float) -> 
         step = np.log(values[worst + 1] / values[worst])
         fewer = 2 * (spacing(acceptance) / step) ** 2
         ways.append(
-            f"{fewer:,.0f} stiff directions instead of about {2 * (apart[worst] / step) ** 2:,.0f}"
+            f"{fewer:,.0f} stiff directions instead of about {2 * (pair_distances[worst] / step) ** 2:,.0f}"
         )
     return first, f"For a probability of {acceptance:.2g}, use one of: {'; '.join(ways)}."
 

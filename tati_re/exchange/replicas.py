@@ -425,9 +425,9 @@ class ReplicaExchange(Wrapper):
             L and V, shape (walkers,) each, float64: exact if the rule needs it, otherwise of this step's
             mini-batch.
         """
-        wanted = self.bias is not None or self.swap_rule is None or self.swap_rule.exact
-        exact = wanted or evaluate.exact or self.full_batch
-        known = evaluate.exact or self.full_batch or not wanted
+        needs_exact = self.bias is not None or self.swap_rule is None or self.swap_rule.exact
+        exact = needs_exact or evaluate.exact or self.full_batch
+        known = evaluate.exact or self.full_batch or not needs_exact
         if self.knows_energies and known:
             return evaluate.scale * inner.loss, -inner.log_prior
         position = inner.position
@@ -438,7 +438,7 @@ class ReplicaExchange(Wrapper):
         def of_batch():
             return evaluate(position).loss
 
-        if self.batch_size is not None and wanted and not known and not self.swap_rule.exact:
+        if self.batch_size is not None and needs_exact and not known and not self.swap_rule.exact:
             # A bias on the energies of mini-batches sees all data while it grows.
             loss = tf.cond(evaluate.clock.adapting, of_all, of_batch)
         else:

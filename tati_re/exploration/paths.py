@@ -148,9 +148,9 @@ def _spread(images: np.ndarray) -> np.ndarray:
     reached = np.concatenate([[0.0], np.cumsum(pieces)])
     if not reached[-1] > 0:
         return images
-    wanted = np.linspace(0, reached[-1], len(images))
-    place = np.clip(np.searchsorted(reached, wanted, side="right") - 1, 0, len(pieces) - 1)
-    part = (wanted - reached[place]) / np.maximum(pieces[place], 1e-300)
+    even_lengths = np.linspace(0, reached[-1], len(images))
+    place = np.clip(np.searchsorted(reached, even_lengths, side="right") - 1, 0, len(pieces) - 1)
+    part = (even_lengths - reached[place]) / np.maximum(pieces[place], 1e-300)
     moved = images[place] + part[:, None] * (images[place + 1] - images[place])
     moved[0] = images[0]
     moved[-1] = images[-1]

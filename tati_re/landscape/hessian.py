@@ -179,11 +179,11 @@ def hessian_eigenpairs(
     if count <= max(300, num_largest + num_smallest + 1):
         values, vectors = np.linalg.eigh(hessian_matrix(surface, position, free))
         indices = range(count)
-        wanted = sorted(
+        chosen_pairs = sorted(
             {*list(indices)[count - num_largest :], *list(indices)[:num_smallest]}, reverse=True
         )
-        values = values[wanted]
-        vectors = vectors[:, wanted]
+        values = values[chosen_pairs]
+        vectors = vectors[:, chosen_pairs]
     else:
         start = np.random.default_rng(seed).standard_normal(count)
         tolerance = 1e-9 if surface.dtype == "float64" else 1e-4

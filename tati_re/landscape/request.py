@@ -170,7 +170,7 @@ def directions_of(
     `walker` (None: all), `between` one or two more points, `others`. `free` is a mask
     `(parameters,)` of those that may move; None: all.
     """
-    kind, _, rest = words.partition(":")
+    kind, _, settings = words.partition(":")
     known = ("random", "trajectory", "covariance", "hessian", "between")
     if kind not in known:
         if Path(words).suffix in (".npy", ".npz", ".csv"):
@@ -180,7 +180,7 @@ def directions_of(
             f"directions: {kind} is not known.{nearest(kind, known)}", expected=DIRECTIONS
         )
     if kind == "random":
-        count = _count(words, rest)
+        count = _count(words, settings)
         rows = random_directions(centre, surface.shapes, count, seed, normalization)
         return rows, [f"random, {normalization} normalization, seed {seed}"] * count
     if kind == "trajectory":
@@ -189,7 +189,7 @@ def directions_of(
                 "directions: trajectory needs a run with a trajectory.",
                 expected="a run with a trajectory",
             )
-        rows, parts = trajectory_directions(positions, centre, _count(words, rest))
+        rows, parts = trajectory_directions(positions, centre, _count(words, settings))
         return rows, [
             f"principal direction {i + 1} of the path, {part:.1%} of it"
             for i, part in enumerate(parts)
@@ -197,7 +197,7 @@ def directions_of(
     if kind == "between":
         return between(centre, *others)[1], [f"to given point {i + 1}" for i in range(len(others))]
     try:
-        numbers = [int(part) for part in rest.split(",")]
+        numbers = [int(part) for part in settings.split(",")]
     except ValueError:
         raise InputError("directions: eigenvectors need numbers.", words, f"{kind}:1,2") from None
     if kind == "covariance":
@@ -216,13 +216,13 @@ def directions_of(
     ]
 
 
-def _count(words: str, rest: str) -> int:
-    if not rest and ":" not in words:
+def _count(words: str, settings: str) -> int:
+    if not settings and ":" not in words:
         return 2
-    if not rest.isdigit() or not 1 <= int(rest) <= 6:
+    if not settings.isdigit() or not 1 <= int(settings) <= 6:
         raise InputError(
             "directions: this is not a count of directions.",
             words,
             f"{words.split(':')[0]}:COUNT, 1 to 6",
         )
-    return int(rest)
+    return int(settings)

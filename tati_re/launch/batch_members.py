@@ -174,10 +174,10 @@ class Schedule:
         if left < LEAST_LEFT * self.unit_seconds:
             return 0
         longest = max(1, int(left / self.unit_seconds))
-        wanted = 2 * self.length if self._grows else self.length
-        while wanted > longest:
-            wanted //= 2
-        return wanted
+        length = 2 * self.length if self._grows else self.length
+        while length > longest:
+            length //= 2
+        return length
 
     def note(self, length: int, density: float) -> None:
         """Takes notice of a round.

@@ -189,8 +189,8 @@ class BatchSetup:
             deadline=began + seconds / 3,
             before=members * len(rounds.fits),
         )
-        wanted = steps_of_fit(system.dataset.num_examples, fits.batch_size)
-        steps = self._maker.num_steps(self.options, wanted) * length
+        planned_steps = steps_of_fit(system.dataset.num_examples, fits.batch_size)
+        steps = self._maker.num_steps(self.options, planned_steps) * length
         rounds.fits.append(fits.run(start, steps, began + seconds))
         return time.monotonic() - began
 

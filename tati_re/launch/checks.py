@@ -293,10 +293,12 @@ def check_starts(request: Request) -> None:
     starts = as_array(starts, "starts")
     rungs = temperatures_of(request.method).copies
     walkers = options.num_walkers
-    wanted = (rungs, walkers, request.system.flat.num_parameters)
-    if starts.shape != wanted and (walkers > 1 or starts.shape != (rungs, wanted[2])):
+    expected_shape = (rungs, walkers, request.system.flat.num_parameters)
+    if starts.shape != expected_shape and (
+        walkers > 1 or starts.shape != (rungs, expected_shape[2])
+    ):
         raise InputError(
-            "starts: wrong shape.", starts.shape, f"{wanted}: rungs, walkers, parameters"
+            "starts: wrong shape.", starts.shape, f"{expected_shape}: rungs, walkers, parameters"
         )
     if starts.dtype.kind not in "fiu" or not np.isfinite(starts).all():
         raise InputError("starts: not all values are finite numbers.", expected="finite numbers")
@@ -430,7 +432,7 @@ def check_single_files(request: Request) -> None:
 def _check_file_names(options: Options) -> None:
     """Names of files that cannot be written, or one name twice."""
     output = options.output
-    taken = (
+    option_by_path = (
         {os.path.abspath(os.path.join(output, file.name)): "a file of the run" for file in FILES}
         if output
         else {}
@@ -451,11 +453,13 @@ def _check_file_names(options: Options) -> None:
                 path,
                 f"a name with {expected}",
             )
-        if where in taken:
+        if where in option_by_path:
             raise InputError(
-                f"{option} and {taken[where]} are the same file.", path, "a different name for each"
+                f"{option} and {option_by_path[where]} are the same file.",
+                path,
+                "a different name for each",
             )
-        taken[where] = option
+        option_by_path[where] = option
         if os.path.isdir(path) or not os.path.isdir(os.path.dirname(where)) or not _can_name(where):
             raise InputError(f"{option} cannot be written.", path, "a file in a folder that exists")
 
@@ -611,11 +615,11 @@ def check_observables(request: Request) -> None:
     )
     observables.check(tf.TensorSpec((request.copies, potential.num_parameters), potential.dtype))
     alone = {name for name, shape in zip(flat.tensor_names, flat.shapes, strict=True) if not shape}
-    taken = (
+    reserved = (
         sorted(alone & {*INDEX, *BEFORE_PARAMETERS, *LABELS}) if request.trajectory_every else []
     )
     problem = "model: a scalar weight has the name of a column of the trajectory."
-    refuse_if(taken, problem, ", ".join(taken), "another name, or trajectory_every 0")
+    refuse_if(reserved, problem, ", ".join(reserved), "another name, or trajectory_every 0")
 
 
 def check_directions_and_schedules(request: Request) -> None:
@@ -630,9 +634,9 @@ def check_certify(request: Request) -> None:
     if not request.samples:
         return
     if options.certify == "none":
-        given = request.objects.get("simulate", options.simulate)
+        simulate = request.objects.get("simulate", options.simulate)
         problem = "simulate: exact draws are used by certify alone."
-        refuse_if(given is not None, problem, "certify none", "certify teacher")
+        refuse_if(simulate is not None, problem, "certify none", "certify teacher")
         return
 
     system = request.system

@@ -170,8 +170,8 @@ class Ending:
         )
         is_worst = request.options.target_bias_of == "worst"
         directions = request.potential.num_parameters if is_worst else 1
-        wanted = wanted_error(request.options.target_bias, directions)
-        biased = (look.eevpd or 0.0) > BAND * wanted
+        target_error = wanted_error(request.options.target_bias, directions)
+        biased = (look.eevpd or 0.0) > BAND * target_error
         alone = temperatures_of(method).copies == 1
         return biased and enough and tuning_of(method).finds_end and alone
 
@@ -292,10 +292,10 @@ class Ending:
         try:
             compared = quantities(run, self._predict, most=int(4 * self._size))
             self._look_for_modes(last_step(run, 0), compared)
-            apart = self._request.options.goal == "predict"
-            alone = list(within_chains(compared)) if apart else compared
+            predicts = self._request.options.goal == "predict"
+            alone = list(within_chains(compared)) if predicts else compared
             convergence = convergence_of(run, alone, self._hat)
-            if apart:
+            if predicts:
                 convergence["rhat_between"] = diagnosis(compared, self._hat)["rhat"]
             rows = rows_at_target(run)
             if "eevpd" in rows:
@@ -380,8 +380,8 @@ class Ending:
         if size is not None and not request.potential.batches.full:
             passes = -(-request.system.dataset.num_examples // size)
         target_bias = request.options.target_bias
-        wanted = max(_CENTERED, math.ceil(2.0 / number * (_BAND / target_bias) ** 2))
-        rows_per_walker = max(FEWEST_ROWS, wanted // walkers.position.shape[0])
+        num_draws = max(_CENTERED, math.ceil(2.0 / number * (_BAND / target_bias) ** 2))
+        rows_per_walker = max(FEWEST_ROWS, num_draws // walkers.position.shape[0])
         most = min(rows_per_walker, steps // (20 * passes))
         if (
             path is None
@@ -454,8 +454,12 @@ class Ending:
         request = self._request
         potential = self._request.potential
         most = min(_LINES, steps // 100)
-        apart = run.manifest.turn is not None or request.directions is not None
-        if request.method.metropolis or apart or not isinstance(potential, TargetPotential):
+        has_other_potential = run.manifest.turn is not None or request.directions is not None
+        if (
+            request.method.metropolis
+            or has_other_potential
+            or not isinstance(potential, TargetPotential)
+        ):
             return 0.0
         thin = max(
             1, steps * self._walkers.position.shape[0] // ((most + 1) * (stored_every(run) or 1))

@@ -86,8 +86,8 @@ class FitMaker:
         Of standardized targets that is the same prior for all data, seeds and folds: their fits
         share compiled programs.
         """
-        apart = system.of(without_rows(system.dataset, held_out))
-        return replace(apart, spread_of=system.examples)
+        without_held_out = system.of(without_rows(system.dataset, held_out))
+        return replace(without_held_out, spread_of=system.examples)
 
     def fits(self, system: System, options: Options, members: int, xla: bool) -> MemberFits:
         """Fits of so many members on mini-batches."""

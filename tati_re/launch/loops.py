@@ -32,8 +32,8 @@ class RunLoops:
     ) -> None:
         self.request = request
         self.execution = execution
-        apart = request.options.workers is not None and request.samples
-        self.workers = Workers(request, execution, say, RunLoops) if apart else None
+        uses_workers = request.options.workers is not None and request.samples
+        self.workers = Workers(request, execution, say, RunLoops) if uses_workers else None
         options = request.options
         potential = request.potential
         extra_columns = {**potential.columns, **(request.objects.get("observables") or {})}
@@ -86,7 +86,7 @@ class RunLoops:
             kind = Blocks
             loop_options["team"] = self.workers.team
             loop_options["size"] = self.workers.size
-            loop_options["apart"] = self.workers.apart
+            loop_options["replica_subset"] = self.workers.replica_subset
         elif ladder.stretch is not None:
             kind = BlockLoop
             at_target = options.trajectory_rungs == "target"

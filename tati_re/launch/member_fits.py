@@ -60,9 +60,9 @@ class FittedMembers:
         steps: Step at which each member was kept, shape (members,).
         num_steps: Steps that were taken.
         step_seconds: Seconds of a step of all members, without compilation; 0 if not measured.
-        apart: Log density of each held-out row under an ensemble of which each member is kept where
-            the other half of the rows has the best density, shape (rows,): the rows that it scores
-            did not choose it.
+        cross_stopped: Log density of each held-out row under an ensemble of which each member is
+            kept where the other half of the rows has the best density, shape (rows,): the rows that
+            it scores did not choose it.
         auxiliary: Non-trainable variables of each member, shape (members, ...) each. Default: none.
     """
 

@@ -125,10 +125,10 @@ def of_test_part(facts: StartFacts) -> Iterator[str]:
 
     options = facts.options
     tests = facts.num_tests
-    wanted = (options.test_fraction or 0.0) * (facts.dataset.num_examples + tests)
+    expected_rows = (options.test_fraction or 0.0) * (facts.dataset.num_examples + tests)
     expects_none = "test_fraction" in options.explicit or facts.dataset.name in GENERATORS
 
-    if wanted and abs(tests - wanted) > 1:
+    if expected_rows and abs(tests - expected_rows) > 1:
         yield f"Not used by these data, which come with {tests or 'no'} test rows: test_fraction."
     elif not tests and not expects_none:
         yield (
@@ -246,8 +246,8 @@ def _doubts_about_labels(facts: StartFacts) -> Iterator[str]:
 
 def of_tensorboard(facts: StartFacts) -> Iterator[str]:
     """The package that shows TensorBoard's files is missing."""
-    wanted = facts.options.tensorboard is not None
-    if wanted and importlib.util.find_spec("tensorboard") is None:
+    writes_events = facts.options.tensorboard is not None
+    if writes_events and importlib.util.find_spec("tensorboard") is None:
         yield "TensorBoard files will be written. To view them: pip install 'tati_re[tensorboard]'."
 
 

@@ -30,7 +30,7 @@ _FIRST_TIME_STEP = 0.1
 
 
 def starting_walkers(
-    options: Options, flat: Any, given: Any = None, built: bool = False
+    options: Options, flat: Any, positions: Any = None, built: bool = False
 ) -> Walkers:
     """The walkers before their first step; `given` are positions, of one of them or of all. A
     network that was `built` from the options starts as in TATi under its names.
@@ -49,13 +49,13 @@ def starting_walkers(
         sentence = f"Start: {stored.source}{_which(stored, walkers)}"
     else:
         sentence = "Start: all walkers at the same place" if walkers > 1 else ""
-    if given is not None:
+    if positions is not None:
         problem = f"parameters and walker_start {start} both set where walkers start."
         refuse_if(start in ("fresh", "fit"), problem, expected="one of them")
-        position = Walkers(position, auxiliary).fitting(given, "parameters")
+        position = Walkers(position, auxiliary).fitting(positions, "parameters")
         sentence = (
             "Start: the given parameters"
-            if position.ndim == 2 and np.ndim(given) == 2
+            if position.ndim == 2 and np.ndim(positions) == 2
             else sentence
         )
     if start in ("fresh", "fit"):
@@ -71,13 +71,13 @@ def starting_walkers(
             f"{sentence or 'Start: the model'}, displaced by Gaussian noise of standard "
             f"deviation {options.walker_jitter:g}"
         )
-    elif built and given is None and _starts_as_tati(options):
+    elif built and positions is None and _starts_as_tati(options):
         position = with_extra_starts(flat, _starts_of_tati(flat, walkers, options.seed))
         label = "Start: drawn separately for each walker" if walkers > 1 else "Start"
         sentence = f"{label}, {START}, as in TATi"
-    elif walkers > 1 and options.parameters is None and np.ndim(given) < 2:
+    elif walkers > 1 and options.parameters is None and np.ndim(positions) < 2:
         sentence += TOGETHER
-    free = given is None and options.parameters is None
+    free = positions is None and options.parameters is None
     return Walkers(
         position,
         auxiliary,
@@ -135,11 +135,11 @@ def _auxiliary(stored: FileParameters, model_variables: tuple) -> tuple:
     ]:
         return model_variables
     rows = stored.rows_of(len(model_variables[0]))
-    taken = tuple(
+    from_file = tuple(
         value[rows].astype(like.dtype)
         for value, like in zip(variables, model_variables, strict=False)
     )
-    return taken + model_variables[len(taken) :]
+    return from_file + model_variables[len(from_file) :]
 
 
 def _check(options: Options) -> None:

@@ -96,8 +96,8 @@ class TimePlan:
         """
         affordable = int(CHOICE_SHARE * self.seconds / CANDIDATE_SECONDS)
         count = min(most, affordable)
-        rest = (1.0 - CHOICE_SHARE - FIT_SHARE) * self.seconds
-        has_room = rest >= LAUNCH_SECONDS + CHAIN_SECONDS + END_SECONDS
+        remaining_seconds = (1.0 - CHOICE_SHARE - FIT_SHARE) * self.seconds
+        has_room = remaining_seconds >= LAUNCH_SECONDS + CHAIN_SECONDS + END_SECONDS
         return count if count > 1 and has_room else 0
 
     @property

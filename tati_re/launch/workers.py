@@ -143,9 +143,9 @@ class Workers:
         self.blocks = range(0, request.copies, size)
         ladder = temperatures_of(request.method)
         exchange: Any = request.method
-        self.apart = ReplicaSubset(exchange) if ladder.divides else None
+        self.replica_subset = ReplicaSubset(exchange) if ladder.divides else None
         asks = ladder.asks_examples(request.full_batch)
-        request = _of_block(request, size, self.apart, execution)
+        request = _of_block(request, size, self.replica_subset, execution)
         alike = self.threads == threads() and not on_gpu()
         self.here = self.number == 1 and alike and not asks and options.cluster is None
         start: Callable[[int], Any] = partial(
@@ -190,7 +190,9 @@ class Workers:
         }
 
 
-def _of_block(request: Request, size: int, apart: ReplicaSubset | None, execution: str) -> Request:
+def _of_block(
+    request: Request, size: int, replica_subset: ReplicaSubset | None, execution: str
+) -> Request:
     """What a worker has to know: the run of one block, with what was read and settled here."""
     every = {"record_every": request.record_every, "trajectory_every": request.trajectory_every}
     settled = request.options.resolved(num_walkers=size, workers=None, execution=execution, **every)
@@ -198,7 +200,7 @@ def _of_block(request: Request, size: int, apart: ReplicaSubset | None, executio
     if request.directions is not None:
         objects["directions"] = request.directions
     limits = replace(request.limits, most_steps=min(request.limits.most_steps, _STRETCH))
-    method = apart or request.method
+    method = replica_subset or request.method
     return Request(
         options=settled,
         objects=objects,

@@ -124,8 +124,8 @@ def loss_name(loss: Any) -> str:
     name = getattr(kind, "__name__", "loss")
     is_users = vars(keras.losses).get(name) is not kind
     name = snake_case(name) if is_object else name
-    taken = is_users and loss_name(name) in (*LOSSES, *vars(keras.losses))
-    return f"own_{name}" if taken else name
+    clashes = is_users and loss_name(name) in (*LOSSES, *vars(keras.losses))
+    return f"own_{name}" if clashes else name
 
 
 def function_of_object(loss: Any, from_logits: bool) -> Any:

@@ -149,8 +149,8 @@ class ScipyLaw(Law):
         return self.family.rvs(**self.parameters, size=shape, random_state=random)
 
     def at(self, rows: np.ndarray, column: int) -> ScipyLaw:
-        taken = {name: value[:, rows, column] for name, value in self.parameters.items()}
-        return ScipyLaw(self.family, taken, self.discrete)
+        parameters = {name: value[:, rows, column] for name, value in self.parameters.items()}
+        return ScipyLaw(self.family, parameters, self.discrete)
 
     @classmethod
     def joined(cls, laws: Sequence[ScipyLaw]) -> ScipyLaw:
@@ -249,8 +249,8 @@ class ZeroInflated(Law):
         return self.cdf(np.asarray(values) - 1)
 
     def quantile(self, level: float) -> np.ndarray:
-        rest = np.clip((level - self.zero) / np.maximum(1 - self.zero, 1e-300), 0.0, 1.0)
-        quantiles = self.counts.family.ppf(rest, **self.counts.parameters)
+        count_level = np.clip((level - self.zero) / np.maximum(1 - self.zero, 1e-300), 0.0, 1.0)
+        quantiles = self.counts.family.ppf(count_level, **self.counts.parameters)
         return np.where(level <= self.zero, 0.0, np.maximum(quantiles, 0.0))
 
     def draw(self, random: np.random.Generator) -> np.ndarray:

@@ -15,10 +15,10 @@ def accepted(kind: Any, config: dict[str, Any]) -> dict[str, Any]:
     """Drops the entries that Keras adds to a config and a user's class does not accept."""
     if not isinstance(kind, type) or "from_config" in vars(kind):
         return config
-    taken = signature(kind.__init__).parameters.values()
-    if any(p.kind is Parameter.VAR_KEYWORD for p in taken):
+    parameters = signature(kind.__init__).parameters.values()
+    if any(p.kind is Parameter.VAR_KEYWORD for p in parameters):
         return config
-    names = {p.name for p in taken}
+    names = {p.name for p in parameters}
     return {
         k: v for k, v in config.items() if k in names or k not in ("name", "trainable", "dtype")
     }

@@ -60,16 +60,16 @@ def called(model: Any, x: Any, training: bool = False) -> Any:
         return model(x, training=training)
 
 
-def fit_inputs(inputs: np.ndarray, wanted: tuple) -> np.ndarray:
+def fit_inputs(inputs: np.ndarray, model_shape: tuple) -> np.ndarray:
     """Inputs `(n, ...)`, with a channel axis of length 1 added if the model has one."""
     shape = inputs.shape[1:]
-    if len(wanted) == len(shape) + 1 and wanted[-1] == 1:
+    if len(model_shape) == len(shape) + 1 and model_shape[-1] == 1:
         inputs = inputs[..., None]
         shape = inputs.shape[1:]
-    if len(shape) != len(wanted) or any(
-        want not in (None, have) for want, have in zip(wanted, shape, strict=True)
+    if len(shape) != len(model_shape) or any(
+        want not in (None, have) for want, have in zip(model_shape, shape, strict=True)
     ):
-        expected = f"shape {wanted}{', a single example as x[None]' if inputs.shape == (*wanted, 1) else ''}"
+        expected = f"shape {model_shape}{', a single example as x[None]' if inputs.shape == (*model_shape, 1) else ''}"
         raise InputError(
             "data: the inputs do not match the model.", f"inputs of shape {shape}", expected
         )
@@ -91,8 +91,8 @@ def checked_indices(model: Any, inputs: np.ndarray) -> np.ndarray:
         after = first + math.prod(tensor.shape[1:]) if len(tensors) > 1 else None
         part = inputs if after is None else inputs[:, first:after]
         first = after or 0
-        for layer, taken in layers.items():
-            if any(known_tensor is tensor for known_tensor in taken):
+        for layer, layer_inputs in layers.items():
+            if any(known_tensor is tensor for known_tensor in layer_inputs):
                 wrong = part[(part < 0) | (part >= layer.input_dim) | (part != np.floor(part))]
                 problem = f"data: an index exceeds the rows of layer {layer.name}."
                 refuse_if(
@@ -102,7 +102,9 @@ def checked_indices(model: Any, inputs: np.ndarray) -> np.ndarray:
                     f"whole numbers from 0 to {layer.input_dim - 1}",
                 )
     known = {id(tensor) for tensor in tensors}
-    if not all(taken and known.issuperset(map(id, taken)) for taken in layers.values()):
+    if not all(
+        layer_inputs and known.issuperset(map(id, layer_inputs)) for layer_inputs in layers.values()
+    ):
         _look_up(
             model,
             inputs,

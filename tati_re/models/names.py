@@ -78,14 +78,14 @@ def _base(part: Any, kind: str) -> tuple[str, bool]:
 
 def _distinct(bases: list[tuple[str, bool]]) -> list[str]:
     """Numbers the names that Keras made, in order; names chosen by the user are never changed."""
-    taken: set[str] = set()
+    used_names: set[str] = set()
     names = [""] * len(bases)
-    for wanted in (False, True):
+    for numbered in (False, True):
         for i, (base, automatic) in enumerate(bases):
-            if automatic == wanted:
+            if automatic == numbered:
                 candidates = itertools.chain([base], (f"{base}_{k}" for k in itertools.count(1)))
-                names[i] = next(name for name in candidates if name not in taken)
-                taken.add(names[i])
+                names[i] = next(name for name in candidates if name not in used_names)
+                used_names.add(names[i])
     return names
 
 

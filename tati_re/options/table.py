@@ -994,8 +994,8 @@ COMMANDS_ONLY = ("resume",)
 
 def options_of(groups: Iterable[str]) -> dict[str, FieldInfo]:
     """Returns the entries of the table that belong to these groups, in the order of the table."""
-    wanted = set(groups)
-    return {name: field for name, field in OPTIONS.items() if group_of(field) in wanted}
+    chosen_groups = set(groups)
+    return {name: field for name, field in OPTIONS.items() if group_of(field) in chosen_groups}
 
 
 def group_of(field: FieldInfo) -> str:

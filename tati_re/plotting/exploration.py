@@ -103,9 +103,9 @@ def plot_disconnectivity(exploration: "Exploration", path: AnyPath | None = None
         )
         across[key] = 0.5 * (across[left_minimum] + across[other])
     top = max([*tree["joins_at"].dropna(), *bottoms.values()])
-    rest = 0.05 * (top - min(bottoms.values()))
+    stub = 0.05 * (top - min(bottoms.values()))
     for _, key, reached in basins.values():
-        panel.plot([across[key]] * 2, [reached, max(top, reached) + rest], color=COLORS[0])
+        panel.plot([across[key]] * 2, [reached, max(top, reached) + stub], color=COLORS[0])
     for number in order:
         panel.plot(across[number], bottoms[number], "o", color=COLORS[1], markersize=4)
         place = across[number], bottoms[number]

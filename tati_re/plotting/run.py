@@ -228,8 +228,8 @@ def _in_pieces(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.nd
     """A line that is broken where a walker is elsewhere, as at another temperature: where steps
     have no rows.
     """
-    apart = np.diff(steps)
-    away = np.flatnonzero(apart > 1.5 * np.median(apart)) + 1 if len(apart) else np.zeros(0, int)
+    gaps = np.diff(steps)
+    away = np.flatnonzero(gaps > 1.5 * np.median(gaps)) + 1 if len(gaps) else np.zeros(0, int)
     return np.insert(steps.astype(np.float64), away, np.nan), np.insert(values, away, np.nan)
 
 

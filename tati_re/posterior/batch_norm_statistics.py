@@ -48,9 +48,9 @@ class BatchNormStatistics:
         empty = [
             np.zeros_like(values) if momentum is not None else values for values, momentum in known
         ]
-        rest = auxiliary[len(empty) :]
+        fixed_variables = auxiliary[len(empty) :]
         moved = [
-            [part.numpy() for part in self._after(batch, vector, *empty, *rest)]
+            [part.numpy() for part in self._after(batch, vector, *empty, *fixed_variables)]
             for batch in self._batches
         ]
         averages_of_batches = [

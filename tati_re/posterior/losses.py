@@ -215,12 +215,10 @@ def _refuse_no_probabilities(loss: Any, config: dict[str, Any], activation: str 
     instead = "a softmax, or a sigmoid, at the end"
     if traits.takes_logits:
         instead = f"from_logits=True, or loss={name!r}"
-    taken = name
+    loss_label = name
     if isinstance(loss, keras.losses.Loss):
-        taken = f"{type(loss).__name__}()"
-    problem = (
-        f"loss: outputs of a {activation} layer are not the probabilities that {taken} expects."
-    )
+        loss_label = f"{type(loss).__name__}()"
+    problem = f"loss: outputs of a {activation} layer are not the probabilities that {loss_label} expects."
     received = "from_logits=False" if no_logits else f"a {activation} layer"
     refuse_if(no_logits or traits.takes_probabilities, problem, received, instead)
 

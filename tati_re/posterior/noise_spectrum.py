@@ -102,9 +102,9 @@ def noise_spectrum(
         vector -= basis.T @ (basis @ vector)
         squares += float(vector @ vector)
         curved += float(vector @ product(vector)[0])
-    rest = squares / REST_VECTORS / (count - 1)
+    rest_curvature = squares / REST_VECTORS / (count - 1)
     return NoiseSpectrum(
-        curvature, variance, curved / squares if squares else 0.0, rest, left, count
+        curvature, variance, curved / squares if squares else 0.0, rest_curvature, left, count
     )
 
 

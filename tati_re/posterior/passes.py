@@ -420,9 +420,11 @@ class ModelPasses:
 
     def _of_a_batch(self, spread, rung: Rung, batch: Batch):
         count = tf.cast(batch.size, tf.float64)
-        rest = 1.0 if self.batches.sampling == "replacement" else 1.0 - count / self.num_examples
+        unseen_share = (
+            1.0 if self.batches.sampling == "replacement" else 1.0 - count / self.num_examples
+        )
         weight = tf.cast(rung.likelihood_weight, tf.float64) * self._share(batch.size)
-        return tf.cast(tf.square(weight) * rest / count, spread.dtype)[:, None] * spread
+        return tf.cast(tf.square(weight) * unseen_share / count, spread.dtype)[:, None] * spread
 
     def _example_variance(self, theta, indices, size, extra: tuple):
         """Variance over the examples of a batch of scale times the gradient of one,

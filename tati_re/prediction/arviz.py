@@ -301,16 +301,16 @@ def _resampled(
     rows = chains.reshape(-1)
     share = weight[stored.walker[rows]]
     # Each chain of the result has draws of all walkers in the same proportions.
-    taken = rows[resampled(share)].reshape(chains.shape[1], -1).T
+    resampled_rows = rows[resampled(share)].reshape(chains.shape[1], -1).T
     coordinates = {
-        "chain": np.arange(taken.shape[0]),
-        "draw": np.arange(taken.shape[1]),
-        "step": (("chain", "draw"), stored.step[taken]),
-        "walker": (("chain", "draw"), stored.walker[taken]),
+        "chain": np.arange(resampled_rows.shape[0]),
+        "draw": np.arange(resampled_rows.shape[1]),
+        "step": (("chain", "draw"), stored.step[resampled_rows]),
+        "walker": (("chain", "draw"), stored.walker[resampled_rows]),
     }
     shares = ", ".join(f"{value:.3f}" for value in weight)
     return (
-        taken,
+        resampled_rows,
         coordinates,
         {"cut": f"Draws are resampled with the weights of the walkers: {shares}."},
     )

@@ -378,8 +378,10 @@ def scores_of(prediction: Prediction) -> dict[str, float]:
 
 
 def _coverage(pit: np.ndarray) -> dict[str, float]:
-    apart = np.abs(pit - 0.5)
-    return {f"coverage_{level}": float((apart <= level / 200).mean()) for level in LEVELS}
+    distance_from_median = np.abs(pit - 0.5)
+    return {
+        f"coverage_{level}": float((distance_from_median <= level / 200).mean()) for level in LEVELS
+    }
 
 
 def left_out_scores(

@@ -111,28 +111,30 @@ def _from_table(
     with readable(path, reader):
         names = list(reader.column_names(path, ReadRequest(encoding=encoding)))
     weights = run.manifest.options.sample_weights
-    wanted = list(run.manifest.dataset.feature_names)
-    if not wanted:
+    input_columns = list(run.manifest.dataset.feature_names)
+    if not input_columns:
         from tati_re.models.inspect import input_shape_of
 
-        wanted = names[: math.prod(length or 1 for length in input_shape_of(model_of(run))[1:])]
-    for name in wanted:
+        input_columns = names[
+            : math.prod(length or 1 for length in input_shape_of(model_of(run))[1:])
+        ]
+    for name in input_columns:
         refuse_if(
             name not in names,
             f"{path.name} lacks a column of the run's inputs.",
             ", ".join(names),
             name,
         )
-    rest = [name for name in names if name not in (*wanted, weights)]
+    other_columns = [name for name in names if name not in (*input_columns, weights)]
     if labels := list(run.manifest.dataset.label_names):
-        labels = labels if {*labels} <= {*rest} else []
+        labels = labels if {*labels} <= {*other_columns} else []
     else:
-        labels = label_names(rest) or (rest if len(rest) == 1 else [])
+        labels = label_names(other_columns) or (other_columns if len(other_columns) == 1 else [])
     with readable(path, reader):
         if labels and reader.is_blank(path, labels, ReadRequest(encoding=encoding)):
             labels = []
     request = ReadRequest(
-        inputs=tuple(wanted),
+        inputs=tuple(input_columns),
         labels=tuple(labels),
         named=run.manifest.dataset.class_names is not None,
         encoding=encoding,

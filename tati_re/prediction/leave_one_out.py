@@ -102,9 +102,11 @@ class LeaveOneOut:
 
     def __str__(self) -> str:
         total, error = self.total
-        taken = "" if len(self.elpd) == self.num_examples else f", from {len(self.elpd):,} of them"
+        subsample = (
+            "" if len(self.elpd) == self.num_examples else f", from {len(self.elpd):,} of them"
+        )
         return (
-            f"elpd {total:.1f} +- {error:.1f} of {self.num_examples:,} examples{taken}; "
+            f"elpd {total:.1f} +- {error:.1f} of {self.num_examples:,} examples{subsample}; "
             f"Pareto k above {self.largest_k:.2g}: {self.unreliable} of {len(self.elpd):,}"
         )
 
@@ -162,25 +164,25 @@ def leave_one_out(
     if named:
         logs = log_likelihoods_of(run, stored.values[draws])
         count = logs.shape[1]
-        taken = chosen_rows(count, most_examples)
-        logs = logs[:, taken]
+        left_out_rows = chosen_rows(count, most_examples)
+        logs = logs[:, left_out_rows]
     else:
         count = data.num_examples
-        taken = chosen_rows(count, most_examples)
+        left_out_rows = chosen_rows(count, most_examples)
         logs = np.concatenate(
-            [part for part, _, _ in likelihood_blocks(network, data, stored, draws, taken)]
+            [part for part, _, _ in likelihood_blocks(network, data, stored, draws, left_out_rows)]
         )
     efficiency = relative_efficiency(logs, stored.step[draws], stored.walker[draws])
     # Draws that a Metropolis test repeats may be all of a tail: no Pareto law fits it, and weights
     # stay as they are.
-    elpd, k = np.full((2, len(taken)), np.nan)
-    for i in range(len(taken)):
+    elpd, k = np.full((2, len(left_out_rows)), np.nan)
+    for i in range(len(left_out_rows)):
         with np.errstate(divide="ignore", invalid="ignore"), suppress(ValueError):
             elpd[i], k[i], _ = array_stats().loo(logs[None, :, i], r_eff=efficiency)
     tied = ~np.isfinite(elpd) | ~np.isfinite(k)
     raw = math.log(len(draws)) - logsumexp(-logs, axis=0)
     result = LeaveOneOut(
-        taken, np.where(tied, raw, elpd), np.where(tied, np.inf, k), count, len(draws)
+        left_out_rows, np.where(tied, raw, elpd), np.where(tied, np.inf, k), count, len(draws)
     )
     table = result.frame()
     table = table.assign(num_examples=count) if named else table

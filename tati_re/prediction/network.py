@@ -133,7 +133,7 @@ def fitted_shape(dataset: Dataset, model: Any) -> Dataset:
     from tati_re.models.inputs import checked_indices, fit_inputs, layout_of
     from tati_re.models.inspect import input_shape_of
 
-    wanted = input_shape_of(model)[1:]
+    model_shape = input_shape_of(model)[1:]
     layout = layout_of(model)
     if dataset.layout and not layout:
         raise InputError(
@@ -146,7 +146,7 @@ def fitted_shape(dataset: Dataset, model: Any) -> Dataset:
         dataset = replace(
             dataset, layout=layout if any(names) else tuple(("", shape) for _, shape in layout)
         )
-    return _changed(dataset, lambda inputs: checked_indices(model, fit_inputs(inputs, wanted)))
+    return _changed(dataset, lambda inputs: checked_indices(model, fit_inputs(inputs, model_shape)))
 
 
 def _changed(dataset: Dataset, change: Callable[[np.ndarray], np.ndarray]) -> Dataset:

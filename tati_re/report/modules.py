@@ -357,11 +357,11 @@ def _of_both_estimates(table: pd.DataFrame) -> list[str]:
     ]
     gap = (table["raw"] - table["from_variance"]).abs()
     large = gap > _LARGE * table["coefficient"].abs()
-    apart = table[(table["disagreement"].abs() > _CLEAR) & large]
-    if len(apart):
+    disagreeing = table[(table["disagreement"].abs() > _CLEAR) & large]
+    if len(disagreeing):
         sentences.append(
-            f"The two disagree at {len(apart)} of {len(table)} rungs, by up to "
-            f"{apart['disagreement'].abs().max():.0f} standard errors. The center is not a minimum, "
+            f"The two disagree at {len(disagreeing)} of {len(table)} rungs, by up to "
+            f"{disagreeing['disagreement'].abs().max():.0f} standard errors. The center is not a minimum, "
             "the chains have not mixed, or the tether is too strong."
         )
     return sentences

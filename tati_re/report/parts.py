@@ -60,14 +60,14 @@ def parameters_section(run: RunFiles, burnin: int, thin: int) -> html.Section:
     chains = {stored.names[k]: values[:, number][order] for number, k in enumerate(chosen)}
     rows = [{"parameter": name} | average(x, weights) for name, x in chains.items()]
     table = pd.DataFrame(rows)[["parameter", "mean", "std", "ess_bulk", "r_hat"]]
-    apart = int((table["r_hat"] > LARGEST_R_HAT).sum())
+    num_disagreeing = int((table["r_hat"] > LARGEST_R_HAT).sum())
     count = np.count_nonzero(weights)
     caption = (
         f"{len(chains)} of {len(stored.names):,} parameters, evenly spaced; {count:,} positions."
     )
-    if apart:
+    if num_disagreeing:
         caption += (
-            f" R-hat is above {LARGEST_R_HAT} for {apart}: walkers disagree, as they do in "
+            f" R-hat is above {LARGEST_R_HAT} for {num_disagreeing}: walkers disagree, as they do in "
             "equivalent minima."
         )
     drawn = html.figure(
@@ -242,11 +242,11 @@ def differences(
         for name in columns:
             first, other = (table.loc[name] for table in tables)
             error = math.hypot(first["error"], other["error"])
-            apart = abs(first["mean"] - other["mean"]) / error if error > 0 else math.nan
+            standard_errors = abs(first["mean"] - other["mean"]) / error if error > 0 else math.nan
             values = [
                 with_error(row["mean"], row["error"], bool(row["short"])) for row in (first, other)
             ]
-            lines.append([name, *values, apart])
+            lines.append([name, *values, standard_errors])
         parts.append(
             html.html_table(
                 pd.DataFrame(lines, columns=["average", *names, "standard errors apart"])

@@ -144,8 +144,8 @@ def _written(folder: Path, predictions: dict, outside: dict, inputs: np.ndarray 
         for name, (inside, other) in differences.items()
         for key in inside
     ]
-    apart = pd.DataFrame(areas, columns=["predictor", "score", "auroc"]) if outside else None
-    tables = {"scores.csv": scores if labeled else None, "outside.csv": apart}
+    aurocs = pd.DataFrame(areas, columns=["predictor", "score", "auroc"]) if outside else None
+    tables = {"scores.csv": scores if labeled else None, "outside.csv": aurocs}
     if labeled and posterior.kind != "regression":
         tables["reliability.csv"] = reliability_table(predictions)
     for name, frame in tables.items():
@@ -159,7 +159,7 @@ def _written(folder: Path, predictions: dict, outside: dict, inputs: np.ndarray 
         abscissa = np.arange(len(posterior.mean)) if inputs is None else inputs
         plot_values(predictions, abscissa, folder / "predictions.png")
         files.append("predictions.png")
-    return _text(folder, files, predictions, scores if labeled else None, apart)
+    return _text(folder, files, predictions, scores if labeled else None, aurocs)
 
 
 def _scores_with_level(prediction: Prediction) -> dict[str, float]:
@@ -193,7 +193,7 @@ def _independent(prediction: Prediction) -> str:
     return f"{number:,.0f} independent{': rough' if number < FEW_DRAWS else ''}"
 
 
-def _text(folder: Path, files: list[str], predictions: dict, scores, apart) -> str:
+def _text(folder: Path, files: list[str], predictions: dict, scores, aurocs) -> str:
     names = list(predictions)
     posterior = predictions[names[0]]
     draws = [f"{predictions[name].num_draws:,}" for name in names]
@@ -211,9 +211,9 @@ def _text(folder: Path, files: list[str], predictions: dict, scores, apart) -> s
         for column in scores.columns.drop(["predictor", "draws", "interval"], errors="ignore"):
             values = "".join(f"{value:.4f}".ljust(width) for value in scores[column]).rstrip()
             lines.append((posterior.score_label(column), values))
-    if apart is not None:
-        for score in apart["score"].unique():
-            auroc = apart[apart["score"] == score].set_index("predictor")["auroc"]
+    if aurocs is not None:
+        for score in aurocs["score"].unique():
+            auroc = aurocs[aurocs["score"] == score].set_index("predictor")["auroc"]
             values = "".join(f"{auroc[name]:.4f}".ljust(width) for name in names).rstrip()
             lines.append((f"AUROC by {score.replace('_', ' ')}", values))
     if np.isfinite(agreement := _agreement(posterior) or np.nan):

@@ -203,15 +203,15 @@ def _difference(
     if ignore_sign:
         x = np.abs(x)
         y = np.abs(y)
-    apart = limit.exceeded(x, y)
-    if not apart.any():
+    exceeds = limit.exceeded(x, y)
+    if not exceeds.any():
         return None
     with np.errstate(invalid="ignore"):
-        distance = np.where(apart, np.nan_to_num(np.abs(x - y), nan=np.inf), -1.0)
+        distance = np.where(exceeds, np.nan_to_num(np.abs(x - y), nan=np.inf), -1.0)
     row = int(np.argmax(distance))
     return (
         f"{x[row]:.10g} and {y[row]:.10g} {_place(a, row)}, the largest of "
-        f"{int(apart.sum())} differences beyond {limit.value:g} {limit.kind}"
+        f"{int(exceeds.sum())} differences beyond {limit.value:g} {limit.kind}"
     )
 
 

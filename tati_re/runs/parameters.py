@@ -47,14 +47,14 @@ def read_parameters(
     their values.
     """
     path = Path(path).expanduser()
-    wanted = ExpectedParameters(list(names), frozenset(fixed))
+    expected = ExpectedParameters(list(names), frozenset(fixed))
     if not os.path.exists(path):
         beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         raise InputError(
             f"parameters: there is no {path}.{nearest(path.name, beside)}", expected=KINDS
         )
     if path.is_dir():
-        return _folder(path, step, wanted)
+        return _folder(path, step, expected)
     check_regular(path, "parameters")
     readers = {".csv": _rows, ".h5": _rows, ".npz": _arrays, ".npy": _arrays, ".keras": _keras}
     refuse_if(
@@ -67,7 +67,7 @@ def read_parameters(
             expected="a trajectory, or no parameters_step",
         )
     try:
-        return readers[path.suffix](path, step, wanted)
+        return readers[path.suffix](path, step, expected)
     except InputError as error:
         sentence = str(error)
         raise InputError(
@@ -87,23 +87,23 @@ def read_trajectory(
     if Path(path).suffix != ".csv" or not os.path.exists(path):
         raise InputError("parameters: the trajectory has no rows.", path, "a .csv file")
     table = reading.read_csv(path)
-    wanted = ExpectedParameters(list(names))
-    chosen, step, _ = columns_of(Path(path), list(table.columns), wanted)
+    expected = ExpectedParameters(list(names))
+    chosen, step, _ = columns_of(Path(path), list(table.columns), expected)
     steps_of_rows = np.arange(len(table)) if step is None else table.iloc[:, step].to_numpy()
     if missing := sorted(set(steps) - set(steps_of_rows.tolist())):
         raise InputError(f"parameters_step: {path} has no such step.", missing[0])
     selected = np.isin(steps_of_rows, steps) if steps else slice(None)
-    return steps_of_rows[selected], wanted.checked(Path(path), table.iloc[:, chosen].to_numpy())[
+    return steps_of_rows[selected], expected.checked(Path(path), table.iloc[:, chosen].to_numpy())[
         selected
     ]
 
 
-def _folder(folder: Path, step: int | None, wanted: ExpectedParameters) -> FileParameters:
+def _folder(folder: Path, step: int | None, expected: ExpectedParameters) -> FileParameters:
     stored = manifest.read(folder)
     parameters = stored.parameters
-    columns = list(range(len(wanted.names)))
+    columns = list(range(len(expected.names)))
     if parameters.names:
-        columns = wanted.column_numbers(folder, parameters.all_names())
+        columns = expected.column_numbers(folder, parameters.all_names())
     walkers = stored.options.num_walkers
     if step is None:
         arrays, meta, _ = checkpoint.load(folder)
@@ -115,24 +115,26 @@ def _folder(folder: Path, step: int | None, wanted: ExpectedParameters) -> FileP
                 for k in range(sum(key.startswith("auxiliary/") for key in arrays))
             ]
             where = f"the end of {folder}, step {meta.get('step', 'unknown')}"
-            return FileParameters(wanted.checked(folder, positions[:, columns]), where, auxiliary)
-    return _rows(files.trajectory_of(folder), step, wanted)
+            return FileParameters(expected.checked(folder, positions[:, columns]), where, auxiliary)
+    return _rows(files.trajectory_of(folder), step, expected)
 
 
-def _rows(path: Path, step: int | None, wanted: ExpectedParameters) -> FileParameters:
-    values, actual_step = (h5_rows if path.suffix == ".h5" else csv_rows)(path, step, wanted)
-    return FileParameters(wanted.checked(path, values), f"step {actual_step} of {path}")
+def _rows(path: Path, step: int | None, expected: ExpectedParameters) -> FileParameters:
+    values, actual_step = (h5_rows if path.suffix == ".h5" else csv_rows)(path, step, expected)
+    return FileParameters(expected.checked(path, values), f"step {actual_step} of {path}")
 
 
-def _arrays(path: Path, _: int | None, wanted: ExpectedParameters) -> FileParameters:
+def _arrays(path: Path, _: int | None, expected_parameters: ExpectedParameters) -> FileParameters:
     loaded = load_arrays(path)
     if isinstance(loaded, np.ndarray):
-        return FileParameters(wanted.checked(path, np.atleast_2d(loaded)), str(path))
+        return FileParameters(expected_parameters.checked(path, np.atleast_2d(loaded)), str(path))
     with loaded as archive:
         if "parameters" in archive.files or len(archive.files) == 1:
             values = archive["parameters" if "parameters" in archive.files else archive.files[0]]
-            return FileParameters(wanted.checked(path, np.atleast_2d(values)), str(path))
-        tensors = list(dict.fromkeys(name.split("[")[0] for name in wanted.names))
+            return FileParameters(
+                expected_parameters.checked(path, np.atleast_2d(values)), str(path)
+            )
+        tensors = list(dict.fromkeys(name.split("[")[0] for name in expected_parameters.names))
         if missing := [tensor for tensor in tensors if tensor not in archive.files]:
             expected = f"an array named parameters, or one for each of {', '.join(tensors)}"
             raise InputError(
@@ -141,14 +143,14 @@ def _arrays(path: Path, _: int | None, wanted: ExpectedParameters) -> FileParame
                 expected,
             )
         values = [archive[tensor] for tensor in tensors]
-    columns = wanted.column_numbers(
+    columns = expected_parameters.column_numbers(
         path, parameter_names(tensors, [value.shape for value in values])
     )
     vector = np.concatenate([value.reshape(-1) for value in values])
-    return FileParameters(wanted.checked(path, vector[None, columns]), str(path))
+    return FileParameters(expected_parameters.checked(path, vector[None, columns]), str(path))
 
 
-def _keras(path: Path, _: int | None, wanted: ExpectedParameters) -> FileParameters:
+def _keras(path: Path, _: int | None, expected: ExpectedParameters) -> FileParameters:
     from tati_re.models.build import load_model
     from tati_re.models.flat import FlatModel
 
@@ -156,7 +158,7 @@ def _keras(path: Path, _: int | None, wanted: ExpectedParameters) -> FileParamet
         flat = FlatModel(load_model(path))
     except InputError as error:
         raise InputError(f"parameters: {error}") from None
-    values = flat.get()[wanted.column_numbers(path, flat.parameter_names())]
+    values = flat.get()[expected.column_numbers(path, flat.parameter_names())]
     return FileParameters(
-        wanted.checked(path, values[None]), str(path), [v[None] for v in flat.auxiliary]
+        expected.checked(path, values[None]), str(path), [v[None] for v in flat.auxiliary]
     )

@@ -57,10 +57,10 @@ class StoredArrays(dict[str, np.ndarray]):
         Raises:
             InputError: It is missing, or of another shape or type.
         """
-        wanted = np.asarray(template)
+        like_array = np.asarray(template)
         array = self[name]
-        if array.shape != wanted.shape or array.dtype != wanted.dtype:
-            raise self._unfit(name, f"shape {wanted.shape} of {wanted.dtype}")
+        if array.shape != like_array.shape or array.dtype != like_array.dtype:
+            raise self._unfit(name, f"shape {like_array.shape} of {like_array.dtype}")
         return array
 
     def of_shape(self, name: str, shape: tuple[int | None, ...]) -> np.ndarray:
@@ -78,7 +78,8 @@ class StoredArrays(dict[str, np.ndarray]):
         """
         array = self[name]
         fits = array.ndim == len(shape) and all(
-            wanted in (None, length) for length, wanted in zip(array.shape, shape, strict=True)
+            expected_length in (None, length)
+            for length, expected_length in zip(array.shape, shape, strict=True)
         )
         if not fits or array.dtype.kind not in NUMBERS:
             lengths = ", ".join("any" if length is None else str(length) for length in shape)

@@ -87,14 +87,14 @@ class ExpectedParameters(NamedTuple):
         return values.astype(np.float64)
 
 
-def csv_rows(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[np.ndarray, int]:
+def csv_rows(path: Path, step: int | None, expected: ExpectedParameters) -> tuple[np.ndarray, int]:
     """Returns the parameters at a step, or the last one, of a CSV file, `(walkers, P)`, and the
     step.
     """
     check_regular(path, "parameters")
     lines = numbered_lines(path, reading.table_bytes(path))
     columns = [from_cell(name.strip()) for name in next(csv.reader([lines[0][1]]))]
-    chosen, step_column, walker_column = columns_of(path, columns, wanted)
+    chosen, step_column, walker_column = columns_of(path, columns, expected)
     rung = columns.index("rung") if "rung" in columns else None
 
     index: list[list[int]] = []
@@ -137,10 +137,10 @@ def _whole(path: Path, line: int, cell: str) -> int:
     return int(value)
 
 
-def h5_rows(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[np.ndarray, int]:
+def h5_rows(path: Path, step: int | None, expected: ExpectedParameters) -> tuple[np.ndarray, int]:
     with reading.open_h5(path) as file:
         index_columns, columns = reading.h5_columns(file)
-        chosen, _, _ = columns_of(path, [*index_columns, *columns], wanted)
+        chosen, _, _ = columns_of(path, [*index_columns, *columns], expected)
         where = index_columns[:2]
         refuse_if(
             where != [*files.INDEX],
@@ -160,16 +160,16 @@ def h5_rows(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[n
 
 
 def columns_of(
-    path: Path, columns: list[str], wanted: ExpectedParameters
+    path: Path, columns: list[str], expected: ExpectedParameters
 ) -> tuple[list[int], int | None, int | None]:
     """Places of the parameters in their order, of the step and of the walker."""
     numbers = {name: k for k, name in enumerate(columns)}
     step = numbers.get("step")
     walker = next((numbers[name] for name in _WALKER if name in numbers), None)
-    names = wanted.names
+    names = expected.names
     if all(name in numbers for name in names):
         known = set(names)
-        wanted.column_numbers(path, [name for name in columns if name in known or "/" in name])
+        expected.column_numbers(path, [name for name in columns if name in known or "/" in name])
         return [numbers[name] for name in names], step, walker
     weights = _numbered(_WEIGHTS, numbers)
     biases = _numbered(_BIASES, numbers)
@@ -181,7 +181,7 @@ def columns_of(
             expected=KINDS,
         )
     if parameter_columns := [name for name in columns if "[" in name or "/" in name]:
-        wanted.check(path, parameter_columns)
+        expected.check(path, parameter_columns)
     raise InputError(
         f"parameters: {path} has no parameter columns.",
         received=", ".join(columns[:4]) + ", ...",
@@ -200,10 +200,10 @@ def _of_tati(path: Path, weights: list[int], biases: list[int], names: list[str]
     numbered apart.
     """
     is_bias = [name.split("[")[0].rsplit("/", 1)[-1] == "bias" for name in names]
-    wanted = (len(names) - sum(is_bias), sum(is_bias))
-    if (len(weights), len(biases)) != wanted:
+    expected_counts = (len(names) - sum(is_bias), sum(is_bias))
+    if (len(weights), len(biases)) != expected_counts:
         received = f"{len(weights)} weights and {len(biases)} biases"
-        expected = f"{wanted[0]} weights and {wanted[1]} biases"
+        expected = f"{expected_counts[0]} weights and {expected_counts[1]} biases"
         raise InputError(f"parameters: {path} does not match the model.", received, expected)
     left = {False: iter(weights), True: iter(biases)}
     return [next(left[bias]) for bias in is_bias]

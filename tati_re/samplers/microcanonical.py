@@ -64,9 +64,9 @@ def check_dimension(num_parameters: int) -> None:
 def on_sphere(state):
     """The state with momenta of length sqrt(d T)."""
     length = sqrt(sum_of_products(state.momentum, state.momentum))
-    wanted = sqrt(state.position.shape[1] * state.rung.temperature)
+    radius = sqrt(state.position.shape[1] * state.rung.temperature)
     return state._replace(
-        momentum=column(wanted / maximum(length, 1e-300), state.momentum) * state.momentum
+        momentum=column(radius / maximum(length, 1e-300), state.momentum) * state.momentum
     )
 
 

@@ -96,7 +96,7 @@ def drift_in_bath(state, evaluate, noise, friction, rate, time):
     # Of Y all, of X the part that goes with Y and the rest, of the variance 2γT (a - 2 tanh(a/2)) /
     # ξ³.
     spread = sqrt(heat * decayed_share(2.0 * turn))
-    rest = time * sqrt(heat / 12.0 * _left_by_the_momentum(turn))
+    noise_scale = time * sqrt(heat / 12.0 * _left_by_the_momentum(turn))
     along = time * decayed_share(turn) / (1.0 + exp(-turn))
     push = column(spread, momentum) * noise.normal(momentum.shape)
     position = (
@@ -104,7 +104,7 @@ def drift_in_bath(state, evaluate, noise, friction, rate, time):
         + column(time * decayed_share(turn), momentum) * momentum
         + column(along, momentum) * push
     )
-    position = position + column(rest, momentum) * noise.normal(momentum.shape)
+    position = position + column(noise_scale, momentum) * noise.normal(momentum.shape)
     position, momentum = evaluate.confine(position, column(exp(-turn), momentum) * momentum + push)
     return state._replace(position=position, momentum=momentum)
 

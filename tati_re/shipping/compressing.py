@@ -202,10 +202,10 @@ def _exchanged(
     """One draw in place of the one that matters least, if that improves the mixture."""
     mixture = weights @ ratios[chosen]
     without = [mixture - w * ratios[k] for w, k in zip(weights, chosen, strict=True)]
-    place = int(np.argmax([share @ log_of(rest) for rest in without]))
+    place = int(np.argmax([share @ log_of(remaining) for remaining in without]))
     part = max(float(weights[place]), 1 / (2 * len(chosen)))
-    rest = without[place] / max(1e-12, 1 - float(weights[place]))
-    gains = _gains(ratios, share, rest, part)
+    remaining = without[place] / max(1e-12, 1 - float(weights[place]))
+    gains = _gains(ratios, share, remaining, part)
     gains[chosen] = -np.inf
     other = [*chosen[:place], int(gains.argmax()), *chosen[place + 1 :]]
     new = mixture_weights(ratios[other].T, share)

@@ -167,8 +167,8 @@ def _rows(rows: np.ndarray, outside: np.ndarray | None, seed: int) -> _Rows:
     """Inputs to train on and inputs to measure the loss on, inside, between and outside the data."""
     random = np.random.default_rng([_SEED, seed])
     order = random.permutation(len(rows))
-    apart = max(1, min(MOST_ROWS, len(rows) // _HELD_OUT_SHARE))
-    checks, training = rows[order[:apart]], rows[order[apart:]]
+    num_checks = max(1, min(MOST_ROWS, len(rows) // _HELD_OUT_SHARE))
+    checks, training = rows[order[:num_checks]], rows[order[num_checks:]]
     if outside is None:
         repeats = -(-_ROWS_OF_A_KIND // len(training))
         made = [inputs_outside(training, seed=number) for number in range(repeats)]

@@ -126,12 +126,12 @@ class Parts:
         Raises:
             InputError: Another number of parameters, or other variables.
         """
-        wanted = (len(self.members), flat.num_parameters)
-        fits = self.members.shape == wanted and len(self.auxiliary) == len(flat.auxiliary)
+        expected_shape = (len(self.members), flat.num_parameters)
+        fits = self.members.shape == expected_shape and len(self.auxiliary) == len(flat.auxiliary)
         for values, model_value in zip(self.auxiliary, flat.auxiliary, strict=False):
             fits = fits and values.shape == (len(self.members), *np.shape(model_value))
         problem = f"The members in {self.path} do not fit the model."
-        refuse_if(not fits, problem, self.members.shape, wanted)
+        refuse_if(not fits, problem, self.members.shape, expected_shape)
 
     @cached_property
     def content(self) -> dict[str, bytes]:

@@ -103,10 +103,12 @@ def narrowed(sim: Any, options: Options) -> Any:
     position = walkers.position[:, columns]
     if walkers.placed:
         frozen = np.delete(walkers.position, columns, axis=1)
-        apart = any(np.ptp(values, axis=0).any() for values in (frozen, *walkers.auxiliary))
+        walkers_differ = any(
+            np.ptp(values, axis=0).any() for values in (frozen, *walkers.auxiliary)
+        )
         problem = "layers: the walkers have different weights before the last layer."
         expected = "num_walkers=1 for the fit"
-        refuse_if(apart, problem, f"{len(position)} walkers", expected)
+        refuse_if(walkers_differ, problem, f"{len(position)} walkers", expected)
 
     part = copy.copy(sim)
     part.options = options

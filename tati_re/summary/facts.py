@@ -164,8 +164,8 @@ class RunFacts:
         limit = self.limits["rhat"]
         try:
             compared = quantities(self.run, burnin=self.burnin)
-            apart = list(within_chains(compared)) if self.predicts else compared
-            entries = convergence_of(self.run, apart, limit)
+            judged = list(within_chains(compared)) if self.predicts else compared
+            entries = convergence_of(self.run, judged, limit)
         except InputError:  # no rows after the burn-in
             entries = diagnosis([], limit)
         return ConvergenceEntry.of(plain(entries, "convergence"))

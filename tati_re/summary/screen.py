@@ -107,10 +107,10 @@ def _not_converged(run: RunFiles) -> list[str]:
     names = ", ".join(result.check for result in open_)
     if run.manifest.until.stuck_at == last_step(run, 0):
         return textwrap.wrap(f"Not converged: {names}. {_cure_of_modes(run)}", SCREEN_WIDTH)
-    wanted = _wanted_steps(run)
-    again = f"tati_re.Simulation.resume(run, {wanted})"
+    num_steps = _wanted_steps(run)
+    again = f"tati_re.Simulation.resume(run, {num_steps})"
     if not run.is_temporary:
-        again = manifest.going_on(run.folder, wanted)
+        again = manifest.going_on(run.folder, num_steps)
     return [
         *textwrap.wrap(f"Not converged: {names}. Continue with:", SCREEN_WIDTH),
         f"  {again}",

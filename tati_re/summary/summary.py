@@ -54,11 +54,11 @@ def summarize(run: RunFiles) -> str:
         at most 110 characters, except for long paths.
     """
     facts = _facts(run)
-    told = _told(facts)
+    note_set = _told(facts)
     warnings = [
-        textwrap.fill(f"Warning: {note}", WIDTH, subsequent_indent="  ") for note in told.notes
+        textwrap.fill(f"Warning: {note}", WIDTH, subsequent_indent="  ") for note in note_set.notes
     ]
-    parts = ["\n".join(warnings), table(told.lines)]
+    parts = ["\n".join(warnings), table(note_set.lines)]
     if named := _parameters_text(run):
         parts.append(named)
     if results := _check_results(facts):
@@ -114,10 +114,10 @@ def _sections(facts: RunFacts) -> tuple[Section, ...]:
 
 def _told(facts: RunFacts, thin: int = 1) -> Told:
     """The warnings and the pairs of label and value, without the certificate."""
-    told = [section(facts, thin) for section in _sections(facts)]
+    note_sets = [section(facts, thin) for section in _sections(facts)]
     return Told(
-        notes=[note for note_set in told for note in note_set.notes],
-        lines=[line for note_set in told for line in note_set.lines],
+        notes=[note for note_set in note_sets for note in note_set.notes],
+        lines=[line for note_set in note_sets for line in note_set.lines],
     )
 
 

@@ -55,12 +55,12 @@ class Simplex(VectorSupport):
 
     def constrain(self, free: Any) -> tuple[Any, Any]:
         shifted = free - ops.constant(self._offsets, free)
-        taken = ops.log_logistic(shifted)
+        log_fraction = ops.log_logistic(shifted)
         left = ops.log_logistic(-shifted)
         before = exclusive(left)  # log of what is left of the stick before each break
         last = ops.sum_over(left, -1)
-        value = ops.exp(ops.join_last([taken + before, last]))
-        return value, sum_event(taken + left + before, self.outer + 1)
+        value = ops.exp(ops.join_last([log_fraction + before, last]))
+        return value, sum_event(log_fraction + left + before, self.outer + 1)
 
     def unconstrain(self, value: np.ndarray) -> np.ndarray:
         behind = np.flip(np.cumsum(np.flip(value, -1), axis=-1), -1)[..., 1:]

@@ -31,47 +31,49 @@ def with_named_density(options: Mapping[str, Any]) -> tuple[dict[str, Any], np.n
     Raises:
         InputError: What only a named density has, without one; or both it and a potential.
     """
-    rest = dict(options)
-    inits = rest.pop("inits", None)
-    if "log_density" in rest:
-        rest = _with_potential(rest)
-    density = rest.get("potential")
+    system_options = dict(options)
+    inits = system_options.pop("inits", None)
+    if "log_density" in system_options:
+        system_options = _with_potential(system_options)
+    density = system_options.get("potential")
     if not isinstance(density, NamedDensity):
-        alone = {**{name: rest[name] for name in _OF_DENSITY if name in rest}}
+        alone = {**{name: system_options[name] for name in _OF_DENSITY if name in system_options}}
         alone |= {} if inits is None else {"inits": inits}
         for name in alone:
             raise InputError(
                 f"{name} belongs to a density of named parameters.",
                 expected="Simulation(log_density=f, parameters={...})",
             )
-        return rest, None
+        return system_options, None
     if inits is None:
-        return rest, None
-    walkers = rest.setdefault("num_walkers", NUM_CHAINS)
+        return system_options, None
+    walkers = system_options.setdefault("num_walkers", NUM_CHAINS)
     whole = isinstance(walkers, int) and walkers > 0
     starts = density.layout.unconstrain(inits, walkers if whole else 1)
-    rest.setdefault("walker_start", "jitter")
-    if rest["walker_start"] == "jitter":
-        rest.setdefault("walker_jitter", INITS_JITTER)
-    return rest, starts
+    system_options.setdefault("walker_start", "jitter")
+    if system_options["walker_start"] == "jitter":
+        system_options.setdefault("walker_jitter", INITS_JITTER)
+    return system_options, starts
 
 
 def _with_potential(options: Mapping[str, Any]) -> dict[str, Any]:
     """The named density in the place of log density, supports and data."""
-    rest = dict(options)
+    system_options = dict(options)
     for name in ("model", "loss", "potential"):
         refuse_if(
-            name in rest, f"log_density and {name} exclude each other.", expected="one of the two"
+            name in system_options,
+            f"log_density and {name} exclude each other.",
+            expected="one of the two",
         )
-    rest["potential"] = NamedDensity(
-        rest.pop("log_density"),
-        rest.pop("parameters", None),
-        rest.pop("data", None),
-        log_likelihood=rest.pop("log_likelihood", None),
-        generated=rest.pop("generated", None),
-        dtype=str(rest.get("dtype", "float64")),
+    system_options["potential"] = NamedDensity(
+        system_options.pop("log_density"),
+        system_options.pop("parameters", None),
+        system_options.pop("data", None),
+        log_likelihood=system_options.pop("log_likelihood", None),
+        generated=system_options.pop("generated", None),
+        dtype=str(system_options.get("dtype", "float64")),
     )
-    return rest
+    return system_options
 
 
 def with_density_again(overrides: Mapping[str, Any], run: RunFiles) -> dict[str, Any]:

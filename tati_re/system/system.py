@@ -75,7 +75,7 @@ def as_trained(
     read: Dataset,
     options: Options,
     noise_std: float | str,
-    given: bool,
+    is_explicit: bool,
     loss: object,
     model: Any = None,
 ) -> tuple[Dataset, tuple[str, ...]]:
@@ -115,7 +115,7 @@ def as_trained(
     )
     mode, note = automatic(
         read,
-        given,
+        is_explicit,
         "" if free else [*units, "the loss"][0],
         1e6 * options.memory_limit,
         lambda: predicts_in_units(model, read),

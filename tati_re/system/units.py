@@ -57,9 +57,9 @@ def _in_units(outputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """Which outputs, `(n, outputs)`, are in the units of their targets, as far as numbers tell."""
     spread, mean = targets.std(axis=0), targets.mean(axis=0)
     fitted = ((outputs - targets) ** 2).mean(axis=0) < 0.9 * spread**2
-    apart = outputs.std(axis=0)
-    wide = (spread > 1) & (apart > 0.5 * spread) & (apart < 5 * spread)
-    narrow = (spread < 1) & (apart < 2 * spread) & (apart > 0)
+    output_spread = outputs.std(axis=0)
+    wide = (spread > 1) & (output_spread > 0.5 * spread) & (output_spread < 5 * spread)
+    narrow = (spread < 1) & (output_spread < 2 * spread) & (output_spread > 0)
     far = np.abs(mean) > 3 * spread
     shifted = far & (np.abs(mean) > 3) & (np.abs(outputs.mean(axis=0) - mean) < 0.5 * np.abs(mean))
     return fitted | wide | narrow | shifted

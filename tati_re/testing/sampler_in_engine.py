@@ -52,13 +52,13 @@ def check_types_in_tensorflow(sampler: Any, dtype: str = "float64") -> None:
     for name, before, now in zip(state._fields, state, after, strict=True):
         if name != "rung":
             if name in ENERGIES:
-                wanted = tf.float64
+                expected_type = tf.float64
             else:
-                wanted = dtype if name in ("position", "gradient") else before.dtype
+                expected_type = dtype if name in ("position", "gradient") else before.dtype
             require(
-                before.dtype == now.dtype == wanted and before.shape == now.shape,
+                before.dtype == now.dtype == expected_type and before.shape == now.shape,
                 f"{name} is {before.dtype.name} {before.shape} after init and {now.dtype.name} {now.shape} after step, "
-                f"in TensorFlow. Expected: {tf.as_dtype(wanted).name} {before.shape} for parameters in {dtype}.",
+                f"in TensorFlow. Expected: {tf.as_dtype(expected_type).name} {before.shape} for parameters in {dtype}.",
             )
 
 
@@ -149,10 +149,10 @@ def check_execution(sampler: Any, run: Callable[[Any, str], LoopRun] = run_loop)
         )
         pairs = {"rows": (compiled.rows, eager.rows)}
         pairs |= {name: (value, eager.fields[name]) for name, value in compiled.fields.items()}
-        for name, (actual, wanted) in pairs.items():
+        for name, (actual, expected_value) in pairs.items():
             require(
-                actual.shape == wanted.shape
-                and np.allclose(actual, wanted, rtol=0, atol=tolerance, equal_nan=True),
+                actual.shape == expected_value.shape
+                and np.allclose(actual, expected_value, rtol=0, atol=tolerance, equal_nan=True),
                 f"{name} after 25 steps under {execution} differ from eager ones. Expected: less than {tolerance:g}.",
             )
 

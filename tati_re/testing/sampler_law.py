@@ -161,13 +161,19 @@ def check_law(
                 _compare(quantity, estimate, 1.0, (step_size / unit) ** (order + 1), temperature)
                 continue
             for j, h in enumerate(steps):
-                wanted = (
+                target_variance = (
                     1.0
                     if expected is None
                     else (expected(h) if callable(expected) else expected) * stiffness
                 )
                 estimate = _combined(values[j : j + 1], (1.0,))
-                _compare(f"variance of {name} at h = {h:.3g}", estimate, wanted, 0.0, temperature)
+                _compare(
+                    f"variance of {name} at h = {h:.3g}",
+                    estimate,
+                    target_variance,
+                    0.0,
+                    temperature,
+                )
 
 
 def mean_squares(
@@ -221,21 +227,27 @@ def _combined(values: np.ndarray, weights: tuple[float, ...]) -> tuple[float, fl
 
 
 def _compare(
-    quantity: str, estimate: tuple[float, float], wanted: float, bias: float, temperature: float
+    quantity: str,
+    estimate: tuple[float, float],
+    expected_value: float,
+    bias: float,
+    temperature: float,
 ) -> None:
     value, error = estimate
     at = f"the {quantity} on the harmonic well at T = {temperature:g}"
     if not np.isfinite(value):
-        raise AssertionError(f"{at} is not finite; expected {wanted:.4g}. Try a smaller step_size.")
-    if abs(value - wanted) > TOLERANCE * error + bias * wanted:
-        within = TOLERANCE * error + bias * wanted
         raise AssertionError(
-            f"{at} is {value:.4g} times its value under exp(-U/T); expected {wanted:.4g} "
+            f"{at} is not finite; expected {expected_value:.4g}. Try a smaller step_size."
+        )
+    if abs(value - expected_value) > TOLERANCE * error + bias * expected_value:
+        within = TOLERANCE * error + bias * expected_value
+        raise AssertionError(
+            f"{at} is {value:.4g} times its value under exp(-U/T); expected {expected_value:.4g} "
             f"± {within:.2g}."
         )
-    if TOLERANCE * error > RESOLUTION * wanted:
+    if TOLERANCE * error > RESOLUTION * expected_value:
         raise AssertionError(
-            f"{at} is known only to {TOLERANCE * error / wanted:.0%}, because the walkers "
+            f"{at} is known only to {TOLERANCE * error / expected_value:.0%}, because the walkers "
             f"move too slowly; expected {RESOLUTION:.0%}. Use more num_steps or a larger "
             "step_size."
         )

@@ -134,13 +134,13 @@ def check_shapes_and_types(sampler: Any, dtype=np.float64) -> None:
         text = f"has_momentum is {sampler.has_momentum}, the fields are {', '.join(now._fields)}. Expected: both alike."
         require(("momentum" in now._fields) == sampler.has_momentum, text)
         vectors = ("position", "gradient", *(["momentum"] if sampler.has_momentum else []))
-        for names, shape, wanted in ((vectors, wide, dtype), (ENERGIES, narrow, np.float64)):
+        for names, shape, expected_type in ((vectors, wide, dtype), (ENERGIES, narrow, np.float64)):
             for name, field in fields_of(now, names).items():
                 value = np.asarray(field)
                 require(
-                    value.shape == shape and value.dtype == wanted,
+                    value.shape == shape and value.dtype == expected_type,
                     f"{name} after {where} is {value.dtype} of shape {value.shape}. "
-                    f"Expected: {np.dtype(wanted)} of shape {shape} for parameters in {np.dtype(dtype)}.",
+                    f"Expected: {np.dtype(expected_type)} of shape {shape} for parameters in {np.dtype(dtype)}.",
                 )
         require(
             now.rung is evaluate.rung,
@@ -301,7 +301,7 @@ def check_gradients(sampler: Any) -> None:
     for seed in range(num_steps):
         state, _ = stepped(sampler, state, evaluate, NumpyNoise(seed))
         if sampler.current:
-            for name, value, wanted in (
+            for name, value, expected_value in (
                 ("gradient", state.gradient, state.position**3 + state.position),
                 ("potential", state.potential, quartic(state.position)),
             ):
@@ -309,7 +309,7 @@ def check_gradients(sampler: Any) -> None:
                     f"{name} after a step is not for the new position. Expected: values for "
                     "the position, or current = False."
                 )
-                require(np.allclose(value, wanted, rtol=0, atol=1e-12), text)
+                require(np.allclose(value, expected_value, rtol=0, atol=1e-12), text)
     after, others = calls()
     text = (
         f"full_batch is {sampler.full_batch}, but {wrong} is requested. Expected: one kind of "

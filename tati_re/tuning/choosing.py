@@ -183,18 +183,25 @@ _BELONG = {
 def unused_options(options, sampler) -> list[str]:
     """Options that were given and that a run with this sampler does not use."""
     used = sampler.used_options()
-    taken = {name for where in FAMILIES.values() for name in options_of_family(where)}
+    sampler_options = {name for where in FAMILIES.values() for name in options_of_family(where)}
     others = {"step_size_tuning"}
     if sampler.metropolis:
         others = {"target_bias", "target_bias_of"}
     idle = {name for name, used in _BELONG.items() if name in others or not used(options)}
     beside = [name for name in _BELONG if name in options.explicit & idle]
-    explicit = [name for name in options_of(["sampler"]) if name in taken & options.explicit]
+    explicit = [
+        name for name in options_of(["sampler"]) if name in sampler_options & options.explicit
+    ]
     return [*dict.fromkeys([*(name for name in explicit if name not in used), *beside])]
 
 
 def _checked(mass, shapes) -> np.ndarray:
     mass = as_array(mass, "mass", np.float64)
-    wanted = (sum(math.prod(shape) for shape in shapes),)
-    refuse_if(mass.shape != wanted, "mass: wrong shape.", mass.shape, f"{wanted}, one a parameter")
+    expected_shape = (sum(math.prod(shape) for shape in shapes),)
+    refuse_if(
+        mass.shape != expected_shape,
+        "mass: wrong shape.",
+        mass.shape,
+        f"{expected_shape}, one a parameter",
+    )
     return mass

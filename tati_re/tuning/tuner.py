@@ -236,24 +236,24 @@ class TunedBurnin(BurninAround):
             on_sphere = self.isokinetic and name == "friction"
             if on_sphere:
                 part = least = _PART_ON_SPHERE * h
-                wanted = sure * part
+                new_length = sure * part
                 tau = sure
             else:
                 part = _PART * h if name == "friction" else _PART_OF_PATH * length
                 least = h
-                wanted = math.sqrt(length * tau * part)
+                new_length = math.sqrt(length * tau * part)
             if stride > 1 and tau < 2 * stride:
                 # Rows too far apart to tell.
-                wanted = min(wanted, length)
+                new_length = min(new_length, length)
             if on_sphere and taus[0] > _UNSEEN * window:
                 # U moves freely: a memory that is too long costs little, one that is too short
                 # much.
-                wanted = max(wanted, window * _PART * h)
-            wanted = min(max(wanted, least), _LONGEST * h)
+                new_length = max(new_length, window * _PART * h)
+            new_length = min(max(new_length, least), _LONGEST * h)
             # What was raised to cool the noise of mini-batches is no change of the length that is
             # wanted.
-            change = math.log(wanted / (length * float(np.mean(np.asarray(state.raised)))))
-            updated = 0.0 * before + (1.0 / wanted if name == "friction" else wanted)
+            change = math.log(new_length / (length * float(np.mean(np.asarray(state.raised)))))
+            updated = 0.0 * before + (1.0 / new_length if name == "friction" else new_length)
             # Half of a whole move, as of one that goes half of the way.
             return {name: updated}, change / 2 if on_sphere else change
         return {}, 0.0

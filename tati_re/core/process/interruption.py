@@ -79,9 +79,9 @@ def _handled(act: Callable[[int], Any], requeue_signal: str | None) -> Iterator[
                 )
             continue
         number = signal.Signals[name]
-        wanted = name in (requeue_signal, "SIGINT")
+        is_requeue_signal = name in (requeue_signal, "SIGINT")
         now = signal.getsignal(number)
-        if wanted or now is signal.SIG_DFL or isinstance(now, _Handler):
+        if is_requeue_signal or now is signal.SIG_DFL or isinstance(now, _Handler):
             before[number] = signal.signal(number, _Handler(act))
     try:
         yield

@@ -83,8 +83,8 @@ def _renamed(function: Any, called: Callable[[str], str]) -> Any:
 
     def place(text: str) -> str:
         mark = "^" * text.startswith("^")
-        name, *rest = text.removeprefix("^").split(":")
-        return mark + ":".join([names[name], *rest])
+        name, *output_parts = text.removeprefix("^").split(":")
+        return mark + ":".join([names[name], *output_parts])
 
     for node in copy.node_def:
         node.ClearField("experimental_debug_info")

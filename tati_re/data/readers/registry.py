@@ -71,11 +71,11 @@ def add_reader(reader: Reader) -> None:
     if not named or len(named) < len(reader.suffixes):
         received = ", ".join(reader.suffixes) or "none"
         raise InputError("suffixes of a reader are invalid.", received, "such as ('.feather',)")
-    taken = [suffix for suffix in named if suffix in READERS]
+    registered = [suffix for suffix in named if suffix in READERS]
     refuse_if(
-        taken,
+        registered,
         "suffixes: a reader of this package already has this suffix.",
-        ", ".join(taken),
+        ", ".join(registered),
         "others",
     )
     _added.update(dict.fromkeys(named, reader))

@@ -273,12 +273,12 @@ def _check_density(prior: Prior, num_parameters: int, dtype: str) -> None:
         slope = tf.zeros_like(x) if slope is None else slope
         _ = prior.proper
     kinds = [(tuple(part.shape), part.dtype.name) for part in (value, slope)]
-    wanted = [((3,), "float64"), (tuple(x.shape), x.dtype.name)]
+    expected_kinds = [((3,), "float64"), (tuple(x.shape), x.dtype.name)]
     refuse_if(
-        kinds != wanted,
+        kinds != expected_kinds,
         "prior: log_prob and gradient return other shapes or types for 3 walkers.",
         kinds,
-        wanted,
+        expected_kinds,
     )
     values = value.numpy()
     terms = -2 * along * slope[1].numpy().astype(np.float64)
@@ -307,12 +307,12 @@ def _check_draws(prior: Prior, num_parameters: int, dtype: str) -> None:
         "prior: from_normal", "draws (walkers, parameters), of keras.ops or TensorFlow"
     ):
         x = tf.function(prior.from_normal, autograph=False)(normal)
-    got, wanted = ((tuple(values.shape), values.dtype.name) for values in (x, normal))
+    got, expected_kind = ((tuple(values.shape), values.dtype.name) for values in (x, normal))
     refuse_if(
-        got != wanted,
+        got != expected_kind,
         "prior: from_normal returns another shape or type than its input.",
         got,
-        wanted,
+        expected_kind,
     )
     value, around = (prior.log_prob(at).numpy() for at in (x, 3 * x - 2 * tf.reverse(x, [0])))
     problem = "prior: from_normal does not draw from the density of log_prob."

@@ -44,8 +44,8 @@ class NormalMap:
         high = tf.gather(values, at + 1)
         first = tf.gather(slopes, at)
         last = tf.gather(slopes, at + 1)
-        rest = high - low
-        return low + t * (first + t * (3 * rest - 2 * first - last + t * (first + last - 2 * rest)))
+        rise = high - low
+        return low + t * (first + t * (3 * rise - 2 * first - last + t * (first + last - 2 * rise)))
 
 
 def tabulated(

@@ -450,9 +450,9 @@ class EnsembleQuasiNewton(Wrapper):
         reference walker.
         """
         step_size = ops.largest(self._grouped(evaluate.rung.step_size), 1)
-        wanted = 0.0 * step_size + self.covariance_blending
+        blending = 0.0 * step_size + self.covariance_blending
         if not self.capped:
-            return wanted, stiffest
+            return blending, stiffest
         ask = evaluate.full if self.full_batch else evaluate
         gradient = ask(ensemble).gradient
         for _ in range(_POWER_STEPS):
@@ -463,15 +463,15 @@ class EnsembleQuasiNewton(Wrapper):
             size = ops.maximum(ops.sqrt(ops.sum_of_products(image, image)), 1e-30 + 0.0 * length)
             stiffest = image / ops.column(size, image)
         image, _ = curved(ask, ensemble, gradient, ops.reshape(deviations, ensemble.shape))
-        pairs = ops.as_type(deviations, wanted) @ ops.transpose(
-            ops.as_type(self._grouped(image), wanted)
+        pairs = ops.as_type(deviations, blending) @ ops.transpose(
+            ops.as_type(self._grouped(image), blending)
         )
         pairs = 0.5 * (pairs + ops.transpose(pairs)) / float(deviations.shape[1])
         top = _largest_eigenvalue(pairs)
         stiff = ops.largest(self._grouped(curvature), 1)
         most = 1.0 / (step_size**2 if is_timed(self) else step_size)
         room = ops.maximum(most - stiff, 0.0 * stiff) / ops.maximum(top, 1e-30 + 0.0 * top)
-        return ops.minimum(wanted, room), stiffest
+        return ops.minimum(blending, room), stiffest
 
     def get_config(self) -> dict:
         known = attributes_of(self, "covariance_blending", "covariance_after_steps")
