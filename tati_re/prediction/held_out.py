@@ -38,6 +38,7 @@ from tati_re.prediction.network import Network, dataset_of
 from tati_re.prediction.predict import as_calibrated, predictor_note
 from tati_re.prediction.results import Prediction, RegressionPrediction
 from tati_re.prediction.scores import brier_score
+from tati_re.prediction.sources import draws_of_predictions
 from tati_re.prediction.stacking import EQUAL, chosen_weights, weigh
 from tati_re.runs import files
 from tati_re.runs.csv_table import frame_text
@@ -197,7 +198,7 @@ def comparison_notes(run: RunFiles) -> list[str]:
     frame = stored_comparison(run)
     if frame is None:
         return []
-    notes = [note for note in [predictor_note(run.manifest)] if note]
+    notes = [note for note in (predictor_note(run.manifest), _draws_note(run, frame)) if note]
     rough = int(frame[ROUGH].iloc[0]) if ROUGH in frame.columns else 0
     if rough:
         notes.append(f"Pareto k is above {_LARGEST_K:g} in {rough:,} rows: their scores are rough.")
@@ -207,6 +208,25 @@ def comparison_notes(run: RunFiles) -> list[str]:
             "The fits were trained on these rows: no scores. test_fraction=0.2 compares all three."
         )
     return notes
+
+
+def _draws_note(run: RunFiles, frame: pd.DataFrame) -> str:
+    """That predictions average more draws than the comparison, so that their scores differ a little.
+
+    Scores of as many draws would take too long at the end of a run: the CRPS of 1,000 draws with
+    noise of their own takes up to 10 seconds for 200 rows.
+    """
+    is_shown = POSTERIOR in frame.index and frame["scored_on"].iloc[0] == TEST_PART
+    if not is_shown or run.manifest.prefers_fits or run.manifest.has_fits_alone:
+        return ""
+    averaged = int(frame.loc[POSTERIOR, "members"])
+    of_predictions = draws_of_predictions(run, int(frame["rows"].iloc[0]))
+    if of_predictions <= averaged:
+        return ""
+    return (
+        f"The posterior averages {averaged:,} draws here and up to {of_predictions:,} in "
+        "predictions, whose scores differ slightly."
+    )
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from tati_re.prediction.calibrating import (
 from tati_re.prediction.deferred import changed
 from tati_re.prediction.draws import Draws, Members
 from tati_re.prediction.network import Network
-from tati_re.prediction.rows import checked_rows, labels_by_name, test_part, with_names
+from tati_re.prediction.rows import requested_rows
 from tati_re.prediction.sources import source_of
 from tati_re.prediction.streamed import streamed_prediction
 from tati_re.prediction.training_rows import with_training
@@ -101,59 +102,114 @@ def predict(
     refuse_if(
         not 0 < interval < 1, "interval is out of range.", interval, "a number between 0 and 1"
     )
-    with ExitStack() as files_as_they_are:
+    selection = DrawSelection(rung=rung, burnin=burnin, thin=thin, weights=weights)
+    with ExitStack() as unchanged_files:
         for run in runs:
-            files_as_they_are.enter_context(run.unchanged())
-        from_draws = parameters is not None or (rung, burnin, weights) != (0, None, None)
+            unchanged_files.enter_context(run.unchanged())
         for run in runs:
-            if from_draws or not run.manifest.prefers_fits:
+            if parameters is not None or selection.names_draws or not run.manifest.prefers_fits:
                 warn_of_failed_checks(run)
-        if inputs is None:
-            refuse_if(
-                labels is not None, "labels without inputs.", expected="predict(inputs, labels)"
-            )
-            has_averages = (
-                len(runs) == 1
-                and parameters is None
-                and runs[0].manifest.options.stream_predictions
-            )
-            has_averages = has_averages and (rung, burnin, thin, weights) == (0, None, None, None)
-            has_averages = has_averages and not runs[0].manifest.prefers_fits
-            has_averages = has_averages and chosen_calibration(runs[0].manifest, calibrate) == NONE
-            in_python = {"data", "test_data"} & {*runs[0].manifest.objects}
-            if has_averages and (in_python or not files.trajectory_in(runs[0].folder)):
-                return streamed_prediction(runs[0], interval)
-            inputs, labels = test_part(runs[0])
-            inputs = with_names(runs[0], inputs) if len(runs) > 1 else inputs
-        else:
-            inputs = checked_rows(runs[0], inputs)
-        labels = labels_by_name(runs, inputs, labels)
+
+        if inputs is None and labels is not None:
+            raise InputError("labels without inputs.", expected="predict(inputs, labels)")
+        if inputs is None and parameters is None and _are_streamed(runs, selection, calibrate):
+            return streamed_prediction(runs[0], interval)
+
+        rows, row_labels = requested_rows(runs, inputs, labels)
         if parameters is None:
-            sources = [source_of(run, rung, burnin, thin, model, inputs, weights) for run in runs]
-            prediction = average(sources, inputs, labels, interval)
-            if chosen_calibration(runs[0].manifest, calibrate) != NONE:
-                problem = "calibrate: several runs have no common calibration."
-                refuse_if(len(runs) > 1, problem, f"{len(runs)} runs", "one run, or calibrate none")
-            prediction = as_calibrated(runs[0], prediction, sources, inputs, calibrate, model)
-            if any(isinstance(draws, Draws) for _, draws in sources):
-                warn_of_few_draws(prediction, runs[0])
-            return with_training(with_predictor(prediction, runs, sources), runs[0])
-        if len(runs) > 1 or (rung, burnin, thin, weights) != (0, None, None, None):
+            return _average_of_draws(
+                runs, rows, row_labels, interval, selection, calibrate=calibrate, model=model
+            )
+        if len(runs) > 1 or selection != DrawSelection():
             raise InputError(
                 "parameters replaces the draws of a single run.",
                 expected="no rung, burnin, thin or weights",
             )
-        network = Network(runs[0], model)
-        # A copy: ends of intervals are computed later, whatever becomes of the caller's array.
-        vectors = np.array(np.atleast_2d(parameters))
-        if vectors.shape[1:] != (network.num_parameters,):
-            raise InputError(
-                "parameters: wrong shape.",
-                np.shape(parameters),
-                f"(draws, {network.num_parameters})",
-            )
-        prediction = average([(network, Members(vectors))], inputs, labels, interval)
-        return with_training(prediction, runs[0])
+        return _average_of_vectors(runs[0], parameters, rows, row_labels, interval, model)
+
+
+@dataclass(frozen=True)
+class DrawSelection:
+    """The draws of a run that a prediction averages, in the arguments of `predict`."""
+
+    rung: int = 0
+    burnin: int | None = None
+    thin: int | None = None
+    weights: str | None = None
+
+    @property
+    def names_draws(self) -> bool:
+        """Whether draws were asked for, also of a run whose fits predict better."""
+        return (self.rung, self.burnin, self.weights) != (0, None, None)
+
+
+def _are_streamed(
+    runs: Sequence[RunFiles], selection: DrawSelection, calibrate: str | None
+) -> bool:
+    """Whether the averages that a run accumulated for its test set are its prediction."""
+    manifest = runs[0].manifest
+    if len(runs) > 1 or not manifest.options.stream_predictions:
+        return False
+    if selection != DrawSelection() or manifest.prefers_fits:
+        return False
+    if chosen_calibration(manifest, calibrate) != NONE:
+        return False
+    in_python = {"data", "test_data"} & {*manifest.objects}
+    return bool(in_python) or not files.trajectory_in(runs[0].folder)
+
+
+def _average_of_draws(
+    runs: Sequence[RunFiles],
+    inputs: Any,
+    labels: Any,
+    interval: float,
+    selection: DrawSelection,
+    calibrate: str | None,
+    model: Any,
+) -> Any:
+    """The prediction of runs by their draws, or by the fits of a run that predicts with them."""
+    sources = [
+        source_of(
+            run,
+            rung=selection.rung,
+            burnin=selection.burnin,
+            thin=selection.thin,
+            model=model,
+            inputs=inputs,
+            weights=selection.weights,
+        )
+        for run in runs
+    ]
+    prediction = average(sources, inputs, labels, interval)
+    if len(runs) > 1 and chosen_calibration(runs[0].manifest, calibrate) != NONE:
+        problem = "calibrate: several runs have no common calibration."
+        raise InputError(problem, f"{len(runs)} runs", "one run, or calibrate none")
+    prediction = as_calibrated(runs[0], prediction, sources, inputs, calibrate, model)
+    if any(isinstance(draws, Draws) for _, draws in sources):
+        warn_of_few_draws(prediction, runs[0])
+    return with_training(with_predictor(prediction, runs, sources), runs[0])
+
+
+def _average_of_vectors(
+    run: RunFiles,
+    parameters: np.ndarray,
+    inputs: Any,
+    labels: Any,
+    interval: float,
+    model: Any,
+) -> Any:
+    """The prediction of a run by parameter vectors that were passed in place of its draws."""
+    network = Network(run, model)
+    # A copy: ends of intervals are computed later, whatever becomes of the caller's array.
+    vectors = np.array(np.atleast_2d(parameters))
+    if vectors.shape[1:] != (network.num_parameters,):
+        raise InputError(
+            "parameters: wrong shape.",
+            np.shape(parameters),
+            f"(draws, {network.num_parameters})",
+        )
+    prediction = average([(network, Members(vectors))], inputs, labels, interval)
+    return with_training(prediction, run)
 
 
 def as_calibrated(

@@ -13,7 +13,32 @@ from tati_re.data.frames import check_order, in_order, is_frame, rows_by_name
 from tati_re.data.packing import as_packed
 from tati_re.prediction.network import dataset_of
 from tati_re.prediction.ranges import warn_of_ranges
+from tati_re.runs.manifest_entries import DataEntry
 from tati_re.runs.run import RunFiles
+
+
+def requested_rows(runs: Sequence[RunFiles], inputs: Any, labels: Any) -> tuple[Any, Any]:
+    """The inputs and labels of a prediction, in the order of the data of the runs.
+
+    Args:
+        runs: The runs, which must predict the same quantities.
+        inputs: Inputs as `predict` takes them, or None: the test set of the first run.
+        labels: Labels as `predict` takes them, or None: those of the test set, or the label
+            columns of a data frame.
+
+    Returns:
+        Inputs, an array unless the runs take their columns in different forms, and labels or None.
+
+    Raises:
+        InputError: Inputs or labels do not fit, or the data have no test set.
+    """
+    if inputs is None:
+        inputs, labels = test_part(runs[0])
+        inputs = with_names(runs[0], inputs) if len(runs) > 1 else inputs
+        return inputs, labels_by_name(runs, inputs, labels)
+    table = named_rows(runs[0], inputs)
+    rows = packed_rows(runs, table)
+    return rows, labels_by_name(runs, table, labels)
 
 
 def test_part(run: RunFiles) -> tuple[np.ndarray, np.ndarray | None]:
@@ -34,22 +59,50 @@ def with_names(run: RunFiles, inputs: np.ndarray) -> Any:
     return pandas.DataFrame(inputs, columns=list(names)) if named else inputs
 
 
-def checked_rows(run: RunFiles, inputs: Any) -> Any:
-    """Inputs with rows given by names as a data frame; warns of rows outside the training range.
+def named_rows(run: RunFiles, inputs: Any) -> Any:
+    """Rows that are given by names as a data frame; other inputs as they are.
 
     Args:
-        run: The run, whose manifest has names and ranges of the inputs.
+        run: The run, whose manifest has the names of the inputs.
         inputs: Inputs as `predict` takes them.
     """
     data = run.manifest.dataset
-    names = data.feature_names
-    if data.layout:
-        return inputs
-    inputs = rows_by_name(inputs, names, "inputs")
-    if data.input_ranges is not None:
-        categories = stored_categories(data.input_categories)
-        warn_of_ranges(data, as_packed(inputs, (), names, categories=categories))
-    return inputs
+    return inputs if data.layout else rows_by_name(inputs, data.feature_names, "inputs")
+
+
+def packed_rows(runs: Sequence[RunFiles], inputs: Any) -> Any:
+    """Inputs as all runs take them, in one array; warns of rows outside the training range.
+
+    Texts are looked up and columns are ordered once, however many networks predict the rows.
+
+    Args:
+        runs: The runs, whose manifests have names, categories and ranges of the inputs.
+        inputs: Inputs as of `named_rows`.
+
+    Returns:
+        The array. Runs that take the columns in different forms get the inputs as they are.
+    """
+    first = runs[0].manifest.dataset
+    packed = _packed(first, inputs)
+    if not first.layout and first.input_ranges is not None:
+        warn_of_ranges(first, packed)
+    forms = [_form(run.manifest.dataset) for run in runs]
+    return packed if all(form == forms[0] for form in forms) else inputs
+
+
+def _packed(data: DataEntry, inputs: Any) -> np.ndarray:
+    layout = tuple((part.name, part.shape) for part in data.layout)
+    scales = data.layout_scales or (float(data.input_scale),)
+    categories = stored_categories(data.input_categories)
+    return as_packed(inputs, layout, data.feature_names, scales, categories)
+
+
+def _form(data: DataEntry) -> list[Any]:
+    """What decides how inputs are packed."""
+    texts = [(entry.column, tuple(entry.texts)) for entry in data.input_categories]
+    layout = [(part.name, tuple(part.shape)) for part in data.layout]
+    scales = [float(scale) for scale in data.layout_scales or (data.input_scale,)]
+    return [layout, list(data.feature_names), scales, texts]
 
 
 def labels_by_name(runs: Sequence[RunFiles], inputs: Any, labels: Any) -> Any:

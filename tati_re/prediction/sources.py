@@ -58,9 +58,7 @@ def source_of(
     if run.manifest.prefers_fits and (rung, burnin, weights) == (0, None, None):
         return network, run.cached_result("fits", lambda: _fits_of(run, network))
     if thin is None:
-        most = max(FEWEST_DRAWS, MOST_PREDICTIONS // max(1, len(network.packed(inputs))))
-        stored = run.cached_result(("stored", burnin), lambda: _num_stored(run, burnin))
-        thin = max(1, stored // most)
+        thin = default_thin(run, len(network.packed(inputs)), burnin)
 
     def drawn() -> Draws:
         draws = Draws(run, rung, burnin, thin)
@@ -69,6 +67,32 @@ def source_of(
         return draws
 
     return network, run.cached_result(("draws", rung, burnin, thin, weights, id(model)), drawn)
+
+
+def default_thin(run: RunFiles, num_inputs: int, burnin: int | None = None) -> int:
+    """Keep one in this many stored positions, for predictions of so many inputs.
+
+    Args:
+        run: The run.
+        num_inputs: The number of inputs.
+        burnin: Steps to leave out. Default: None, the burn-in of the run.
+    """
+    most = max(FEWEST_DRAWS, MOST_PREDICTIONS // max(1, num_inputs))
+    return max(1, _stored_draws(run, burnin) // most)
+
+
+def draws_of_predictions(run: RunFiles, num_inputs: int) -> int:
+    """About how many draws predictions of so many inputs average.
+
+    Args:
+        run: The run.
+        num_inputs: The number of inputs.
+    """
+    return -(-_stored_draws(run, None) // default_thin(run, num_inputs))
+
+
+def _stored_draws(run: RunFiles, burnin: int | None) -> int:
+    return run.cached_result(("stored", burnin), lambda: _num_stored(run, burnin))
 
 
 def _end_of_fit(run: RunFiles, network: Network) -> Members:

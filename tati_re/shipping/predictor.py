@@ -20,7 +20,7 @@ from tati_re.prediction.calibrating import with_scale, with_temperature
 from tati_re.prediction.draws import DRAWS, FITS, Members
 from tati_re.prediction.network import Network
 from tati_re.prediction.outputs import outputs_of_draws
-from tati_re.prediction.rows import checked_rows, labels_by_name
+from tati_re.prediction.rows import labels_by_name, named_rows, packed_rows
 from tati_re.runs.manifest import Manifest
 from tati_re.shipping.carried_run import CarriedRun
 from tati_re.shipping.predictor_file import Parts, parts_of_file, write_parts
@@ -214,9 +214,9 @@ class Predictor:
         """
         problem = "interval is out of range."
         refuse_if(not 0 < interval < 1, problem, interval, "a number between 0 and 1")
-        inputs = checked_rows(self._run, inputs)
-        labels = labels_by_name([self._run], inputs, labels)
-        return self.averaged(inputs, labels, interval)
+        table = named_rows(self._run, inputs)
+        rows = packed_rows([self._run], table)
+        return self.averaged(rows, labels_by_name([self._run], table, labels), interval)
 
     def averaged(self, inputs: Any, labels: Any = None, interval: float = 0.9) -> Any:
         """Predicts for inputs in column order, without comparing them with the training ranges.
@@ -405,7 +405,7 @@ class Predictor:
 
     def _outputs(self, inputs: Any) -> tuple[np.ndarray, np.ndarray | None]:
         """Outputs of the members, `(members, n, outputs)`, and their extra parameters."""
-        rows = checked_rows(self._run, inputs)
+        rows = packed_rows([self._run], named_rows(self._run, inputs))
         return outputs_of_draws(self.network, self.members, self.network.prepared(rows))
 
     def _law(self, inputs: Any, method: str) -> tuple[Any, np.ndarray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -106,6 +107,23 @@ def test_coverage_counts_the_probability_below_each_target(with_test_part):
     for level in (50, 90, 95):
         within = with_test_part.predict(interval=level / 100)
         assert scores[f"coverage_{level}"] == pytest.approx(within.coverage)
+
+
+def test_a_comparison_of_fewer_draws_than_predictions_names_both(
+    with_test_part, monkeypatch, tmp_path
+):
+    """Users read its scores next to those of `predict`, which differed without a word."""
+    assert "predictions, whose" not in str(with_test_part.comparison)
+    monkeypatch.setattr("tati_re.prediction.held_out._MOST_DRAWS", 20)
+    shutil.copytree(with_test_part.folder, tmp_path / "run")
+    (tmp_path / "run" / files.COMPARISON).unlink()
+    run = tati_re.load(tmp_path / "run", data=_values())
+    frame = run.comparison
+    members = frame.loc[POSTERIOR, "members"]
+    assert members < 30 and run.predict().num_draws == 60
+    note = f"The posterior averages {members} draws here and up to 60 in predictions, whose scores"
+    for text in (str(frame), run.summary(), "\n".join(comparison_lines(run))):
+        assert note in " ".join(text.split())
 
 
 def test_the_run_keeps_the_table_and_shows_it(with_test_part, tmp_path):

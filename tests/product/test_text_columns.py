@@ -10,6 +10,7 @@ import pytest
 
 import tati_re
 from tati_re import landscape
+from tati_re.data.categories import Categories
 
 SHORT = {"sampler": "MCLMC", "step_size": 0.01, "num_steps": 40, "goal": "posterior"}
 
@@ -63,6 +64,24 @@ def test_a_run_and_all_that_is_made_of_it_take_texts(run, table, tmp_path):
     assert means(again.predict(rows)) == pytest.approx(of_two)
     exported = predictor.to_keras().predict(codes.to_numpy(float), verbose=0)
     assert np.ravel(exported["mean"]) == pytest.approx(of_two, rel=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_texts_are_looked_up_once(run, table, monkeypatch):
+    """A frame of many rows was encoded for the ranges, for its number, and twice for the network."""
+    calls = []
+    codes = Categories.codes
+
+    def counted(self, cells, where):
+        calls.append(len(cells))
+        return codes(self, cells, where)
+
+    monkeypatch.setattr(Categories, "codes", counted)
+    rows = table.drop(columns="cost")
+    run.predict(rows)
+    assert calls == [len(rows)]
+    tati_re.predict([run, tati_re.load(run.folder)], table)
+    assert calls == [len(rows)] * 2
 
 
 @pytest.mark.slow
