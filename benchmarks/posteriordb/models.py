@@ -186,7 +186,8 @@ def gp_pois_regr(data: Mapping[str, Any]) -> Model:
     return Model(log_density, parameters, data, {"f": latent})
 
 
-STEPS_PER_YEAR = 20
+STEPS_PER_YEAR = 8
+"""Of the Runge-Kutta method: states are then off by less than 1e-3 of themselves."""
 
 
 def lotka_volterra(data: Mapping[str, Any]) -> Model:
@@ -208,13 +209,9 @@ def lotka_volterra(data: Mapping[str, Any]) -> Model:
 
     def solution(z_init, theta, years):
         """The state after each year, `(years, 2)`."""
-
-        def one_year(state, _):
-            for _ in range(STEPS_PER_YEAR):
-                state = one_step(state, theta)
-            return state
-
-        return tf.scan(one_year, tf.range(years), initializer=z_init)
+        steps = tf.range(years * STEPS_PER_YEAR)
+        states = tf.scan(lambda state, _: one_step(state, theta), steps, initializer=z_init)
+        return states[STEPS_PER_YEAR - 1 :: STEPS_PER_YEAR]
 
     def log_density(theta, z_init, sigma, y, y_init):
         states = solution(z_init, theta, y.shape[0])

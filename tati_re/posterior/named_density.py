@@ -18,6 +18,7 @@ EXPECTED = (
     "a function of parameters and data by their names that returns one log density, in TensorFlow"
 )
 _OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)
+_CONTROL_FLOW = {"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"}
 
 
 class NamedDensity:
@@ -102,22 +103,24 @@ class NamedDensity:
         Returns:
             U, `(walkers,)`.
         """
-        values, log_jacobian = self.layout.constrain(position)
-        log_density = self._of_draws("log_density", self.log_density, values)
-        return -(tf.cast(log_density, position.dtype) + log_jacobian)
+        return self.with_data_of_rows(position, {})
 
     def with_data_of_rows(self, position: Any, data: Mapping[str, Any]) -> Any:
         """Returns U of free coordinates, with different data for each row.
 
         Args:
             position: Free coordinates, a tensor, `(n, dimension)`.
-            data: Tensors in place of the density's own arrays, by name, `(n, *shape)` each.
+            data: Tensors in place of the density's own arrays, by name, `(n, *shape)` each; an
+                array without an entry is the same for all rows.
 
         Returns:
             U, `(n,)`.
         """
         values, log_jacobian = self.layout.constrain(position)
-        log_density = self._with_own_gradient(values, data)
+        if self._has_loops:
+            log_density = self._of_draws("log_density", self.log_density, values, data)
+        else:
+            log_density = self._with_own_gradient(values, data)
         return -(tf.cast(log_density, position.dtype) + log_jacobian)
 
     def _with_own_gradient(self, values: Mapping[str, Any], data: Mapping[str, Any]) -> Any:
@@ -125,7 +128,9 @@ class NamedDensity:
 
         The gradient is computed draw by draw next to the value. TensorFlow's own would pass axes of
         sums from the mapped function to its gradient. XLA takes axes for constants, and with them
-        all arguments of the function: it would compile again for each new data set.
+        all arguments of the function: it would compile again for each new data set, and after each
+        window of the burn-in, which changes the scales of the coordinates. TensorFlow cannot map the
+        gradient of a loop.
         """
         names = list(values)
 
@@ -298,9 +303,10 @@ class NamedDensity:
         who: str,
         function: Callable,
         values: Mapping[str, Any],
+        data_of_rows: Mapping[str, Any] | None = None,
     ) -> Any:
         """A function of one draw for all draws, `(draws, ...)`."""
-        by_draw, data = self._arguments(who, values)
+        by_draw, data = self._arguments(who, values, data_of_rows)
         if not by_draw:  # a function of data alone is the same for all draws
             count = len(next(iter(values.values())))
             value = tf.convert_to_tensor(function(**data))
@@ -359,7 +365,8 @@ class NamedDensity:
         position = np.random.default_rng(0x4E44).standard_normal((1, self.dimension))
         values, _ = self.layout.constrain(position)
         draw = {name: tf.constant(value[0], self.dtype) for name, value in values.items()}
-        density = self._of_one_draw("log_density", self.log_density, draw)
+        density, graph = self._of_one_draw("log_density", self.log_density, draw)
+        self._has_loops = has_loops(graph)
         floating = tf.is_tensor(density) and density.dtype.is_floating
         shape = tuple(density.shape) if tf.is_tensor(density) else np.shape(density)
         refuse_if(
@@ -373,7 +380,10 @@ class NamedDensity:
         if self.log_likelihood is not None:
             self._of_one_draw("log_likelihood", self.log_likelihood, draw)
 
-    def _of_one_draw(self, who: str, function: Callable, draw: Mapping[str, Any]) -> Any:
+    def _of_one_draw(
+        self, who: str, function: Callable, draw: Mapping[str, Any]
+    ) -> tuple[Any, tf.Graph]:
+        """What a function returns for one draw, and its graph."""
         dtype = tf.as_dtype(self.dtype)
         names = self._taken[who]
         draw_arguments = {name: draw[name] for name in names if name in draw}
@@ -382,10 +392,8 @@ class NamedDensity:
         try:
             output = function(**draw_arguments, **data)
             problem = f"{who}: TensorFlow cannot compile the function."
-            tf.function(
-                lambda: function(**draw_arguments, **data), autograph=False
-            ).get_concrete_function()
-            return output
+            traced = tf.function(lambda: function(**draw_arguments, **data), autograph=False)
+            return output, traced.get_concrete_function().graph
         except Exception as error:
             shapes = ", ".join(
                 f"{name} {tuple(value.shape)}" for name, value in draw_arguments.items()
@@ -399,6 +407,13 @@ def _for_each_draw(values: Any, like: Any) -> Any:
     """Values `(n,)`, cast and reshaped to multiply an array `(n, ...)`."""
     shape = [-1] + [1] * (len(like.shape) - 1)
     return tf.reshape(tf.cast(values, like.dtype), shape)
+
+
+def has_loops(graph: tf.Graph) -> bool:
+    """Whether a graph has loops or branches, also in functions that it calls."""
+    whole = graph.as_graph_def()
+    nodes = [whole.node, *(function.node_def for function in whole.library.function)]
+    return any(node.op in _CONTROL_FLOW for part in nodes for node in part)
 
 
 def name_of(function: Any) -> str:
