@@ -197,7 +197,7 @@ class NamedDensity:
         return generated
 
     def with_data(self, data: Mapping[str, Any]) -> NamedDensity:
-        """Returns the same density with other data; data of the same shapes need no recompilation.
+        """Returns the same density with other data.
 
         Args:
             data: Arrays and numbers by name.
