@@ -173,17 +173,17 @@ def _matched(layers: list[HiddenUnits], target: np.ndarray, start: np.ndarray, f
     for sweep in range(_SWEEPS):
         changed = False
         for layer in layers:
-            whole = np.concatenate([layer.incoming, layer.outgoing], axis=1)
-            seen = layer.incoming if first and sweep == 0 else whole
+            all_weights = np.concatenate([layer.incoming, layer.outgoing], axis=1)
+            seen = layer.incoming if first and sweep == 0 else all_weights
             products = target[seen] @ (sign * start[source])[seen].T
             chosen = linear_sum_assignment(
                 np.abs(products) if layer.odd else products, maximize=True
             )[1]
             turned = np.where((products[np.arange(len(chosen)), chosen] < 0) & layer.odd, -1.0, 1.0)
             changed |= bool((chosen != np.arange(len(chosen))).any() or (turned < 0).any())
-            source[whole], sign[whole] = (
-                source[whole[chosen]],
-                turned[:, None] * sign[whole[chosen]],
+            source[all_weights], sign[all_weights] = (
+                source[all_weights[chosen]],
+                turned[:, None] * sign[all_weights[chosen]],
             )
         if not changed and (sweep or not first):
             break

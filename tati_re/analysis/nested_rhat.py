@@ -58,8 +58,8 @@ def nested_r_hat(chains: np.ndarray, num_groups: int, limit: float = LARGEST_R_H
     wrong = draws.ndim != 2 or not draws.size
     refuse_if(wrong, "chains: wrong shape.", draws.shape, "(chains, draws)")
     refuse_if(not np.isfinite(draws).all(), "chains: not all draws are finite.")
-    whole = isinstance(num_groups, int | np.integer) and not isinstance(num_groups, bool)
-    if not whole or num_groups < 2 or len(draws) % num_groups:
+    is_integer = isinstance(num_groups, int | np.integer) and not isinstance(num_groups, bool)
+    if not is_integer or num_groups < 2 or len(draws) % num_groups:
         raise InputError(
             "num_groups: the chains cannot be split into so many groups.",
             abbreviated(num_groups, 40),

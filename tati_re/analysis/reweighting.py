@@ -188,12 +188,12 @@ def _jackknife(sampled: LadderDraws, temperatures: np.ndarray, observables: dict
     blocks = min(BLOCKS, draws)
     refuse_if(blocks < 2, "Too few rows to reweight.", f"{draws} a walker", "at least 2")
     part = np.arange(draws) * blocks // draws
-    whole, effective, free = _estimates(sampled, temperatures, observables, slice(None), None)
+    estimates, effective, free = _estimates(sampled, temperatures, observables, slice(None), None)
     without = np.array(
         [_estimates(sampled, temperatures, observables, part != k, free)[0] for k in range(blocks)]
     )
     errors = np.sqrt((blocks - 1) / blocks * ((without - without.mean(axis=0)) ** 2).sum(axis=0))
-    return zip(whole, errors, effective, strict=True)
+    return zip(estimates, errors, effective, strict=True)
 
 
 def _estimates(

@@ -35,8 +35,8 @@ def module_of(command: str):
 
 def _completion(shell: str) -> str:
     """A script that completes `tati` and the commands with names of their own."""
-    whole = argparse.ArgumentParser("tati")
-    parts = whole.add_subparsers(metavar="COMMAND")
+    parser_of_all = argparse.ArgumentParser("tati")
+    parts = parser_of_all.add_subparsers(metavar="COMMAND")
     scripts = []
     for name, text in COMMANDS.items():
         parser: Parser = module_of(name).parser_of_command()
@@ -48,7 +48,7 @@ def _completion(shell: str) -> str:
             scripts.append(command_script)
     import shtab
 
-    return "\n".join([*scripts, shtab.complete(whole, shell)])
+    return "\n".join([*scripts, shtab.complete(parser_of_all, shell)])
 
 
 def _body(argv: list[str]) -> int:

@@ -167,8 +167,8 @@ def _fits(value: Any, hint: Any) -> bool | None:
     if hint is bool:
         return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")
     if hint is int:
-        whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-        return whole and abs(int(value)) < _LARGEST
+        is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+        return is_integer and abs(int(value)) < _LARGEST
     if hint is float:
         return isinstance(value, numbers.Real) and _is_finite(value)
     if hint is str or (inspect.isclass(origin or hint) and issubclass(origin or hint, os.PathLike)):

@@ -301,8 +301,8 @@ def kind_of(
                 f", loss = 'binary_crossentropy' for several labels per example, or {otherwise}",
             )
         return "one_hot", targets.shape[1]
-    whole = values.dtype.kind in "ui" or bool((values == np.floor(values)).all())
-    if targets.ndim != 1 or not whole or len(values) < 2:
+    are_integers = values.dtype.kind in "ui" or bool((values == np.floor(values)).all())
+    if targets.ndim != 1 or not are_integers or len(values) < 2:
         return "regression", None
     if values.tolist() == [-1, 1]:
         return "signs", 2

@@ -205,9 +205,9 @@ def _of_unscaled_pixels(largest: float) -> str:
 
 def _left_alone(dataset: Dataset, far: list[str], why: str, has_model: bool, pixels: bool) -> str:
     """Why data that are far from order 1 stay as they are, and what helps."""
-    whole = dataset.inputs.dtype.kind != "f" and not (has_model and pixels)
+    holds_integers = dataset.inputs.dtype.kind != "f" and not (has_model and pixels)
     cure = "scale them before"
-    if not (dataset.layout or whole):
+    if not (dataset.layout or holds_integers):
         modes = "pixels, inputs" if pixels else "inputs"
         cure = f"standardize {modes}, or all, scales them"
 

@@ -350,11 +350,13 @@ class BlockLoop(Loop):
         packed = tf.cond(apply, swapped, lambda: self._pack(before))
         now = Moves(*map(entry(tf.constant(0)), due))
         alive = tf.constant(True)
-        whole = self._unpack(packed, evaluate.rung)
+        full_state = self._unpack(packed, evaluate.rung)
         if self.method.has_momentum:
             seen = tf.logical_and(apply, now.row)
             energy = tf.cond(
-                seen, lambda: total_energy(self.method, whole), lambda: tf.zeros_like(acceptance)
+                seen,
+                lambda: total_energy(self.method, full_state),
+                lambda: tf.zeros_like(acceptance),
             )
             alive = tf.reduce_all(energy <= carry.highest)
 

@@ -119,7 +119,7 @@ class Blocks(Loop):
         """A state with the shapes of the joined one: what is no entry of each walker has an entry of
         each block.
         """
-        whole = super().template(position)
+        full_state = super().template(position)
         number = len(self._firsts)
 
         def repeated(like):
@@ -134,7 +134,7 @@ class Blocks(Loop):
             for name, like in self._like._asdict().items()
             if name not in ("rung", "rungs")
         }
-        return whole._replace(**fields)
+        return full_state._replace(**fields)
 
     def _joined(self, states: dict[int, list]) -> Carry:
         """The carry of all walkers. What is no entry of each walker has an entry of each block."""
@@ -160,11 +160,13 @@ class Blocks(Loop):
         if self._replica_subset is not None:
             self._moments = {first: states[first][-5:-1] for first in self._firsts}
             moments = _merged(list(self._moments.values()), self.num_recorded)
-            whole = super().template(np.zeros((self.walkers, self.potential.num_parameters)))
+            full_state = super().template(np.zeros((self.walkers, self.potential.num_parameters)))
             rungs = (
-                whole.rungs if self._flat is None else self._flat.parted(tf.constant(self._rungs))
+                full_state.rungs
+                if self._flat is None
+                else self._flat.parted(tf.constant(self._rungs))
             )
-            state_type, fields["rungs"] = type(whole), rungs
+            state_type, fields["rungs"] = type(full_state), rungs
         return Carry(state_type(**fields), auxiliary, moments, carries[0].highest)
 
     def _split(self, carry: Carry) -> dict[int, list[np.ndarray]]:
@@ -250,15 +252,15 @@ class Blocks(Loop):
             carry = carry._replace(moments=self._no_moments(self.num_recorded, position.shape[1]))
         return carry._replace(highest=self.highest(carry.state))
 
-    def energies(self, carry: Carry, whole: bool) -> tuple[np.ndarray, np.ndarray]:
+    def energies(self, carry: Carry, with_total: bool) -> tuple[np.ndarray, np.ndarray]:
         if carry is not self._here:
-            return super().energies(carry, whole)
+            return super().energies(carry, with_total)
         # Of blocks that went on while another one diverged nothing is said.
         moves_by_block = np.concatenate([answer.taken for answer in self._last.values()])
         seen = np.repeat(moves_by_block == moves_by_block.min(), self.size)
         facts = np.concatenate([answer.facts[:, :2] for answer in self._last.values()])
         potential, energy = np.where(seen, facts.T, 0.0)
-        return potential, energy if whole else potential
+        return potential, energy if with_total else potential
 
     def states(self, carry: Carry) -> list:
         return [carry_of(leaves, self._like).state for leaves in self._split(carry).values()]

@@ -464,8 +464,8 @@ class Driver:
             self._whole[files.DIRECTIONS] = of_whole(directions.read_bytes())
         if self._move and not self._manifest and (self.folder / files.MANIFEST).exists():
             self._manifest = lasting(manifest.read(self.folder))
-        whole = self._whole | {name: of_whole(text) for name, text in texts.items()}
-        return {"whole": whole} | ({"manifest": self._manifest} if self._manifest else {})
+        digests = self._whole | {name: of_whole(text) for name, text in texts.items()}
+        return {"whole": digests} | ({"manifest": self._manifest} if self._manifest else {})
 
     def _arrays(self, carry: Carry) -> dict[str, np.ndarray]:
         arrays = {

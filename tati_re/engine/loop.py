@@ -243,9 +243,9 @@ class Loop:
             state.rung, self._batch(*examples, entry(tf.constant(0))), auxiliary
         )
         bound = self.ladder.bound(state, evaluate)
-        whole = self.method.full_batch and not evaluate.exact
+        needs_all_data = self.method.full_batch and not evaluate.exact
         return with_energy(
-            state, (bound.full if whole else bound)(state.position)
+            state, (bound.full if needs_all_data else bound)(state.position)
         ), evaluate.auxiliary
 
     def highest(self, state) -> tf.Tensor:
@@ -267,7 +267,7 @@ class Loop:
             highest_energy(energy, potential, temperature, number, scale), tf.float64
         )
 
-    def energies(self, carry: Carry, whole: bool) -> tuple[np.ndarray, np.ndarray]:
+    def energies(self, carry: Carry, with_total: bool) -> tuple[np.ndarray, np.ndarray]:
         """Returns the energies of all walkers.
 
         Args:
@@ -278,7 +278,9 @@ class Loop:
             U, and U + p·p/2 if `whole` is true, otherwise U again; shape (walkers,) each.
         """
         potential = np.asarray(carry.state.potential)
-        return potential, np.asarray(total_energy(self.method, carry.state)) if whole else potential
+        return potential, np.asarray(
+            total_energy(self.method, carry.state)
+        ) if with_total else potential
 
     def arrays(self) -> dict[str, np.ndarray]:
         """What a checkpoint holds beside the carry.
@@ -654,10 +656,10 @@ class Loop:
             fields = self._pack(self.turns.end(self._unpack(fields, evaluate.rung), turn, evaluate))
             if self.method.has_momentum:
                 # All momenta are summed only where a row is due, which needs the sum as well.
-                whole = self._unpack(fields, self.rung)
+                full_state = self._unpack(fields, self.rung)
                 energy = tf.cond(
                     last.row,
-                    lambda: total_energy(self.method, whole),
+                    lambda: total_energy(self.method, full_state),
                     lambda: tf.zeros_like(acceptance),
                 )
                 alive = tf.logical_and(alive, tf.reduce_all(energy <= carry.highest))

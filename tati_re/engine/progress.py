@@ -501,8 +501,8 @@ def make_progress(verbose: int = 1, stream: TextIO | None = None) -> Progress:
 
 def clock_text(seconds: float) -> str:
     """Seconds as `1:30`, or `2:01:30`."""
-    whole = max(0, round(seconds))
-    minutes = whole // 60
+    total_seconds = max(0, round(seconds))
+    minutes = total_seconds // 60
     if minutes < 60:
-        return f"{minutes}:{whole % 60:02d}"
-    return f"{minutes // 60}:{minutes % 60:02d}:{whole % 60:02d}"
+        return f"{minutes}:{total_seconds % 60:02d}"
+    return f"{minutes // 60}:{minutes % 60:02d}:{total_seconds % 60:02d}"

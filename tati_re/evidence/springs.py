@@ -59,19 +59,19 @@ class Springs:
 
     @property
     def log_normalization(self) -> float:
-        whole = np.log(self.std * np.sqrt(2 * np.pi))
+        log_widths = np.log(self.std * np.sqrt(2 * np.pi))
         if self.bound is not None:
             low, high = self._edges()
-            whole = whole + np.log1p(-(ndtr(low) + ndtr(-high)))
+            log_widths = log_widths + np.log1p(-(ndtr(low) + ndtr(-high)))
             crowded = ndtr(low) + ndtr(-high) > 0.5
             if crowded.any():
                 # Springs wider than the box: the small difference of two numbers near each other.
                 a = log_ndtr(high[crowded])
                 b = log_ndtr(low[crowded])
-                whole[crowded] = (
+                log_widths[crowded] = (
                     np.log(self.std[crowded] * np.sqrt(2 * np.pi)) + a + np.log1p(-np.exp(b - a))
                 )
-        return float(whole.sum())
+        return float(log_widths.sum())
 
     def from_normal(self, normal):
         """Draws from q, from standard normal numbers `(n, parameters)`, in their precision."""

@@ -117,7 +117,7 @@ def events_of(step, pairs: Pairs, difference: LogRatioEstimate, accepted, replic
     """
     shape = tf.shape(difference.log_ratio)
 
-    def whole(values):
+    def by_pair(values):
         return tf.cast(tf.broadcast_to(values, shape), tf.float64)
 
     ladder = tf.range(shape[0])[:, None]
@@ -126,9 +126,13 @@ def events_of(step, pairs: Pairs, difference: LogRatioEstimate, accepted, replic
     swap = (
         difference.log_ratio,
         difference.variance,
-        *map(whole, (difference.used, accepted, ladder)),
+        *map(by_pair, (difference.used, accepted, ladder)),
     )
-    columns = [tf.where(pairs.valid, whole(step), -1.0), *map(whole, (*rungs, *replicas)), *swap]
+    columns = [
+        tf.where(pairs.valid, by_pair(step), -1.0),
+        *map(by_pair, (*rungs, *replicas)),
+        *swap,
+    ]
     return tf.reshape(tf.stack(columns, axis=-1), (-1, len(EVENT_COLUMNS)))
 
 

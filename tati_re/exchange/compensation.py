@@ -299,26 +299,24 @@ def compensation_table(
         problem,
         f"series_terms {series_terms}, series_filter {series_filter}",
     )
-    whole = np.linspace(0, RANGE, NUM_POINTS)
-    inside = whole[whole <= _TAIL]
+    grid = np.linspace(0, RANGE, NUM_POINTS)
+    inside = grid[grid <= _TAIL]
     spline = CubicSpline(z, np.maximum(raw, _SMALLEST * expit(z) * expit(-z)))
     below = spline.antiderivative()
-    far = tail * np.exp(-whole[len(inside) :])
+    far = tail * np.exp(-grid[len(inside) :])
     half = float(below(_TAIL)) + tail * math.exp(-_TAIL)
     above = np.concatenate([half - below(inside), far])
     log_odds = np.log(2 * half - above) - np.log(above)
     log_odds[0] = 0.0
     density = np.maximum(np.concatenate([spline(inside), far]) / (2 * half), 0.0)
     beyond = np.arange(1.0, 9.0)
-    inverse = PchipInterpolator(
-        np.r_[log_odds, log_odds[-1] + beyond], np.r_[whole, RANGE + beyond]
-    )
+    inverse = PchipInterpolator(np.r_[log_odds, log_odds[-1] + beyond], np.r_[grid, RANGE + beyond])
     return CompensationTable(
         noise_variance=float(noise_variance),
-        positions=whole,
+        positions=grid,
         density=density,
         log_odds=log_odds,
-        quantiles=inverse(whole),
+        quantiles=inverse(grid),
     )
 
 

@@ -207,9 +207,11 @@ def characterize(
         away, there, _ = descend(surface, position + step * lowest, temperature=temperature)
         if abs(there - value) < SAME * temperature and np.linalg.norm(away - position) > 0.5 * step:
             kind = "valley"
-    whole = kind == "minimum" and len(values) == surface.num_parameters and not num_flat
+    has_volume = kind == "minimum" and len(values) == surface.num_parameters and not num_flat
     volume = (
-        0.5 * float(np.sum(np.log(2 * np.pi * temperature / values))) if whole else float("nan")
+        0.5 * float(np.sum(np.log(2 * np.pi * temperature / values)))
+        if has_volume
+        else float("nan")
     )
     return StationaryPoint(
         position=position,

@@ -68,15 +68,15 @@ class GaussianApproximation:
         """
         factors = range(len(self.mean))
         pairs = list(zip(self.diagonal, self.factor, strict=True))
-        whole = (
+        matrices = (
             [np.linalg.inv(self.covariance(k)) for k in factors] if self.kind == "laplace" else []
         )
-        precision = [np.diag(m) for m in whole] or [
+        precision = [np.diag(m) for m in matrices] or [
             1 / d - np.sum(_scaled(d, f)[0] ** 2, axis=1) for d, f in pairs
         ]
         mass = np.sqrt(np.mean(precision, axis=0) / self.variance.mean(axis=0))
         root = 1 / np.sqrt(mass)
-        stiffest = [np.linalg.eigvalsh(root[:, None] * m * root)[-1] for m in whole]
+        stiffest = [np.linalg.eigvalsh(root[:, None] * m * root)[-1] for m in matrices]
         return self.temperature * np.max(stiffest or [1 / (d * mass) for d, _ in pairs]) * mass
 
     def covariance(self, walker: int = 0) -> np.ndarray:

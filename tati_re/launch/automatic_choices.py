@@ -381,27 +381,27 @@ class _Choice:
         if options.batch_size is None and not is_cheap(sim.system):
             self._change(batch_size=BATCH_SIZE)
 
-        whole = sees_all(self.options, sim.system)
-        sampler, why = self._sampler_for(whole)
+        uses_all_data = sees_all(self.options, sim.system)
+        sampler, why = self._sampler_for(uses_all_data)
         steps = options.num_steps if "num_steps" in options.explicit else MOST_STEPS
-        self._change(sampler=sampler, **self._settings(options, sampler, whole, steps))
-        chooses_order = not whole and "batch_sampling" not in options.explicit
+        self._change(sampler=sampler, **self._settings(options, sampler, uses_all_data, steps))
+        chooses_order = not uses_all_data and "batch_sampling" not in options.explicit
         if chooses_order and not sim.walkers.fits_alone:
             why += self._choose_order()
 
         return [
-            f"{sampler}, {why} (sampler, batch_size{'' if whole else ', batch_sampling'})",
+            f"{sampler}, {why} (sampler, batch_size{'' if uses_all_data else ', batch_sampling'})",
             self._tuning_text(sampler),
             self._end_text(options, steps),
             *self._descend(min(DESCENT_STEPS, steps // 20)),
         ]
 
-    def _sampler_for(self, whole: bool) -> tuple[str, str]:
+    def _sampler_for(self, uses_all_data: bool) -> tuple[str, str]:
         """The sampler for mini-batches, or for all examples at each step, and why."""
         sim = self.sim
         size = sim.system.dataset.num_examples
         dimension = sim.num_parameters()
-        if not whole:
+        if not uses_all_data:
             return "BAOAB", f"mini-batches of {self.options.batch_size} of {size:,} rows"
         if dimension < FEW_PARAMETERS:
             return "HMC", f"exact, cheap with {dimension} parameters"
@@ -409,7 +409,9 @@ class _Choice:
             return "MCLMC", f"full data ({size:,} rows) in each step"
         return "MCLMC", "exact gradients"
 
-    def _settings(self, options: Options, sampler: str, whole: bool, steps: int) -> dict[str, Any]:
+    def _settings(
+        self, options: Options, sampler: str, uses_all_data: bool, steps: int
+    ) -> dict[str, Any]:
         """What is tuned and when the run ends, without what was given."""
         sim = self.sim
         values: dict[str, Any] = {"friction": AUTO, "num_leapfrog_steps": AUTO}
@@ -425,7 +427,7 @@ class _Choice:
                 values["target_bias"] = BIAS_OF_PREDICTIONS
 
         walled = sim.system.prior(options, self.objects).walled
-        full_rank = whole and not walled and self._has_one_covariance()
+        full_rank = uses_all_data and not walled and self._has_one_covariance()
         burnin = latest_end(steps) if options.num_burnin_steps is None else options.num_burnin_steps
         measures_mass = burnin >= FEWEST_BURNIN_STEPS
         if measures_mass:

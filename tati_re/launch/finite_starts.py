@@ -76,8 +76,8 @@ def _is_finite(
     if not system.has_data:
         values, slopes = system.target.value_and_gradient(position)
     else:
-        whole = make_options(options, batch_size=None)
-        potential = system.potential(whole, objects, copies=len(position))
+        full_batch_options = make_options(options, batch_size=None)
+        potential = system.potential(full_batch_options, objects, copies=len(position))
         energy = Evaluator(potential, False).energy(position, (), auxiliary)
         values = energy.potential
         slopes = energy.gradient

@@ -179,11 +179,11 @@ def is_cheap(system: System) -> bool:
 
 def sees_all(options: Options, system: System) -> bool:
     """Whether the mini-batch of these options is all of the data."""
-    whole = (
+    batch_is_all = (
         options.batch_size == system.dataset.num_examples
         and options.batch_sampling != "replacement"
     )
-    return options.batch_size is None or whole
+    return options.batch_size is None or batch_is_all
 
 
 def make_request(

@@ -59,8 +59,8 @@ def block_size(request: Request) -> int:
         # A single block would leave nothing to a second worker.
         return few[-1] if copies > few[-1] else 1
     if requested % unit or copies % requested:
-        whole = "an ensemble" if in_turn else f"{unit} replica(s) with the same number"
-        holds = f", each a multiple of {whole}" if unit > 1 else ""
+        unit_name = "an ensemble" if in_turn else f"{unit} replica(s) with the same number"
+        holds = f", each a multiple of {unit_name}" if unit > 1 else ""
         problem = f"block_size: all blocks of a run have the same size{holds}."
         expected = ", ".join(
             str(size) for size in range(unit, copies + 1, unit) if copies % size == 0

@@ -118,8 +118,8 @@ def chain_of(
                 and not layer.lora_enabled
                 and layer.quantization_mode is None
             )
-            whole = [id(layer.kernel), id(layer.bias)][: 1 + layer.use_bias] if dense else None
-            if layer_ids != whole or len(shape) != 2:
+            dense_ids = [id(layer.kernel), id(layer.bias)][: 1 + layer.use_bias] if dense else None
+            if layer_ids != dense_ids or len(shape) != 2:
                 return None
             variables_by_layer[id(layer)] = (
                 numbers[layer_ids[0]],

@@ -87,11 +87,11 @@ class KerasOptimizer(Optimizer):
         self.learning_rate = constant_rate
         self.name = type(optimizer).__name__.lower()
         known = type(optimizer) is keras_optimizers().get(self.name) and self.name in _BY_NUMBER
-        whole = known and optimizer.clipnorm is None and optimizer.global_clipnorm is None
+        updates_jointly = known and optimizer.clipnorm is None and optimizer.global_clipnorm is None
         walker_shapes = [tuple(shape) for shape in shapes]
         self._shapes = (
             [(num_walkers * sum(map(math.prod, walker_shapes)),)]
-            if whole
+            if updates_jointly
             else walker_shapes * num_walkers
         )
         self._built = False

@@ -396,14 +396,16 @@ def completed(values: Mapping[str, Any], tati: Mapping[str, Any]) -> dict[str, A
     leapfrog steps of a time. `values` were given by the names here, `tati` under TATi's.
     """
     more: dict[str, Any] = {}
-    whole = has_defaults_of_tati(tati)
-    if whole:
+    defaults_of_tati = has_defaults_of_tati(tati)
+    if defaults_of_tati:
         more |= {name: value for name, value in DEFAULTS.items() if values.get(name) is None}
         if isinstance(values.get("data"), str) and "." not in values["data"]:
             more.pop("output_activation", None)  # a built-in system, which TATi does not have
         if values.get("trajectory_file") and values.get("trajectory_every") is None:
             more["trajectory_every"] = 1
-    if values.get("potential") is None and (whole or any(name in tati for name in MEAN_LOSS_NAMES)):
+    if values.get("potential") is None and (
+        defaults_of_tati or any(name in tati for name in MEAN_LOSS_NAMES)
+    ):
         more["potential"] = "mean_loss"
     unnamed = values.get("prior") is None and not values.keys() & _OF_A_PRIOR
     if unnamed and {**values, **more}.get("potential") == "mean_loss":

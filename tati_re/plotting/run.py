@@ -248,8 +248,8 @@ def _moving_mean(
     first = steps[: 1 - window]
     last = steps[window - 1 :]
     usual = (steps[-1] - steps[0]) * (window - 1) / (len(steps) - 1)
-    whole = (counts == window) & (last - first <= 2 * usual)
-    return 0.5 * (first + last), np.where(whole, middle + sums / window, np.nan)
+    is_full = (counts == window) & (last - first <= 2 * usual)
+    return 0.5 * (first + last), np.where(is_full, middle + sums / window, np.nan)
 
 
 def _draw_temperature(

@@ -100,14 +100,18 @@ class StoredExamples:
         `zeros` is like them.
         """
         piece = self.piece(most)
-        whole = self.count - self.count % piece
+        full_pieces = self.count - self.count % piece
 
         def body(start, *sums):
             return start + piece, *map(tf.add, sums, part(*self.gathered(start + tf.range(piece))))
 
-        _, *sums = tf.while_loop(lambda start, *_: start < whole, body, (tf.constant(0), *zeros))
+        _, *sums = tf.while_loop(
+            lambda start, *_: start < full_pieces, body, (tf.constant(0), *zeros)
+        )
         return tuple(
-            sums if whole == self.count else map(tf.add, sums, part(self.x[whole:], self.y[whole:]))
+            sums
+            if full_pieces == self.count
+            else map(tf.add, sums, part(self.x[full_pieces:], self.y[full_pieces:]))
         )
 
 

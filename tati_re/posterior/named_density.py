@@ -398,9 +398,11 @@ class NamedDensity:
             shapes = ", ".join(
                 f"{name} {tuple(value.shape)}" for name, value in draw_arguments.items()
             )
-            whole = "; tf.cast whole numbers, or give floats" if "int64" in str(error) else ""
+            integer_hint = (
+                "; tf.cast whole numbers, or give floats" if "int64" in str(error) else ""
+            )
             received = f"{error_text(error, 160)} ({shapes})"
-            raise InputError(problem, received, f"{EXPECTED}{whole}") from error
+            raise InputError(problem, received, f"{EXPECTED}{integer_hint}") from error
 
 
 def _for_each_draw(values: Any, like: Any) -> Any:

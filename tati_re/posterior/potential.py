@@ -54,9 +54,9 @@ class ModelEvaluate(Evaluate):
     def auxiliary(self, values: tuple) -> None:
         self._kept[0] = values
         if self._whole is not None:
-            whole, first = self._whole
-            pairs = zip(whole.auxiliary, values, strict=True)
-            whole.auxiliary = tuple(
+            full_model, first = self._whole
+            pairs = zip(full_model.auxiliary, values, strict=True)
+            full_model.auxiliary = tuple(
                 with_rows(tf.convert_to_tensor(old), first, new) for old, new in pairs
             )
 

@@ -101,8 +101,8 @@ def noise_like(inputs: np.ndarray, seed: int = 0) -> np.ndarray:
     low = np.where(still, values.min(), low)
     high = np.where(still, values.max(), high)
     drawn = np.random.default_rng(seed).uniform(low, high, values.shape)
-    whole = np.asarray(inputs).dtype.kind in "bui"
-    return (np.round(drawn) if whole else drawn).astype(np.asarray(inputs).dtype)
+    are_integers = np.asarray(inputs).dtype.kind in "bui"
+    return (np.round(drawn) if are_integers else drawn).astype(np.asarray(inputs).dtype)
 
 
 def _from_table(

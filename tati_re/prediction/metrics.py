@@ -60,12 +60,12 @@ def class_labels(labels: np.ndarray, num_classes: int) -> np.ndarray:
     values = values.reshape(-1)
     if num_classes == 2 and np.isin(values, (-1, 1)).all():
         values = values > 0
-    whole = values.astype(np.int64)
+    classes = values.astype(np.int64)
     if not (
-        np.array_equal(whole, values)
-        and whole.size
-        and whole.min() >= 0
-        and whole.max() < num_classes
+        np.array_equal(classes, values)
+        and classes.size
+        and classes.min() >= 0
+        and classes.max() < num_classes
     ):
         listed = ", ".join(map(str, np.unique(values)[:5]))
         raise InputError(
@@ -73,7 +73,7 @@ def class_labels(labels: np.ndarray, num_classes: int) -> np.ndarray:
             listed,
             f"integers from 0 to {num_classes - 1}",
         )
-    return whole
+    return classes
 
 
 @front_door

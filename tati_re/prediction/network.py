@@ -81,8 +81,8 @@ def flat_model_of(run: RunFiles, model: Any = None) -> FlatModel:
     names = run.manifest.parameters.names[len(flat.tensor_names) :]
     if not names and options.noise_std == "sampled":
         names = ("log_noise_std",)
-    whole: Any = ExtendedModel(flat, names) if names else flat
-    return whole
+    extended: Any = ExtendedModel(flat, names) if names else flat
+    return extended
 
 
 def has_its_data(run: RunFiles) -> bool:

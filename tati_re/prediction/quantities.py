@@ -42,9 +42,9 @@ def quantities(
     """
     rows = rows_at_target(run, burnin)
     burnin = burnin_of(run, burnin)
-    whole = "full_potential" in rows and bool(rows["full_potential"].notna().all())
-    column = "full_potential" if whole else "potential"
-    noisy = run.manifest.sees_batches and not whole
+    has_full_potential = "full_potential" in rows and bool(rows["full_potential"].notna().all())
+    column = "full_potential" if has_full_potential else "potential"
+    noisy = run.manifest.sees_batches and not has_full_potential
     weights = chains_of(rows, "weight", -1) if "weight" in rows else None
     entries = [
         Quantity("U of mini-batches" if noisy else "U", chains_of(rows, column, -1), weights)

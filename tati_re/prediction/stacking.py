@@ -315,8 +315,8 @@ def stored_stacking(run: RunFiles) -> Stacking | None:
     expected = "the unmodified file of the run"
     numbers = has_numbers(frame, (*_COLUMNS, "equal", "stacked", "rows"))
     weight = frame["weight"].to_numpy(np.float64) if numbers and len(frame) else np.zeros(1)
-    whole = np.isfinite(weight).all() and (weight >= 0).all() and abs(weight.sum() - 1) < 1e-3
-    refuse_if(not (numbers and whole), f"{path} has no weights of chains.", expected=expected)
+    are_shares = np.isfinite(weight).all() and (weight >= 0).all() and abs(weight.sum() - 1) < 1e-3
+    refuse_if(not (numbers and are_shares), f"{path} has no weights of chains.", expected=expected)
     first = frame.iloc[0]
     return Stacking(
         weight=weight / weight.sum(),

@@ -46,8 +46,8 @@ def sampling_sentences(
         sizes = [count if size in (None, "all") else size for size in sizes]
         order = options.batch_sampling or ""
         drawn = f"in mini-batches of {', then '.join(f'{size:,}' for size in sizes)}{_ORDERS.get(order, '')}"
-        whole = set(sizes) == {count} and order != "replacement"
-        drawn = "all at every step" if whole else drawn
+        uses_all_data = set(sizes) == {count} and order != "replacement"
+        drawn = "all at every step" if uses_all_data else drawn
         sentences.append(f"The data are {data.name}, {count:,} examples, {drawn}.")
     sentences.append(_method(manifest, rows, burnin))
     walkers = options.num_walkers

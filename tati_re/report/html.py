@@ -79,8 +79,8 @@ def html_table(table: pd.DataFrame, columns: Sequence[str] | None = None) -> str
         if len(visible) > MOST_ROWS
         else ""
     )
-    whole = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f'<div class="wide" tabindex="0">{whole}</div>{more}'
+    table_html = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="wide" tabindex="0">{table_html}</div>{more}'
 
 
 def figure(
@@ -128,8 +128,8 @@ def document(title: str, body: str, kind: str = "") -> str:
 def _cell(value: Any) -> str:
     text = str(value)
     if isinstance(value, float):
-        whole = value.is_integer() and abs(value) < 1e9
-        text = f"{value:,.0f}" if whole else f"{value:.4g}"
+        is_integer = value.is_integer() and abs(value) < 1e9
+        text = f"{value:,.0f}" if is_integer else f"{value:.4g}"
         if math.isnan(value):
             text = ""
     elif isinstance(value, int) and not isinstance(value, bool):

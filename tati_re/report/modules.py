@@ -164,7 +164,7 @@ def _covariance(run: RunFiles, choices: Choices) -> Result:
             f"values{ending}": eigenpairs.values,
             f"mean{ending}": eigenpairs.mean,
         }
-    whole = pd.concat(tables, names=["of"]).reset_index("of").reset_index(drop=True)
+    all_spectra = pd.concat(tables, names=["of"]).reset_index("of").reset_index(drop=True)
     sentences = [
         f"{eigenpairs.num_rows:,} positions of {len(eigenpairs.mean):,} parameters, read "
         f"{eigenpairs.num_passes} times. A large eigenvalue marks a flat, slow direction, a "
@@ -177,7 +177,10 @@ def _covariance(run: RunFiles, choices: Choices) -> Result:
             "are missing, and the leading ones are too large."
         )
     return Result(
-        whole, sentences, {"spectrum": lambda path: plotting.plot_spectrum(tables, path)}, arrays
+        all_spectra,
+        sentences,
+        {"spectrum": lambda path: plotting.plot_spectrum(tables, path)},
+        arrays,
     )
 
 

@@ -47,8 +47,8 @@ def read_table(path: Path, known: Known | None = None) -> "pandas.DataFrame":
             check.all_of(file, h5_length(file) if known else 0)
         check.end()
         return with_needed_columns(path, read_h5(path))
-    whole = known is None and path.name not in GROWING and path.suffix != PARTIAL
-    lines = ended(regular_bytes(path)) if whole else complete_lines(path)
+    is_complete = known is None and path.name not in GROWING and path.suffix != PARTIAL
+    lines = ended(regular_bytes(path)) if is_complete else complete_lines(path)
     lines_check = LineCheck(path, known)
     lines_check.add(lines)
     lines_check.end()
@@ -202,12 +202,12 @@ def changed(path: Path, first: int, last: int) -> InputError:
         within = file.read(last - first)
     line = before.count(b"\n") + 1
     names = header_of((before or within).split(b"\n")[0])
-    whole = within[: within.rfind(b"\n") + 1]
+    complete_rows = within[: within.rfind(b"\n") + 1]
     if line > 1:
         cut = within.find(b"\n") + 1 if not before.endswith(b"\n") else 0
-        fault = _first_fault(whole[cut:], names, line + (cut > 0))
+        fault = _first_fault(complete_rows[cut:], names, line + (cut > 0))
     else:
-        fault = _first_fault(whole, None, 1)
+        fault = _first_fault(complete_rows, None, 1)
     where = fault or f"lines {line:,} to {line + within.count(bytes([10])):,}: {_NOT_OF_RUN}"
     return InputError(f"{path}, {where}", expected=_EXPECTED)
 

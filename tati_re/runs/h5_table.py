@@ -111,10 +111,12 @@ class H5Table(Rows):
                 table._copy(source, position)
         return table
 
-    def _kept(self, blocks: list[np.ndarray], whole: list[np.ndarray], index: np.ndarray) -> Any:
+    def _kept(
+        self, blocks: list[np.ndarray], integer_columns: list[np.ndarray], index: np.ndarray
+    ) -> Any:
         others = [
             block[:, ~is_index] if is_index.any() else block
-            for block, is_index in zip(blocks, whole, strict=True)
+            for block, is_index in zip(blocks, integer_columns, strict=True)
         ]
         return index.astype(np.int64), others
 

@@ -190,8 +190,8 @@ class Manifest(Mapping[str, Any]):
         """Whether its steps see mini-batches."""
         options = self.options
         size = options.batch_size
-        whole = size == self.dataset.num_examples
-        return size is not None and (not whole or options.batch_sampling == "replacement")
+        batch_is_all = size == self.dataset.num_examples
+        return size is not None and (not batch_is_all or options.batch_sampling == "replacement")
 
     def is_explicit_option(self, option: str) -> bool:
         """Whether an option was given; False if an earlier version did not say."""

@@ -110,10 +110,10 @@ class Positions:
             self.burnin = last.step - 1
         method = self.run.manifest.method
         self._every = stored_every(self.run)
-        whole = self.run.manifest.options.trajectory_rungs == "all"
+        all_rungs = self.run.manifest.options.trajectory_rungs == "all"
         tempered = method.simulated_tempering
         alone = 1 if tempered is None else len(tempered)
-        rungs = range(method.num_replicas if whole else alone)
+        rungs = range(method.num_replicas if all_rungs else alone)
         problem = "The positions of this rung are not stored; trajectory_rungs chooses which are."
         refuse_if(
             bool(method.table) and rung is not None and rung not in rungs,

@@ -53,18 +53,23 @@ class Rows:
             raise ValueError(
                 f"rows have shape {shape}, the table {self.path} has {len(self.columns)} columns"
             )
-        whole = np.split(self.is_integer, np.cumsum([block.shape[1] for block in blocks[:-1]]))
+        integer_columns = np.split(
+            self.is_integer, np.cumsum([block.shape[1] for block in blocks[:-1]])
+        )
         index = np.concatenate(
-            [block[:, is_index] for block, is_index in zip(blocks, whole, strict=True)], axis=1
+            [block[:, is_index] for block, is_index in zip(blocks, integer_columns, strict=True)],
+            axis=1,
         )
         if not np.isfinite(index).all():
             raise ValueError(
                 f"an integer column of {self.path} received a number that is not finite"
             )
         if shape[0]:
-            self.pending.append(self._kept(blocks, whole, index))
+            self.pending.append(self._kept(blocks, integer_columns, index))
 
-    def _kept(self, blocks: list[np.ndarray], whole: list[np.ndarray], index: np.ndarray) -> Any:
+    def _kept(
+        self, blocks: list[np.ndarray], integer_columns: list[np.ndarray], index: np.ndarray
+    ) -> Any:
         """What waits for a flush, of parts of rows; of each part, which columns are integers; those
         of all.
         """

@@ -131,7 +131,7 @@ def _losses(network: Network, members: Members, checks: dict[str, Goal]) -> dict
 
 
 def held_out_loss(
-    whole: tuple[Network, Members], few: tuple[Network, Members], test: tuple[Any, np.ndarray]
+    all_draws: tuple[Network, Members], few: tuple[Network, Members], test: tuple[Any, np.ndarray]
 ) -> float:
     """Nats a row that are lost on rows of the test set, by their labels.
 
@@ -142,7 +142,7 @@ def held_out_loss(
     """
     rows, targets = (part[:MOST_ROWS] for part in test)
     densities = []
-    for network, members in (whole, few):
+    for network, members in (all_draws, few):
         prepared = network.prepared_targets(targets)
         outputs, extra = outputs_of_draws(network, members, network.prepared(rows))
         logs = network.predictive.log_likelihoods(outputs, prepared, targets, extra)

@@ -158,9 +158,9 @@ def _refuse_indistillable(network: Network) -> None:
     classes = predictive.kind == CLASSES and predictive.task in _LOSSES and not of_registry
     problem = "distil: one network cannot predict targets of this kind."
     refuse_if(not (normal or classes), problem, predictive.name, expected)
-    whole = np.issubdtype(np.dtype(network.flat.input_dtype), np.integer)
+    takes_integers = np.issubdtype(np.dtype(network.flat.input_dtype), np.integer)
     problem = "distil: the network of the run has whole numbers as inputs."
-    refuse_if(whole, problem, network.flat.input_dtype, "run.compress")
+    refuse_if(takes_integers, problem, network.flat.input_dtype, "run.compress")
 
 
 def _rows(rows: np.ndarray, outside: np.ndarray | None, seed: int) -> _Rows:
@@ -243,7 +243,7 @@ def _manifest(manifest: Manifest, network: Network, parameters: dict[str, Any]) 
 
 
 def _losses(
-    whole: tuple[Network, Members],
+    all_draws: tuple[Network, Members],
     distilled: tuple[Network, Members],
     checks: dict[str, np.ndarray],
 ) -> dict[str, float]:
@@ -251,7 +251,7 @@ def _losses(
     random = np.random.default_rng(_SEED)
     losses = {}
     for name, rows in checks.items():
-        goal, _ = goal_of(*whole, rows, random, _TARGETS)
+        goal, _ = goal_of(*all_draws, rows, random, _TARGETS)
         losses[name] = goal.loss(goal.ratios(*distilled)[0])
     return losses
 
@@ -268,15 +268,15 @@ def _warn_of_loss(losses: dict[str, float], tolerance: float) -> None:
 
 
 def _warn_of_spread(
-    whole: tuple[Network, Members], distilled: tuple[Network, Members], rows: np.ndarray
+    all_draws: tuple[Network, Members], distilled: tuple[Network, Members], rows: np.ndarray
 ) -> None:
     """Warns if the network is surer outside the data than all draws together."""
     spreads = []
-    for network, members in (whole, distilled):
+    for network, members in (all_draws, distilled):
         spreads.append(_averages(network, members, network.prepared(rows))[1])
     ratio = float(np.median(spreads[1] / spreads[0]))
     if ratio < _SPREAD_KEPT:
         warn_user(
             "The distilled network loses spread outside the data: its standard deviation is "
-            f"{ratio:.2f} times the one of all {whole[1].kind} (median of {len(rows):,} inputs)."
+            f"{ratio:.2f} times the one of all {all_draws[1].kind} (median of {len(rows):,} inputs)."
         )

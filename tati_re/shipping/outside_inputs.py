@@ -47,7 +47,7 @@ def _noise(values: np.ndarray, count: int, random: np.random.Generator) -> np.nd
     axis = 0 if values.ndim <= 2 else None
     low = np.min(numbers, axis=axis)
     high = np.max(numbers, axis=axis)
-    whole = np.all(numbers == np.round(numbers), axis=axis)
-    reach = np.where(whole | (values.ndim > 2), 0.0, _WIDER * (high - low))
+    are_integers = np.all(numbers == np.round(numbers), axis=axis)
+    reach = np.where(are_integers | (values.ndim > 2), 0.0, _WIDER * (high - low))
     drawn = random.uniform(low - reach, high + reach, (count, *values.shape[1:]))
-    return np.where(whole, np.round(drawn), drawn).astype(values.dtype)
+    return np.where(are_integers, np.round(drawn), drawn).astype(values.dtype)

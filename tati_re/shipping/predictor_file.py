@@ -271,8 +271,8 @@ def _parts(path: Path, files: Mapping[str, bytes]) -> Parts:
     manifest = Manifest.of(description.manifest)
     members = _finite(files, MEMBERS, 2)
     weights = _finite(files, WEIGHTS, 1).astype(np.float64)
-    whole = len(weights) == len(members) > 0 and (weights >= 0).all()
-    if not whole or abs(weights.sum() - 1) > 1e-6:
+    are_weights = len(weights) == len(members) > 0 and (weights >= 0).all()
+    if not are_weights or abs(weights.sum() - 1) > 1e-6:
         raise ValueError("its weights do not fit its members")
     names = [_AUXILIARY.format(number) for number in range(min(description.auxiliary, len(files)))]
     if description.auxiliary > len(files) or not {*names} <= {*files}:

@@ -32,8 +32,10 @@ _OF_ONE = ("num_steps", "output", "workers", "control_variate", "bias", "tensorb
 
 
 def _check(folder: Any, *counts: Any) -> None:
-    whole = all(isinstance(count, int | np.integer) and count >= 1 for count in counts)
-    refuse_if(not whole, "num_rounds and steps must be integers of 1 or more.", counts, "1 or more")
+    are_counts = all(isinstance(count, int | np.integer) and count >= 1 for count in counts)
+    refuse_if(
+        not are_counts, "num_rounds and steps must be integers of 1 or more.", counts, "1 or more"
+    )
     refuse_if(
         not isinstance(folder, str | os.PathLike | None),
         "output is not a path.",

@@ -65,17 +65,17 @@ def start_last_layer(sim: Any, start: Any = None) -> None:
     placed = options.parameters is not None or start is not None
     problem = "layers: the layers to freeze have not been trained."
     refuse_if(built and not placed, problem, "a new network", _TRAINED)
-    whole = object.__new__(type(sim))
+    full_sim = object.__new__(type(sim))
     everywhere = make_options(options, layers="all")
     try:
-        whole._start(everywhere, sim.objects, start)
+        full_sim._start(everywhere, sim.objects, start)
     except InputError:
         # What was stored by a run of the last layer has no other parameters.
         if built:
             raise
         _start_there(sim, start)
         return
-    part = narrowed(whole, make_options(whole.options, layers="last"))
+    part = narrowed(full_sim, make_options(full_sim.options, layers="last"))
     sim.options = part.options
     sim.walkers = part.walkers
     sim.take(part.system)

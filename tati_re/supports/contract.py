@@ -142,10 +142,12 @@ def shape_of(kind: str, sizes: Any) -> tuple[int, ...]:
     lengths = sizes if isinstance(sizes, Sequence) and not isinstance(sizes, str) else (sizes,)
     if len(lengths) == 1 and isinstance(lengths[0], Sequence) and not isinstance(lengths[0], str):
         lengths = lengths[0]
-    whole = [isinstance(size, int | np.integer) and not isinstance(size, bool) for size in lengths]
+    are_integers = [
+        isinstance(size, int | np.integer) and not isinstance(size, bool) for size in lengths
+    ]
     expected = "whole numbers of 1 or more, such as real(4) or real(3, 2)"
     refuse_if(
-        not all(whole) or any(size < 1 for size in lengths),
+        not all(are_integers) or any(size < 1 for size in lengths),
         f"{kind}: this is not a shape.",
         abbreviated(sizes, 60),
         expected,

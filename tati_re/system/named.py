@@ -48,8 +48,8 @@ def with_named_density(options: Mapping[str, Any]) -> tuple[dict[str, Any], np.n
     if inits is None:
         return system_options, None
     walkers = system_options.setdefault("num_walkers", NUM_CHAINS)
-    whole = isinstance(walkers, int) and walkers > 0
-    starts = density.layout.unconstrain(inits, walkers if whole else 1)
+    is_count = isinstance(walkers, int) and walkers > 0
+    starts = density.layout.unconstrain(inits, walkers if is_count else 1)
     system_options.setdefault("walker_start", "jitter")
     if system_options["walker_start"] == "jitter":
         system_options.setdefault("walker_jitter", INITS_JITTER)

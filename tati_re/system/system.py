@@ -441,9 +441,9 @@ class System:
         """The prior of the parameters: the object where one was given, else the one that options
         name.
         """
-        whole: Any = self.flat
-        has_extra = whole.num_extra > 0
-        flat = whole.inside if has_extra else whole
+        full_flat: Any = self.flat
+        has_extra = full_flat.num_extra > 0
+        flat = full_flat.inside if has_extra else full_flat
         prior = (objects or {}).get("prior")
         if prior is None and options.tether is not None:
             prior = self._tether(options)
@@ -454,7 +454,7 @@ class System:
         check_prior(prior, flat.num_parameters, flat.dtype)
         if not has_extra:
             return prior
-        return with_extra_priors(prior, options, whole, self.spread_of or self.examples)
+        return with_extra_priors(prior, options, full_flat, self.spread_of or self.examples)
 
     def _tether(self, options: Options) -> Prior:
         if not isinstance(options.prior_factor, float):
@@ -784,9 +784,11 @@ def _classes_by_outputs(read: Dataset, model: Any) -> tuple[int | None, str]:
     parts = [read.targets, *([] if read.test_targets is None else [read.test_targets])]
     labels = np.concatenate(parts)
     shape = output_shape_of(model)[1:]
-    whole = bool(shape) and labels.shape[1:] == shape[:-1] and (labels == np.floor(labels)).all()
+    class_numbers_fit = (
+        bool(shape) and labels.shape[1:] == shape[:-1] and (labels == np.floor(labels)).all()
+    )
     named = bool(read.class_names) and not are_integers(read.class_names)
-    if named or not whole or is_signs(read):
+    if named or not class_numbers_fit or is_signs(read):
         return None, ""
     if (outputs := _count_of_outputs(read, model)) is not None:
         return outputs, _told_of_outputs(outputs, len(read.class_names))

@@ -116,11 +116,11 @@ def _check_columns(
 
 def _check_damaged_files(reader: Reader, path: Path, request: ReadRequest, count: int) -> None:
     """A file without its end raises what becomes a sentence, or has fewer examples."""
-    whole = path.read_bytes()
+    content = path.read_bytes()
     with tempfile.TemporaryDirectory() as folder:
         for part in _CUTS:
             damaged = Path(folder) / path.name
-            damaged.write_bytes(whole[: int(part * len(whole))])
+            damaged.write_bytes(content[: int(part * len(content))])
             _check_damaged(reader, damaged, request, count, f"{part:.0%} of the file")
 
 

@@ -174,9 +174,9 @@ def check_checkpoint(sampler: Any) -> None:
         checkpoint.save(folder, stored, {"step": 3})
         arrays, _, _ = checkpoint.load(folder)
     restored = template._replace(**{name: tf.constant(arrays[name]) for name in fields})
-    whole, _ = stepped(sampler, state, evaluate, _tensor_noise(6))
+    uninterrupted, _ = stepped(sampler, state, evaluate, _tensor_noise(6))
     after, _ = stepped(sampler, restored, evaluate, _tensor_noise(6))
-    differs = first_difference(whole, after)
+    differs = first_difference(uninterrupted, after)
     require(
         differs is None,
         f"{differs} differs when a checkpoint is resumed. Expected: everything that "

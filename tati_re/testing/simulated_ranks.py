@@ -265,9 +265,9 @@ def _check_numbers(
 ) -> None:
     least_of = {"replications": (replications, 20), "draws": (draws, 9), "chains": (chains, 2)}
     for name, (value, least) in least_of.items():
-        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
         refuse_if(
-            not whole or value < least,
+            not is_integer or value < least,
             f"{name}: out of range.",
             abbreviated(value, 40),
             f"a whole number of at least {least}",
