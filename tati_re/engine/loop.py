@@ -272,10 +272,10 @@ class Loop:
 
         Args:
             carry: The carry.
-            whole: Whether to compute U + p·p/2 too.
+            with_total: Whether to compute U + p·p/2 too.
 
         Returns:
-            U, and U + p·p/2 if `whole` is true, otherwise U again; shape (walkers,) each.
+            U, and U + p·p/2 if `with_total` is true, otherwise U again; shape (walkers,) each.
         """
         potential = np.asarray(carry.state.potential)
         return potential, np.asarray(

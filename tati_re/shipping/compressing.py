@@ -136,7 +136,7 @@ def held_out_loss(
     """Nats a row that are lost on rows of the test set, by their labels.
 
     Args:
-        whole: The network of the run, and draws that stand for all.
+        all_draws: The network of the run, and draws that stand for all.
         few: The network and the members that take their place.
         test: Inputs and targets of the test set.
     """
