@@ -244,6 +244,8 @@ class _Passes:
     def __init__(self, blocks: Blocks) -> None:
         self._start = blocks
         self.number = 0
+        problem = "blocks returns nothing to iterate over."
+        refuse_if(not isinstance(blocks(), Iterable), problem, expected="pairs of arrays")
         first, _ = next(iter(self.blocks()), (np.zeros((0, 0)), None))
         refuse_if(not first.size, "There are no positions.")
         self.num_parameters = first.shape[1]

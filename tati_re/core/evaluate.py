@@ -9,6 +9,7 @@ from abc import abstractmethod
 from operator import methodcaller
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
+from tati_re.core.front_door import front_doors
 from tati_re.core.ops import rows
 
 
@@ -264,6 +265,7 @@ def _asked(name: str) -> Any:
     return lambda self, *arguments: methodcaller(name, *arguments)(self.evaluate)
 
 
+@front_doors
 class Delegating(Evaluate):
     """An evaluation that delegates to another one; subclasses override what they change.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tati_re.core.front_door import front_doors
 from tati_re.core.protocol import Evaluate, Noise
 
 
@@ -75,6 +76,7 @@ class Dynamics:
     note: str = ""
 
 
+@front_doors
 class Turns:
     """Groups of neighboring walkers that move in turn while the other groups rest.
 
@@ -132,6 +134,7 @@ class Turns:
         return turn
 
 
+@front_doors
 class BurninTuning:
     """Work of a method during the burn-in between two compiled chunks, and its results.
 
@@ -235,6 +238,7 @@ class BurninAround(BurninTuning):
         return self.inner.step_settled(state, acceptance, weights)
 
 
+@front_doors
 class Temperatures:
     """The interface of a method with several temperatures, or with a bias on the energies.
 

@@ -17,7 +17,8 @@ import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from itertools import islice
-from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
+from pathlib import PurePath
+from typing import Any, Literal, ParamSpec, TypeVar, Union, cast, get_args, get_origin
 
 from tati_re.core.errors import InputError, SamplingError, abbreviated
 from tati_re.core.user_input import error_text
@@ -26,10 +27,48 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _C = TypeVar("_C", bound=type)
 
+_PACKAGE = __name__.partition(".")[0]
+_DOOR = "_is_front_door"  # Attribute of functions that are front doors.
 _OWN = (InputError, SamplingError)
 _LISTS = (Sequence, Collection, Iterable, list, tuple)
 _FEW = 100  # Items of a list that are looked at.
+_FEWER = 10  # Items of a list in a list.
+_DEPTH = 4  # Lists in lists that are looked into.
 _LARGEST = 2**63
+_EXTREME_NUMBER = 1e9
+_OF_VALUES = (TypeError, ValueError, IndexError, AttributeError)
+_OF_ZERO = (ArithmeticError, ValueError, IndexError)  # Errors of 0 in place of a number.
+_WORDS_OF_TEXT = (
+    "could not convert string",
+    "'str'",
+    "seed string",
+    "string indices",
+    "Cast string",
+    "of string is not",
+    "not supported for the input types",
+    "resolved dtypes",
+    "signature matching types",
+)
+_WORDS_OF_SHAPES = (
+    "broadcast",
+    "shape",
+    "dimension",
+    "too many indices",
+    "out of bounds",
+    "out of range",
+    "tuple index",
+    "size",
+    "not aligned",
+    "empty sequence",
+    "equal division",
+    "-input rank",
+    "list of allowed values",
+    "data type",
+    "slice",
+    "too deep",
+    "was expected to be a",
+)
+_WORDS_OF_NUMBERS = ("nan", "infinity", "singular", "positive definite", "converge", "by zero")
 _KNOWN = ("tati_re", "keras", "tensorflow", "pandas", "matplotlib")
 
 
@@ -55,7 +94,20 @@ def front_door(function: Callable[_P, _R]) -> Callable[_P, _R]:
                 raise
             raise refusal from error
 
-    return called
+    @wraps(function)
+    def iterated(*args: _P.args, **kwargs: _P.kwargs) -> Any:
+        try:
+            return (yield from cast(Any, function(*args, **kwargs)))
+        except _OWN:
+            raise
+        except Exception as error:
+            if (refusal := _refusal(function, args, kwargs, error)) is None:
+                raise
+            raise refusal from error
+
+    door = cast(Callable[_P, _R], iterated if inspect.isgeneratorfunction(function) else called)
+    vars(door)[_DOOR] = True
+    return door
 
 
 def front_doors(kind: _C) -> _C:
@@ -64,10 +116,27 @@ def front_doors(kind: _C) -> _C:
         if name.startswith("_") and name != "__init__":
             continue
         if inspect.isfunction(member):
-            setattr(kind, name, front_door(member))
+            if member.__module__ == "typing":  # the constructor of a protocol
+                continue
+            setattr(kind, name, _once(member))
         elif isinstance(member, (classmethod, staticmethod)):
-            setattr(kind, name, type(member)(front_door(member.__func__)))
+            setattr(kind, name, type(member)(_once(member.__func__)))
     return kind
+
+
+class Doors:
+    """Base of a contract: the public methods of all classes of this package that fulfil it are
+    front doors. Those of users are not, so that errors of their code keep their traceback.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.__module__.partition(".")[0] == _PACKAGE:
+            front_doors(cls)
+
+
+def _once(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function if _DOOR in vars(function) else front_door(function)
 
 
 def _refusal(
@@ -79,7 +148,8 @@ def _refusal(
     except TypeError:
         return None
     hints = _hints(function)
-    unknown = []
+    found: dict[int, tuple[str, Any]] = {}
+    given = []
     for name, value, hint in _arguments(bound, hints):
         fits = _fits(value, hint)
         if fits is False:
@@ -87,32 +157,126 @@ def _refusal(
             return InputError(f"{name} has the wrong type or value.", _written(value), expected)
         if name == "seed" and isinstance(value, numbers.Integral) and value < 0:
             return InputError("seed is out of range.", value, "a whole number, 0 or more")
-        is_needed = bound.signature.parameters[name].default is inspect.Parameter.empty
-        if fits is None and (
-            _is_suspect(value, hint, error) or (is_needed and _lacks(value, error))
-        ):
-            unknown.append((name, value))
-    if not unknown:
+        default = bound.signature.parameters[name].default
+        if (doubt := _doubt(value, hint, fits, default, error)) is not None:
+            found.setdefault(doubt, (name, value))
+        given.append((name, value))
+    reason = min(found, default=_EXTREME)
+    if reason > _ODD and (refusal := _missing(given, error) or _unequal(given, error, least=2)):
+        return refusal
+    if found:
+        name, value = found[reason]
+        return InputError(f"{name} cannot be used ({error_text(error, 120)}).", _written(value))
+    return _unequal(given, error, least=1)
+
+
+_NAMED, _ODD, _OTHER, _ABSENT, _EXTREME = range(5)
+"""Why an argument may be what is wrong, the strongest reason first."""
+
+
+def _doubt(value: Any, hint: Any, fits: bool | None, default: Any, error: Exception) -> int | None:
+    """The reason to think that an argument is what is wrong; None where there is none."""
+    if _is_symbolic(value):
         return None
-    name, value = unknown[0]
-    return InputError(f"{name} cannot be used ({error_text(error, 120)}).", _written(value))
+    is_needed = default is inspect.Parameter.empty
+    if fits is None or _is_array(value):
+        if _is_named(value, error):
+            return _NAMED
+        if isinstance(value, str):
+            return _ODD if _is_odd(value) or _is_of_text(error) else None
+        if value is None:
+            return _ABSENT if is_needed else None
+        if _is_odd(value):
+            return _ODD
+    if fits is None:
+        listed = hint is not Any and _is_array(value)
+        mixed = isinstance(value, (list, tuple)) and not all(map(_is_scalar, value[:_FEW]))
+        unlike = (mixed or _is_scalar(value)) and _is_of_values(error)
+        if listed or unlike or _is_pandas(error, value):
+            return _OTHER
+    return _EXTREME if value is not default and _is_extreme(value, error) else None
 
 
-def _lacks(value: Any, error: Exception) -> bool:
-    """Whether an error says that None or a text has not what was asked of it."""
-    kind = type(value).__name__
-    missing = isinstance(error, AttributeError) or value is None
-    return missing and (value is None or isinstance(value, str)) and f"'{kind}'" in str(error)
+def _is_named(value: Any, error: Exception) -> bool:
+    """Whether an error names the type of a value; that of a text or None if something is missing
+    in it.
+    """
+    text = str(error)
+    kind = type(value)
+    full = f"{kind.__module__}.{kind.__qualname__}"
+    if value is None or isinstance(value, str):
+        return isinstance(error, AttributeError) and f"'{kind.__name__}'" in text
+    if isinstance(value, (list, tuple, Mapping)):
+        items = islice(value.values() if isinstance(value, Mapping) else value, _FEWER)
+        if any(_is_named(item, error) for item in items if not _is_plain(item)):
+            return True
+    return (
+        any(f"'{name}'" in text for name in (kind.__name__, full))
+        or f"a {kind.__name__} " in text
+        or (not _is_array(value) and f"got '{abbreviated(value, 200)}'" in text)
+        or (kind.__module__ != "builtins" and f"<class '{full}'>" in text)
+    )
 
 
-def _is_suspect(value: Any, hint: Any, error: Exception) -> bool:
-    """Whether a value whose annotation does not say what is right may be what is wrong."""
-    if isinstance(value, str) or value is None:
-        return _is_odd(value)
-    named = f"'{type(value).__name__}'" in str(error) or f"a {type(value).__name__} " in str(error)
-    listed = hint is not Any and _is_array(value)
-    single = isinstance(error, TypeError) and _is_scalar(value)
-    return named or listed or single or _is_odd(value)
+def _is_plain(value: Any) -> bool:
+    """Whether a value is of a type of the language itself."""
+    return type(value).__module__ == "builtins"
+
+
+def _is_of_values(error: Exception) -> bool:
+    """Whether an error is one of values that code cannot compute with."""
+    return isinstance(error, _OF_VALUES) or type(error).__module__.startswith("tensorflow.")
+
+
+def _is_extreme(value: Any, error: Exception) -> bool:
+    """Whether a number is below 0 or very large, or is 0 where that may be the reason."""
+    if not _is_number(value):
+        return False
+    if value == 0:
+        return isinstance(error, _OF_ZERO)
+    return not 0 < value < _EXTREME_NUMBER
+
+
+def _is_of_text(error: Exception) -> bool:
+    """Whether an error is one of a text in place of numbers."""
+    return any(words in str(error) for words in _WORDS_OF_TEXT)
+
+
+def _missing(given: Sequence[tuple[str, Any]], error: Exception) -> InputError | None:
+    """The sentence on a table or a mapping that lacks what was looked up in it."""
+    key = None
+    if isinstance(error, KeyError) and error.args:
+        key = error.args[0]
+    elif isinstance(error, AttributeError) and "'DataFrame'" in str(error):
+        key = error.name
+    if not isinstance(key, str):
+        return None
+    missing = abbreviated(key, 60, repr)
+    for name, value in given:
+        if _is_frame(value) and value.ndim == 2 and key not in value.columns:
+            columns = ", ".join(map(str, value.columns))
+            return InputError(f"{name} lacks the column {missing}.", columns or "no columns")
+        if isinstance(value, Mapping) and key not in value:
+            return InputError(f"{name} lacks {missing}.", _written(value))
+    return None
+
+
+def _unequal(given: Sequence[tuple[str, Any]], error: Exception, least: int) -> InputError | None:
+    """The sentence on at least so many arrays whose shapes or numbers do not fit together, or not
+    to the function.
+    """
+    arrays = [(name, value) for name, value in given if _has_shape(value) and value.ndim]
+    text = str(error).lower()
+    of_shapes = any(words in text for words in _WORDS_OF_SHAPES)
+    of_numbers = any(words in text for words in _WORDS_OF_NUMBERS)
+    if len(arrays) < least or not (of_shapes or of_numbers):
+        return None
+    names = " and ".join(name for name, _ in arrays)
+    verb = "cannot be used"
+    if of_shapes:
+        verb = "has a shape that does not fit" if len(arrays) == 1 else "do not fit together"
+    received = ", ".join(f"{name} of shape {tuple(value.shape)}" for name, value in arrays)
+    return InputError(f"{names} {verb} ({error_text(error, 120)}).", received)
 
 
 def _arguments(
@@ -171,7 +335,7 @@ def _fits(value: Any, hint: Any) -> bool | None:
         return is_integer and abs(int(value)) < _LARGEST
     if hint is float:
         return isinstance(value, numbers.Real) and _is_finite(value)
-    if hint is str or (inspect.isclass(origin or hint) and issubclass(origin or hint, os.PathLike)):
+    if hint is str or _is_path(origin or hint):
         texts = (str,) if hint is str else (os.PathLike,)
         return isinstance(value, texts) and _is_text(os.fspath(value))
     if origin is not None and inspect.isclass(origin):
@@ -182,6 +346,11 @@ def _fits(value: Any, hint: Any) -> bool | None:
         except TypeError:  # protocols that are not for it
             return None
     return None
+
+
+def _is_path(hint: Any) -> bool:
+    """Whether an annotation is that of a path; runs have one, but are none."""
+    return hint is os.PathLike or (inspect.isclass(hint) and issubclass(hint, PurePath))
 
 
 def _fits_container(value: Any, origin: type, parts: tuple[Any, ...]) -> bool | None:
@@ -216,6 +385,29 @@ def _all_fit(answers: list[bool | None]) -> bool | None:
     return None if None in answers or not answers else True
 
 
+def _is_symbolic(value: Any) -> bool:
+    """Whether a value is a tensor of a function that is being compiled: code made it, no user."""
+    return type(value).__module__.startswith("tensorflow.") and "numpy" not in dir(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def _has_shape(value: Any) -> bool:
+    """Whether a value is an array, a frame, or a tensor with numbers."""
+    return _is_array(value) or {"shape", "dtype"} <= {*dir(value)}
+
+
+def _is_frame(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] == "pandas" and "shape" in dir(value)
+
+
+def _is_pandas(error: Exception, value: Any) -> bool:
+    """Whether a frame met code that takes arrays."""
+    return _is_frame(value) and not isinstance(error, KeyError)
+
+
 def _is_scalar(value: Any) -> bool:
     """Whether a value is a number where most functions expect several."""
     return isinstance(value, numbers.Number) or (_is_array(value) and not value.ndim)
@@ -243,10 +435,12 @@ def _is_text(text: str | bytes) -> bool:
     return "\0" not in name and all(len(part) < 256 for part in name.split("/"))
 
 
-def _is_odd(value: Any) -> bool:
-    """Whether a value is of a kind that few functions take: nothing in it, no number, or one that
-    is not finite.
+def _is_odd(value: Any, depth: int = _DEPTH) -> bool:
+    """Whether a value is of a kind that few functions take: nothing in it, no number, one that is
+    not finite, or lists in lists without end.
     """
+    if not depth:
+        return True
     if value is None or isinstance(value, bool):
         return False
     if isinstance(value, numbers.Integral):
@@ -255,12 +449,18 @@ def _is_odd(value: Any) -> bool:
         return not _is_finite(value)
     if isinstance(value, (str, os.PathLike)):
         return not _is_text(os.fspath(value))
+    if _is_frame(value):
+        return not value.size
     if type(value).__module__.partition(".")[0] in _KNOWN:
         return False
+    few = _FEW if depth == _DEPTH else _FEWER
     if isinstance(value, (list, tuple)):
-        return not value or any(map(_is_odd, value[:_FEW]))
+        return not value or any(_is_odd(item, depth - 1) for item in value[:few])
     if isinstance(value, Mapping):
-        return not value or any(_is_odd(item) for item in islice(value.values(), _FEW))
+        if not all(isinstance(key, str) for key in islice(value, few)):
+            return True
+        values = islice(value.values(), few)
+        return not value or any(_is_odd(item, depth - 1) for item in values)
     if type(value).__module__.partition(".")[0] == "numpy":
         return _is_odd_array(value)
     return True
@@ -269,6 +469,8 @@ def _is_odd(value: Any) -> bool:
 def _is_odd_array(value: Any) -> bool:
     import numpy as np
 
+    if isinstance(value, np.ma.MaskedArray):
+        return True
     array = np.asarray(value)
     return array.dtype.kind not in "buif" or not array.size or not bool(np.isfinite(array).all())
 

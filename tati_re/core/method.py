@@ -12,6 +12,7 @@ from types import FunctionType
 from typing import Any, Protocol, runtime_checkable
 
 from tati_re.core.facets import BurninTuning, Dynamics, Temperatures, Turns
+from tati_re.core.front_door import Doors
 from tati_re.core.protocol import Evaluate, Noise, attributes_of
 
 
@@ -60,7 +61,7 @@ REQUIRED = ("init", "step", "get_config", *Sampler.__annotations__)
 """Names of the required attributes of a sampler."""
 
 
-class Method:
+class Method(Doors):
     """The full interface of a method to the engine, with defaults that a method overrides if
     needed.
 

@@ -11,8 +11,10 @@ import numpy as np
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.core.evaluate import Clock, Evaluate, Rung
+from tati_re.core.front_door import front_doors
 
 
+@front_doors
 @runtime_checkable
 class Prior(Protocol):
     """A prior of the parameters; positions have shape `(walkers, parameters)`.

@@ -3,6 +3,7 @@
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_doors
 from tati_re.data.streams import BATCHES, stream
 
 _REPLACEMENT_BLOCK = 16_384
@@ -16,6 +17,7 @@ walkers.
 """
 
 
+@front_doors
 class Batches:
     """Mini-batches of a run, independent for each walker and without state.
 

@@ -224,6 +224,7 @@ def _read(
     return data, columns
 
 
+@front_door
 def dataset_from_options(
     options: Any,
     data: object = None,

@@ -13,6 +13,7 @@ import numpy as np
 from tati_re.core.backend import Direct, tf
 from tati_re.core.errors import refuse_if
 from tati_re.core.facets import temperatures_of, tuning_of, turns_of
+from tati_re.core.front_door import front_door
 from tati_re.core.method import Method
 from tati_re.core.ops import compiled_by_xla
 from tati_re.core.potential import Batch, Potential
@@ -98,6 +99,7 @@ class Loop:
 
     recorder = RowBuffers
 
+    @front_door
     def __init__(
         self,
         potential: Potential,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, abbreviated, refuse_if
+from tati_re.core.front_door import front_doors
 from tati_re.core.method import Method
 from tati_re.core.protocol import fields_of, step_size_of
 from tati_re.core.user_input import users_code
@@ -26,6 +27,7 @@ _READ = ("step", "walker", "rung", "replica", "weight")
 """Columns by which averages choose and weigh the rows of any run."""
 
 
+@front_doors
 class Observables:
     """Computes a row of run.csv for every walker.
 

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from tati_re.analysis.format import FOOTNOTE, with_error
-from tati_re.core.front_door import front_door
+from tati_re.core.errors import refuse_if
+from tati_re.core.front_door import front_door, front_doors
 from tati_re.core.views import drawn, html_table
 
 NAMES = {
@@ -24,6 +25,7 @@ DISAGREEMENT = 3.0
 """Two estimates farther apart than this many standard errors are reported as disagreeing."""
 
 
+@front_doors
 @dataclass(frozen=True)
 class Evidence:
     """An estimate of log Z, with Z the integral of likelihood times prior.
@@ -49,6 +51,10 @@ class Evidence:
     notes: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     short: bool = False
+
+    def __post_init__(self) -> None:
+        unknown = not isinstance(self.method, str) or self.method not in NAMES
+        refuse_if(unknown, "method is unknown.", self.method, ", ".join(NAMES))
 
     def __repr__(self) -> str:
         return f"Evidence(log_z={self.log_z:.6g}, error={self.error:.2g}, method={self.method!r})"
@@ -83,6 +89,7 @@ class Evidence:
         return drawn("evidence", [self], path=path)
 
 
+@front_doors
 class Evidences(Sequence):
     """Estimates of the same log Z by several methods.
 

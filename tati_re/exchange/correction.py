@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import refuse_if
-from tati_re.core.front_door import front_door
+from tati_re.core.front_door import front_door, front_doors
 from tati_re.core.ops import as_float64, constant, maximum, sum_over, where, zeros_like
 
 STEPS_OF_GROWTH = 1_000
@@ -41,6 +41,7 @@ class Smoothed(NamedTuple):
     swaps: Any
 
 
+@front_doors
 class Correction:
     """Averaging of the variance, and the schedule of the factor F in a run: F α^swaps
     growth^(step/1000).

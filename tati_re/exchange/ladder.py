@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.front_door import front_door
+from tati_re.core.front_door import front_door, front_doors
 from tati_re.core.ops import cumulative_sum, exp, interp, log, maximum, take, where
 
 TEMPERINGS = ("posterior", "likelihood")
@@ -19,6 +19,7 @@ LIKELIHOOD_POWER = 5.0
 """λ = t⁵ with t even on [0, 1], the spacing of Friel and Pettitt (2008)."""
 
 
+@front_doors
 class Ladder(NamedTuple):
     """The table of rungs, the coldest first; float64 arrays, `(rungs,)` each.
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest, refuse_if
-from tati_re.core.front_door import front_door
+from tati_re.core.front_door import front_door, front_doors
 from tati_re.core.ops import (
     as_int32,
     cumulative_sum,
@@ -42,6 +42,7 @@ class Pairs(NamedTuple):
     valid: Any
 
 
+@front_doors
 class _Schedule:
     """The schedule of R rungs, `num_rungs`, at least 2."""
 
@@ -50,6 +51,7 @@ class _Schedule:
         self.num_rungs = int(num_rungs)
 
 
+@front_doors
 class EvenOdd(_Schedule):
     """Rungs (0, 1), (2, 3), ... in even rounds, (1, 2), (3, 4), ... in odd ones.
 
@@ -77,6 +79,7 @@ class EvenOdd(_Schedule):
         return _neighbors(self.num_rungs, as_int32(round) % 2)
 
 
+@front_doors
 class RandomNeighbours(_Schedule):
     """Like `EvenOdd`, but each round is even or odd with probability 1/2.
 
@@ -102,6 +105,7 @@ class RandomNeighbours(_Schedule):
         return _neighbors(self.num_rungs, as_int32(uniforms >= 0.5))
 
 
+@front_doors
 class AllPairs(_Schedule):
     """A random perfect matching of all rungs; with an odd number of rungs one is left out.
 

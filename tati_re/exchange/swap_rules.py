@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest, refuse_if
-from tati_re.core.front_door import front_door
+from tati_re.core.front_door import front_door, front_doors
 from tati_re.core.ops import (
     as_float64,
     constant,
@@ -108,6 +108,7 @@ def _log_odds(uniform):
     return log(uniform) - log1p(-uniform)
 
 
+@front_doors
 class Metropolis(SwapRule):
     """Metropolis' rule on noise-free energies of all data.
 
@@ -129,6 +130,7 @@ class Metropolis(SwapRule):
         return _metropolis(log_ratio)
 
 
+@front_doors
 class Barker(SwapRule):
     """Barker's rule on noise-free energies of all data.
 
@@ -148,6 +150,7 @@ class Barker(SwapRule):
         return logistic(as_float64(log_ratio))
 
 
+@front_doors
 class Penalty(SwapRule):
     """The penalty method: exact for Gaussian noise of any known variance.
 
@@ -209,6 +212,7 @@ class Penalty(SwapRule):
         }
 
 
+@front_doors
 class BarkerCompensated(SwapRule):
     """Barker's rule on noisy energies, with a random number that compensates for the noise.
 
@@ -287,6 +291,7 @@ class BarkerCompensated(SwapRule):
         }
 
 
+@front_doors
 class Corrected(SwapRule):
     """The corrected swap of reSGLD: the penalty without its small-sample terms, divided by a
     factor.
@@ -350,6 +355,7 @@ class Corrected(SwapRule):
         return {**config, **self.correction.get_config()}
 
 
+@front_doors
 class Naive(SwapRule):
     """Metropolis' rule on noisy energies treated as exact: for comparison, never for results.
 

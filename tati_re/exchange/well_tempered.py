@@ -21,13 +21,14 @@ import numpy as np
 from tati_re.core import ops
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.evaluate import Delegating, Energy, Rung
-from tati_re.core.front_door import front_door
+from tati_re.core.front_door import front_door, front_doors
 
 _OCCUPIED = 1e-4  # Cells with less than this many T of bias may fall off the grid.
 
 _REACH = 4.0  # Kernel widths that have to fit between an energy and the end of the grid.
 
 
+@front_doors
 class Bias(NamedTuple):
     """The bias A_r on a grid of energies for each rung; a field of a sampler's state, float64.
 
@@ -114,6 +115,7 @@ def noise_factors(bias: Bias, inverse_temperature, energy_low, energy_high, low,
     return factor(energy_low), factor(energy_high)
 
 
+@front_doors
 class WellTempered:
     """The growth of the bias in a well-tempered ensemble.
 

@@ -14,7 +14,7 @@ import numpy as np
 from tati_re.core.backend import threads
 from tati_re.core.errors import InputError
 from tati_re.core.files.unpacking import load_arrays
-from tati_re.core.front_door import front_door
+from tati_re.core.front_door import front_door, front_doors
 from tati_re.core.protocol import fields_of
 from tati_re.core.user_warnings import warn_user
 from tati_re.distributed.jobs import SideBySide
@@ -71,6 +71,7 @@ class JobResult(NamedTuple):
         return self.points
 
 
+@front_doors
 class ExploredSystem:
     """A potential together with the dynamics that samples its legs.
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tati_re.core.errors import AnyPath
-from tati_re.core.front_door import front_door
+from tati_re.core.front_door import front_door, front_doors
 from tati_re.core.renamed import renamed_arguments
 from tati_re.core.views import drawn, viewable
 from tati_re.exploration.paths import Path
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+@front_doors
 @viewable
 class Exploration(NamedTuple):
     """The minima, barriers and paths of an exploration.

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.front_door import front_door
+from tati_re.core.front_door import front_door, front_doors
 from tati_re.interop.recognition import recognized
 from tati_re.posterior.named_density import NamedDensity
 from tati_re.supports import real
@@ -54,6 +54,7 @@ class OutsideModel(ABC):
         """
 
 
+@front_doors
 class OutsideDensity(NamedDensity):
     """A model of another library, for `Simulation(potential=...)`.
 

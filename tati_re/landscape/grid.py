@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.front_door import front_door
+from tati_re.core.front_door import front_door, front_doors
 from tati_re.options.representable import LARGEST
 
 MOST_POINTS = 10_000_000
@@ -117,6 +117,7 @@ def parse_scales(text: str) -> tuple[int, ...]:
     return scales
 
 
+@front_doors
 class Grid:
     """The points center + 10^scale * sum over axes of c_k d_k.
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.front_door import front_door
+from tati_re.core.front_door import front_door, front_doors
 from tati_re.core.views import viewable
 
 MOST_PARAMETERS = 5_000
@@ -45,6 +45,7 @@ class Trace(NamedTuple):
     num_probes: int
 
 
+@front_doors
 @viewable
 class Density(NamedTuple):
     """The spectral density as quadrature nodes and weights.

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
 from tati_re.core.files.regular import check_regular, regular_bytes
 from tati_re.core.files.text_lines import is_header
-from tati_re.core.front_door import front_door
+from tati_re.core.front_door import front_door, front_doors
 from tati_re.core.user_warnings import warn_user
 from tati_re.core.views import drawn, viewable
 from tati_re.data.categories import stored_categories
@@ -39,6 +39,7 @@ DEFAULT_INPUTS = 2
 WHICH = "all, mean, last, or numbers of stored steps"
 
 
+@front_doors
 @viewable
 class InputSpace(NamedTuple):
     """Predictions over a space of inputs.

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.files.structured import read_toml_file
 from tati_re.core.files.unpacking import DAMAGED, load_arrays
-from tati_re.core.front_door import front_door
+from tati_re.core.front_door import front_door, front_doors
 from tati_re.core.views import drawn, viewable
 from tati_re.landscape import tables
 from tati_re.landscape.grid import Axis, Grid, axes_of, project
@@ -23,6 +23,7 @@ from tati_re.runs.storage import replacing
 ARRAYS = "plane.npz"
 
 
+@front_doors
 @viewable
 class Landscape(NamedTuple):
     """A loss landscape as tables.

@@ -9,7 +9,7 @@ import numpy as np
 
 from tati_re.core.backend import Compiled, tf, value_and_gradient
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.front_door import front_door
+from tati_re.core.front_door import front_door, front_doors
 from tati_re.posterior.function import FunctionPotential
 from tati_re.posterior.potential import ModelPotential
 
@@ -20,6 +20,7 @@ _NUMBERS = (
 _MOST_EXAMPLES = 8192
 
 
+@front_doors
 class Surface:
     """U, mean loss and accuracy of a simulation as functions of the parameters.
 

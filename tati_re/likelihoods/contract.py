@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.front_door import front_door
+from tati_re.core.front_door import Doors, front_door, front_doors
 from tati_re.core.renamed import renamed_attribute
 from tati_re.data.preparation import Standard
 from tati_re.likelihoods.laws import Law
@@ -29,6 +29,7 @@ VALUES, CLASSES, LABELS = "regression", "classification", "multi_label"
 """What outputs predict: numbers, one of several classes, or several labels of 0 and 1 at once."""
 
 
+@front_doors
 @dataclass(frozen=True)
 class ExtraParameter:
     """A number above `least` that is sampled together with the network's parameters.
@@ -87,7 +88,7 @@ class ExtraParameter:
         return values if self.least == 0.0 else self.least + values
 
 
-class Objective(ABC):
+class Objective(Doors, ABC):
     """What a run sums over its examples, and what the outputs of the network predict under it.
 
     `Likelihood` is an objective with a density, and most are. Others, such as the hinge loss, say

@@ -9,10 +9,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from tati_re.core.front_door import front_door
+from tati_re.core.front_door import Doors, front_door
 
 
-class Law(ABC):
+class Law(Doors, ABC):
     """Distributions of targets for many draws and examples, an array (draws, n, targets)."""
 
     @property

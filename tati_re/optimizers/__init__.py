@@ -8,6 +8,7 @@ argument out of the range that its line names is an `InputError`.
 
 from tati_re.core.backend import keras
 from tati_re.core.errors import InputError, nearest, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.core.method import Optimizer
 from tati_re.optimizers.annealing import Annealing
 from tati_re.optimizers.barzilai_borwein import BarzilaiBorwein
@@ -39,6 +40,7 @@ OPTIMIZERS = {
 }
 
 
+@front_door
 def make_optimizer(name, options, shapes: list[tuple[int, ...]]):
     """Creates the optimizer named in the options.
 

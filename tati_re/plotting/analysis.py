@@ -12,6 +12,7 @@ from matplotlib.ticker import LogFormatterSciNotation, MaxNLocator
 from tati_re.analysis.diffusion_map import DiffusionMap
 from tati_re.analysis.learning_coefficient import curve_value
 from tati_re.core.errors import AnyPath, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.core.outcomes import FAILED
 from tati_re.core.renamed import renamed_arguments
 from tati_re.plotting.figure import (
@@ -38,6 +39,7 @@ class _InFigures(LogFormatterSciNotation):
         return f"{value:g}" if label and 1e-3 <= value < 1e4 else label
 
 
+@front_door
 def plot_spectrum(tables: Mapping[str, pd.DataFrame], path: AnyPath | None = None) -> Figure:
     """Plots the leading eigenvalues of covariances, and the autocorrelation time along each vector.
 
@@ -84,6 +86,7 @@ def plot_spectrum(tables: Mapping[str, pd.DataFrame], path: AnyPath | None = Non
     return save(figure, path)
 
 
+@front_door
 def plot_free_energy(
     table: pd.DataFrame, name: str = "coordinate", path: AnyPath | None = None
 ) -> Figure:
@@ -112,6 +115,7 @@ def plot_free_energy(
     return save(figure, path)
 
 
+@front_door
 @renamed_arguments(found="diffusion")
 def plot_diffusion_map(
     diffusion: DiffusionMap,
@@ -162,6 +166,7 @@ def plot_diffusion_map(
     return save(figure, path)
 
 
+@front_door
 def plot_reweighting(table: pd.DataFrame, sampled, path: AnyPath | None = None) -> Figure:
     """Plots averages with errors against temperature, and marks the sampled temperatures.
 
@@ -200,6 +205,7 @@ def plot_reweighting(table: pd.DataFrame, sampled, path: AnyPath | None = None) 
     return save(figure, path)
 
 
+@front_door
 def plot_group_temperatures(table: pd.DataFrame, path: AnyPath | None = None) -> Figure:
     """Plots the temperature of each parameter group as a point, with the band where it should lie.
 
@@ -253,6 +259,7 @@ def plot_group_temperatures(table: pd.DataFrame, path: AnyPath | None = None) ->
     return save(figure, path)
 
 
+@front_door
 def plot_learning_coefficient(
     table: pd.DataFrame,
     curve: pd.DataFrame | None = None,

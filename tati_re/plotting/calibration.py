@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from tati_re.core.errors import AnyPath
+from tati_re.core.front_door import front_door
 from tati_re.plotting.bands import Calibrated
 from tati_re.plotting.figure import COLORS, DARK, GRAY, legend_above, new_figure, plain, save
 from tati_re.prediction.metrics import (
@@ -21,6 +22,7 @@ from tati_re.prediction.results import ClassPrediction, LabelPrediction, known_l
 from tati_re.prediction.scores import auroc
 
 
+@front_door
 def plot_classes(
     predictions: Mapping[str, ClassPrediction | LabelPrediction],
     outside: Mapping[str, ClassPrediction | LabelPrediction] | None = None,

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tati_re.core.errors import AnyPath
+from tati_re.core.front_door import front_door
 from tati_re.plotting.figure import COLORS, DARK, GRAY, new_figure, plain, save
 from tati_re.prediction.held_out_table import SCORES
 
@@ -16,6 +17,7 @@ _LABELS = 1.5
 """Inches of a panel, and of the names at the left."""
 
 
+@front_door
 def plot_comparison(frame: pd.DataFrame, path: AnyPath | None = None) -> Figure:
     """Plots the scores of the posterior average, the ensemble of its fits, and one fit.
 

@@ -7,11 +7,13 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from tati_re.analysis.format import SHORT
+from tati_re.core.front_door import front_door
 from tati_re.evidence.result import NAMES, Evidence
 from tati_re.exchange.ladder import LIKELIHOOD_POWER as POWER
 from tati_re.plotting.figure import COLORS, GRAY, new_figure, plain, save
 
 
+@front_door
 def plot_evidence(
     estimates: Sequence[Evidence], path=None, labels: Sequence[str] | None = None
 ) -> Figure:

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tati_re.core.errors import AnyPath, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.core.renamed import renamed_arguments
 from tati_re.plotting.figure import (
     COLORS,
@@ -27,6 +28,7 @@ _SHOWN = 3
 _CLOUD = 3000
 
 
+@front_door
 @renamed_arguments(found="exploration")
 def plot_exploration(exploration: "Exploration", path: AnyPath | None = None) -> Figure:
     """Plots the points of an exploration, and U along the paths between its minima.
@@ -58,6 +60,7 @@ def plot_exploration(exploration: "Exploration", path: AnyPath | None = None) ->
     return save(figure, path)
 
 
+@front_door
 @renamed_arguments(found="exploration")
 def plot_disconnectivity(exploration: "Exploration", path: AnyPath | None = None) -> Figure:
     """Plots the disconnectivity tree of an exploration: lines from minima up to the passes that

@@ -9,6 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from tati_re.core.errors import AnyPath, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.runs.storage import replacing
 
 DPI = 150
@@ -28,6 +29,7 @@ class _Drawn(Figure):
         return content.getvalue()
 
 
+@front_door
 def new_figure(width: float, height: float) -> Figure:
     """Creates a figure with its own canvas, outside pyplot, and automatic layout.
 
@@ -43,6 +45,7 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
+@front_door
 def plain(*panels: Axes) -> None:
     """Removes the top and right spines of panels and makes their text small.
 
@@ -85,6 +88,7 @@ def empty(axes: Axes, message: str) -> None:
     )
 
 
+@front_door
 def legend_above(axes: Axes, room: int = 1000) -> int:
     """Places the legend above the right end of a panel, in one or more rows.
 
@@ -107,6 +111,7 @@ def legend_above(axes: Axes, room: int = 1000) -> int:
     return -(-len(labels) // columns)
 
 
+@front_door
 def save(figure: Figure, path: AnyPath | None) -> Figure:
     """Saves a figure as a PNG file at 150 dots per inch.
 

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from tati_re.core.errors import AnyPath, InputError
+from tati_re.core.front_door import front_door
 from tati_re.data.columns import numbered
 from tati_re.data.dataset import Dataset
 from tati_re.plotting.figure import (
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from tati_re.landscape.inputspace import InputSpace
 
 
+@front_door
 def plot_points(dataset: Dataset, path: AnyPath | None = None) -> Figure:
     """Plots the examples of a data set: two input columns, or one column against its target.
 
@@ -141,6 +143,7 @@ def _values(
 _MOST_POINTS = 2000
 
 
+@front_door
 def plot_input_space(space: "InputSpace", path: AnyPath | None = None) -> Figure:
     """Plots predictions over a grid of one or two inputs.
 

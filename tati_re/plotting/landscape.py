@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from tati_re.core.errors import AnyPath, InputError, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.plotting.figure import (
     COLORS,
     DARK,
@@ -36,6 +37,7 @@ WORDS = {
 _COLUMNS = 3
 
 
+@front_door
 def plot_landscape(
     landscape: Landscape,
     path: AnyPath | None = None,
@@ -229,6 +231,7 @@ def _surface(
     panel.text2D(0.0, 0.93, WORDS.get(quantity, quantity), transform=panel.transAxes, fontsize=9)
 
 
+@front_door
 def plot_spectrum_of_hessian(
     density: Any,
     path: AnyPath | None = None,

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tati_re.core.errors import AnyPath, InputError, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.plotting.figure import COLORS
 from tati_re.plotting.landscape import WORDS, _scales, matrix
 from tati_re.runs.storage import write_whole
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from tati_re.landscape.scan import Landscape
 
 
+@front_door
 def write_landscape_page(
     landscape: Landscape, path: AnyPath, quantity: str = "ln_excess_loss"
 ) -> None:
@@ -100,6 +102,7 @@ def write_landscape_page(
     write_whole(path, page.encode())
 
 
+@front_door
 def write_vtk(landscape: Landscape, folder: AnyPath, quantity: str | None = None) -> list[str]:
     """Writes a structured VTK grid for each scale of a landscape.
 

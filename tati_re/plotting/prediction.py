@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tati_re.core.errors import AnyPath, InputError
+from tati_re.core.front_door import front_door
 from tati_re.core.renamed import renamed_arguments
 from tati_re.plotting.bands import uniform_band
 from tati_re.plotting.calibration import draw_entropy, draw_reliability, draw_stairs
@@ -32,6 +33,7 @@ _MOST_CLASSES = 2 * len(COLORS)
 
 
 @renamed_arguments(one="prediction")
+@front_door
 def plot_prediction(
     prediction: Prediction, along: int | None = None, path: AnyPath | None = None
 ) -> Figure:
@@ -159,6 +161,7 @@ def _draw_probabilities(
     legend_above(axes, 48)
 
 
+@front_door
 def plot_values(
     predictions: Mapping[str, RegressionPrediction],
     inputs: np.ndarray | None = None,

@@ -9,12 +9,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from tati_re.core.errors import AnyPath
+from tati_re.core.front_door import front_door
 from tati_re.plotting.bands import LEVEL, uniform_band
 from tati_re.plotting.figure import COLORS, DARK, GRAY, labeled, new_figure, save
 
 _COLUMNS = 3
 
 
+@front_door
 def plot_ranks(
     fractions: Mapping[str, np.ndarray], level: float = LEVEL, path: AnyPath | None = None
 ) -> Figure:

@@ -124,6 +124,7 @@ _POINTS = 2000
 FORMULAS = {"kinetic": "p·p / P", "configurational": "θ·∇U / P"}
 
 
+@front_door
 def plot_traces(
     run_info: pd.DataFrame,
     num_parameters: int,
@@ -300,6 +301,7 @@ def _draw_temperature(
 _LAGS = 8.0  # Autocorrelation times that are shown.
 
 
+@front_door
 def plot_autocorrelation(
     chains: Mapping[str, np.ndarray], steps_between_rows: float = 1.0, path: AnyPath | None = None
 ) -> Figure:

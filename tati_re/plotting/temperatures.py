@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from tati_re.analysis.format import SHORT_NOTE
 from tati_re.core.errors import AnyPath, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.plotting.figure import (
     COLORS,
     DARK,
@@ -32,6 +33,7 @@ _ACCURACIES = (
 )
 
 
+@front_door
 def plot_temperatures(frame: pd.DataFrame, path: AnyPath | None = None) -> Figure:
     """Plots losses against temperature, with the accuracies of a classifier below.
 
@@ -85,6 +87,7 @@ def plot_temperatures(frame: pd.DataFrame, path: AnyPath | None = None) -> Figur
     return save(figure, path)
 
 
+@front_door
 def plot_ladder(ladder: pd.DataFrame, path: AnyPath | None = None) -> Figure:
     """Plots accepted and expected swaps between neighboring rungs, and the mean potential.
 

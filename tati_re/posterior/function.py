@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from numbers import Integral
 
 from tati_re.core.backend import tf, value_and_gradient
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.evaluate import Clock, Energy, Evaluate, Rung
+from tati_re.core.front_door import front_doors
 from tati_re.core.potential import Potential, Prior
 from tati_re.posterior.priors import Flat
 
+_MOST_PARAMETERS = 1_000_000_000
+"""More is taken for a mistake."""
 
+
+@front_doors
 class FunctionPotential(Potential):
     """A potential U(θ) = λ L(θ) + V(θ), with L a function of the positions of all walkers.
 
     Args:
         function: L, in TensorFlow operations. It maps positions `(walkers, parameters)` to
             `(walkers,)`.
-        num_parameters: P, the number of parameters.
+        num_parameters: P, the number of parameters, at least 1.
         prior: The prior, whose -log density is V. Default: None, no prior.
         dtype: "float32" or "float64". Default: "float64".
         parameter_names: Names of the parameters. Default: `x[0]`, `x[1]`, ...
         validation: A function like the first that replaces the mean loss on a test set. Default:
             None.
+
+    Raises:
+        InputError: `function` is not a function, `num_parameters` is out of range, or there are not
+            as many names as parameters.
 
     Examples:
         >>> well = FunctionPotential(lambda x: 0.5 * tf.reduce_sum(x * x, -1), num_parameters=1)
@@ -39,12 +49,25 @@ class FunctionPotential(Potential):
         parameter_names: Sequence[str] | None = None,
         validation: Callable | None = None,
     ) -> None:
+        problem = "function is not a function of the positions."
+        refuse_if(
+            not callable(function), problem, function, "lambda x: 0.5 * tf.reduce_sum(x**2, -1)"
+        )
+        whole = isinstance(num_parameters, Integral) and not isinstance(num_parameters, bool)
+        problem = "num_parameters is out of range."
+        expected = f"a whole number from 1 to {_MOST_PARAMETERS:,}"
+        fits = whole and 1 <= num_parameters <= _MOST_PARAMETERS
+        refuse_if(not fits, problem, num_parameters, expected)
         self.function = function
         self.validation = validation
         self.num_parameters = int(num_parameters)
         self.prior = prior or Flat()
         self.dtype = tf.as_dtype(dtype)
-        self.parameter_names = list(parameter_names or (f"x[{i}]" for i in range(num_parameters)))
+        numbered = (f"x[{i}]" for i in range(num_parameters))
+        self.parameter_names = list(numbered if parameter_names is None else parameter_names)
+        problem = "parameter_names: there must be one for each parameter."
+        count = len(self.parameter_names)
+        refuse_if(count != num_parameters, problem, f"{count} names", f"{num_parameters} names")
 
     def bind(
         self, rung: Rung, batch=None, auxiliary: tuple = (), clock: Clock | None = None
@@ -55,6 +78,7 @@ class FunctionPotential(Potential):
         return f"U = L + V, L a function of {self.num_parameters} parameters, V = -log of the prior ({self.prior})"
 
 
+@front_doors
 class FunctionEvaluate(Evaluate):
     """A `FunctionPotential` bound to the walkers' rungs.
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, abbreviated, nearest, refuse_if
+from tati_re.core.front_door import front_doors
 from tati_re.core.user_input import error_text
 from tati_re.supports.contract import Support
 from tati_re.supports.layout import ParameterLayout
@@ -21,6 +22,7 @@ _OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)
 _CONTROL_FLOW = {"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"}
 
 
+@front_doors
 class NamedDensity:
     """The log density of named parameters as a potential of free coordinates.
 

@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 
 from tati_re.analysis.convergence import array_stats
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.front_door import front_door
+from tati_re.core.front_door import front_door, front_doors
 from tati_re.core.views import viewable
 from tati_re.prediction.draws import independent_draws
 from tati_re.prediction.named import has_named_parameters, log_likelihoods_of
@@ -33,6 +33,7 @@ _MOST_DRAWS = 4_000
 _COLUMNS = ("example", "elpd", "pareto_k")
 
 
+@front_doors
 @viewable
 @dataclass(frozen=True, eq=False)
 class LeaveOneOut:

@@ -5,13 +5,14 @@ from typing import NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.front_door import front_door
+from tati_re.core.front_door import front_door, front_doors
 from tati_re.core.views import viewable
 
 SMALLEST_PROBABILITY = float(np.finfo(np.float32).tiny)
 """Where a softmax in float32 underflows, 1.2e-38; 87.3 nats."""
 
 
+@front_doors
 @viewable
 class Calibration(NamedTuple):
     """Reliability of predicted probabilities by bin.

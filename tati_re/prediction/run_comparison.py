@@ -11,6 +11,7 @@ from tati_re.analysis.averages import average
 from tati_re.analysis.temperature import FEWEST_EFFECTIVE
 from tati_re.analysis.until import Quantity
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_door
 from tati_re.prediction.network import Network, dataset_of, has_its_data
 from tati_re.prediction.quantities import Predict, quantities
 from tati_re.runs import files
@@ -123,6 +124,7 @@ class RunComparison:
         )
 
 
+@front_door
 def compare_runs(
     first: AnyRun,
     second: AnyRun,

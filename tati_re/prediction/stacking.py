@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.front_door import front_door
+from tati_re.core.front_door import front_door, front_doors
 from tati_re.core.user_warnings import warn_user
 from tati_re.core.views import viewable
 from tati_re.prediction.draws import Draws
@@ -50,6 +50,7 @@ _LEAST_WEIGHT = 1e-6
 _COLUMNS = ("walker", "weight", "elpd")
 
 
+@front_doors
 @viewable
 @dataclass(frozen=True, eq=False)
 class Stacking:

@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 
 from tati_re.core.errors import AnyPath, InputError, nearest
-from tati_re.core.front_door import front_door
+from tati_re.core.front_door import front_door, front_doors
 from tati_re.runs import files, manifest, reading
 
 
+@front_doors
 class Tolerance(NamedTuple):
     """The largest accepted difference of two numbers.
 

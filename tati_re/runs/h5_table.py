@@ -11,6 +11,7 @@ import numpy as np
 from h5py import h5f, h5fd, h5p
 
 from tati_re.core.errors import AnyPath, InputError, refuse_if
+from tati_re.core.front_door import front_doors
 from tati_re.runs import reading
 from tati_re.runs.checked_tables import RowCheck, add_rows
 from tati_re.runs.digests import Digest, Known
@@ -27,6 +28,7 @@ RESERVE_BYTES = 1 << 20
 """Room kept for what HDF5 writes besides chunks."""
 
 
+@front_doors
 class H5Table(Rows):
     """An HDF5 file for wide tables, readable even if its writer was killed in the middle of a
     write.

@@ -10,7 +10,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.files.regular import open_regular
-from tati_re.core.front_door import front_door
+from tati_re.core.front_door import front_door, front_doors
 from tati_re.runs import checked_tables, checkpoint, files, reading
 from tati_re.runs.digests import Known
 from tati_re.runs.run import AnyRun, RunFiles, degrees_of_freedom, last_step, stored_every
@@ -69,6 +69,7 @@ class Block(NamedTuple):
 _MOST_RUNGS = 1_000  # in a message
 
 
+@front_doors
 class Positions:
     """The stored positions of a run after burn-in, by default at the target temperature.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from tati_re.core.backend import keras
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.front_door import front_door
+from tati_re.core.front_door import front_door, front_doors
 from tati_re.engine.progress import make_progress
 from tati_re.launch.run import Run
 from tati_re.likelihoods.keras_losses import loss_name
@@ -102,6 +102,7 @@ def sample(
     return Simulation(model, data, loss=loss, **settings).sample(**of_call)
 
 
+@front_doors
 class SamplePosterior(keras.callbacks.Callback):
     """A callback of Keras that samples the posterior when `model.fit` ends. It calls
     `tati_re.sample` with the trained model; what it gives is the attribute `run`. As the last of

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_doors
 from tati_re.core.protocol import Energy
 from tati_re.launch.request import inner_sampler
 from tati_re.launch.step_size_advice import StepSizeAdvice, advice
@@ -20,6 +21,7 @@ from tati_re.system.walkers import Walkers
 _MOST_EXAMPLES = 10_000
 
 
+@front_doors
 class Evaluations:
     """Loss, potential, gradients and curvature on one mini-batch, until `next_batch` is called.
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from tati_re.core.backend import deterministic, tf
 from tati_re.core.errors import AnyPath, InputError, refuse_if
+from tati_re.core.front_door import front_doors
 from tati_re.core.process.interruption import interruptible
 from tati_re.core.user_input import as_array
 from tati_re.engine.driver import Outcome
@@ -51,6 +52,7 @@ def _check_options(name: str, sim: Simulation) -> None:
         )
 
 
+@front_doors
 class Player:
     """The positions of one simulation in a game, for use in the potentials of the other players.
 
@@ -75,6 +77,7 @@ class Player:
         self._now.assign(np.array(carry.state.position)[launch.there(carry)])
 
 
+@front_doors
 class Game:
     """Simulations that take turns, each with a potential that depends on the positions of the
     others.

@@ -46,7 +46,7 @@ from tati_re.simulation.notebook import simulation_html
 from tati_re.system.current_batch import CurrentDataset
 from tati_re.system.from_folder import from_folder
 from tati_re.system.named import with_named_density
-from tati_re.system.system import OBJECTS, is_named, refuse_fixed
+from tati_re.system.system import OBJECTS, System, is_named, refuse_fixed
 from tati_re.system.target import system_of, with_defaults
 
 
@@ -355,7 +355,13 @@ class Simulation(Evaluations):
 
         Args:
             system: The model and its data, or the potential.
+
+        Raises:
+            InputError: `system` is not the system of a simulation.
         """
+        problem = "system has the wrong type or value."
+        expected = "the system of a tati_re.Simulation"
+        refuse_if(not isinstance(system, System), problem, system, expected)
         self._take(system)
 
     def _take(self, system: Any) -> None:

@@ -19,6 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from tati_re.core.errors import InputError, nearest, refuse_if
+from tati_re.core.front_door import front_doors
 from tati_re.core.process import forks
 from tati_re.core.user_warnings import warn_user
 from tati_re.data.dataset import Dataset
@@ -139,6 +140,7 @@ def _numbered(count: int) -> list[str]:
     return [str(number) for number in range(count)]
 
 
+@front_doors
 class Posterior(BaseEstimator):
     """Base of both estimators: parameters, sampling, and files."""
 
@@ -392,6 +394,7 @@ def _is_for_predictions(settings: Mapping[str, Any], model: Any, sim: Any) -> bo
     return is_for_predictions(named, sim.system)
 
 
+@front_doors
 class BayesianRegressor(RegressorMixin, Posterior):
     """A regressor that averages the predictions of a network over its posterior.
 
@@ -568,6 +571,7 @@ class BayesianRegressor(RegressorMixin, Posterior):
         return values if self.n_outputs_ else values[..., 0]
 
 
+@front_doors
 class BayesianClassifier(ClassifierMixin, Posterior):
     """A classifier that averages the class probabilities of a network over its posterior.
 

@@ -10,12 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tati_re.core.errors import InputError, abbreviated, refuse_if
+from tati_re.core.front_door import Doors
 
 MOST_ENTRIES = 10_000_000
 """Entries of one parameter; more is taken for a mistake."""
 
 
-class Support(ABC):
+class Support(Doors, ABC):
     """The set of values of a parameter, with a map from unbounded real numbers onto it.
 
     Samplers move the free coordinates, which have no bounds. Their density is the density of the

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from tati_re.core.front_door import front_door
 from tati_re.likelihoods.contract import CLASSES, Likelihood
 from tati_re.likelihoods.laws import Law
 from tati_re.testing.sampler_protocol import require
@@ -18,6 +19,7 @@ _LEAST_P = 1e-5
 _GRID = 4_001
 
 
+@front_door
 def check_likelihood(likelihood: Likelihood, targets: np.ndarray) -> None:
     """Tests a likelihood on example labels and reports the first failure.
 

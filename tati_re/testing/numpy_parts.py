@@ -7,8 +7,10 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.evaluate import Clock, Energy, Evaluate, Rung
+from tati_re.core.front_door import front_door, front_doors
 
 
+@front_door
 def quartic(position):
     """The anharmonic potential U = sum of x⁴/4 + x²/2, in numpy or TensorFlow.
 
@@ -22,6 +24,7 @@ def quartic(position):
     return values.sum(-1) if isinstance(position, np.ndarray) else tf.reduce_sum(values, -1)
 
 
+@front_door
 def rung_of(step_size, temperature=1.0, numpy: bool = False) -> Rung:
     """Returns rungs at λ = 1 for walkers with given step sizes and temperatures.
 
@@ -40,6 +43,7 @@ def rung_of(step_size, temperature=1.0, numpy: bool = False) -> Rung:
     return Rung(*(fields if numpy else map(tf.constant, fields)))
 
 
+@front_doors
 class NumpyEvaluate(Evaluate):
     """`quartic`, or another potential, in plain numpy; counts the evaluations of a step.
 
@@ -97,6 +101,7 @@ class NumpyEvaluate(Evaluate):
         return 0.1 + 0.05 * position**2
 
 
+@front_doors
 class NumpyNoise:
     """Random numbers from numpy, with a record of all requests.
 

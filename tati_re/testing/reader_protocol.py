@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tati_re.core.front_door import front_door
 from tati_re.data.contents import Contents
 from tati_re.data.readers.contract import UNREADABLE, Reader, ReadRequest, TableReader
 from tati_re.data.readers.registry import suffix_of
@@ -18,6 +19,7 @@ _CUTS = (0.0, 0.25, 0.5, 0.75)
 """Parts of a file that are left after its end was lost."""
 
 
+@front_door
 def check_reader(
     reader: Reader, path: str | Path, inputs: np.ndarray, targets: Sequence[object] | np.ndarray
 ) -> None:

@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from tati_re.core.front_door import front_door
 from tati_re.core.protocol import fields_of
 from tati_re.testing import sampler_in_engine as engine
 from tati_re.testing import sampler_protocol as protocol
 from tati_re.testing.numpy_parts import NumpyEvaluate, NumpyNoise, rung_of
 
 
+@front_door
 def check_sampler(
     sampler: Any,
     expected_variance: float | Callable | None = None,
@@ -107,6 +109,7 @@ TEMPERATURES = (0.5, 2.0)
 _FASTER = (1.0, 0.5)
 
 
+@front_door
 def check_law(
     sampler: Any,
     expected_variance: float | Callable | None = None,

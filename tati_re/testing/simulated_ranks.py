@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from tati_re.analysis.convergence import effective_sample_size, r_hat
 from tati_re.analysis.named_draws import is_constant
 from tati_re.core.errors import AnyPath, abbreviated, refuse_if
-from tati_re.core.front_door import front_door
+from tati_re.core.front_door import front_door, front_doors
 from tati_re.core.method import as_method
 from tati_re.plotting.bands import uniform_band
 from tati_re.plotting.ranks import cumulative, plot_ranks
@@ -32,6 +32,7 @@ _LEAST_SHIFT = 2.5
 """Standard errors from which the mean or the spread of ranks is described."""
 
 
+@front_doors
 @dataclass(frozen=True, eq=False)
 class RankCalibration:
     """Ranks of true values among posterior draws, over many simulated data sets.

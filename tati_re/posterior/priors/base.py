@@ -7,9 +7,11 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.front_door import front_doors
 from tati_re.core.potential import Prior
 
 
+@front_doors
 class ScaleFamily(Prior):
     """Independent distributions of one shape: θ_i = s_i x, with x from a standard distribution.
 

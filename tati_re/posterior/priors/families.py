@@ -6,12 +6,13 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
-from tati_re.core.front_door import front_door
+from tati_re.core.front_door import front_door, front_doors
 from tati_re.core.potential import Prior
 from tati_re.posterior.priors.base import ScaleFamily
 from tati_re.posterior.priors.quantiles import NormalMap
 
 
+@front_doors
 class Gaussian(ScaleFamily):
     """Independent Gaussians N(0, s_i²), V = sum of θ_i²/(2 s_i²) + log(s_i sqrt(2π)).
 
@@ -55,6 +56,7 @@ class Gaussian(ScaleFamily):
         return f"a Gaussian of standard deviation {self.width}"
 
 
+@front_doors
 class Laplace(ScaleFamily):
     """Independent Laplace distributions, V = sum of abs(θ_i)/b_i + log(2 b_i).
 
@@ -102,6 +104,7 @@ class Laplace(ScaleFamily):
         return f"a Laplace distribution of scale {self.width}"
 
 
+@front_doors
 class StudentT(ScaleFamily):
     """Independent Student-t distributions, V = sum of (ν + 1)/2 log(1 + θ_i²/(ν s_i²)) + a
     constant.
@@ -174,6 +177,7 @@ class StudentT(ScaleFamily):
         )
 
 
+@front_doors
 class Flat(Prior):
     """No prior: V = 0.
 

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 
 from tati_re.core.backend import tf
-from tati_re.core.front_door import front_door
+from tati_re.core.front_door import front_door, front_doors
 from tati_re.core.potential import Prior
 
 _NAMED = 3
 
 
+@front_doors
 class Product(Prior):
     """Independent priors for consecutive groups of parameters.
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
-from tati_re.core.front_door import front_door
+from tati_re.core.front_door import front_door, front_doors
 from tati_re.core.potential import Prior
 from tati_re.posterior.priors.base import ScaleFamily
 from tati_re.posterior.priors.quantiles import NormalMap, tabulated
@@ -15,6 +15,7 @@ from tati_re.posterior.priors.walls import between
 _FAR = 60.0
 
 
+@front_doors
 class SoftWalls(Prior):
     """A prior times exp(-W), where W rises at soft walls or around a point, the tether.
 
@@ -234,6 +235,7 @@ def layers(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
         return np.where(both, 0.01 * np.where(both, upper - lower, 1.0), single)
 
 
+@front_doors
 class Tether(Prior):
     """A Gaussian around one point, V = γ abs(θ - c)²/2 + P/2 log(2π/γ), for runs near one minimum.
 

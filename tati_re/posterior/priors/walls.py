@@ -6,7 +6,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
-from tati_re.core.front_door import front_door
+from tati_re.core.front_door import front_door, front_doors
 from tati_re.core.potential import Prior
 from tati_re.posterior.priors.base import ScaleFamily
 
@@ -57,6 +57,7 @@ class Interval:
         return tf.constant(self.lower, dtype), tf.constant(self.upper, dtype)
 
 
+@front_doors
 class Box(ScaleFamily):
     """A uniform distribution on abs(θ_i) < bound_i: V = sum of log(2 bound_i) inside, infinite
     outside.
@@ -121,6 +122,7 @@ class Box(ScaleFamily):
         return f"uniform between -{self.width.given:g}{'/sqrt(k)' if self.width.fan_in else ''} and {self.width}"
 
 
+@front_doors
 class HardWalls(Prior):
     """A prior truncated by walls: renormalized inside and 0 outside.
 
