@@ -1,0 +1,1 @@
+"""Reference posteriors of small networks, and the score of other draws against them."""
