@@ -117,4 +117,4 @@ class Width:
             return f"({self.words}){scaled}" if scaled else self.words
         if self.given.ndim == 0:
             return f"{self.given:g}{scaled}"
-        return f"{self.values.min():g} to {self.values.max():g}, one per parameter"
+        return f"{np.min(self.values):g} to {np.max(self.values):g}, one per parameter"

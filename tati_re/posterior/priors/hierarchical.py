@@ -150,15 +150,18 @@ class Hierarchical(Prior):
             for size in self.sizes
         ]
         if self.width.num_parameters is None:
-            return sum(of_tensors) + self.num_parameters * math.log(self.scale)
+            return sum(of_tensors) + sum(self.sizes) * math.log(self.scale)
         return sum(of_tensors) + float(np.sum(np.log(self.scale)))
 
 
 def _checked_sizes(sizes: Sequence[int], num_parameters: int | None) -> list[int]:
     """The numbers of parameters of the tensors."""
     if not len(sizes):
-        problem = "Hierarchical: the number of parameters is not known."
-        refuse_if(num_parameters is None, problem, expected="sizes, or num_parameters")
+        if num_parameters is None:
+            raise InputError(
+                "Hierarchical: the number of parameters is not known.",
+                expected="sizes, or num_parameters",
+            )
         sizes = [num_parameters]
     numbers = [int(size) for size in sizes]
     refuse_if(min(numbers) < 1, "sizes: a tensor is empty.", numbers, "numbers above 0")
