@@ -13,41 +13,30 @@ import numpy as np
 
 from tati_re.core.backend import deterministic, tf
 from tati_re.core.errors import InputError, SamplingError, WorkersLost, refuse_if
-from tati_re.core.facets import temperatures_of, tuning_of, turns_of
+from tati_re.core.facets import temperatures_of, tuning_of
 from tati_re.core.process.exit_status import FINISHED
 from tati_re.core.process.interruption import BARE, saying, stop, stopping
-from tati_re.engine.driver import Driver, Outcome, Plan
+from tati_re.engine.driver import Driver, Outcome
 from tati_re.engine.environment import TemporaryFolder
 from tati_re.engine.loop import Carry
-from tati_re.engine.prediction_averages import PredictionAverages
 from tati_re.engine.progress import make_progress
-from tati_re.engine.tensorboard import TensorBoard
 from tati_re.exchange.noise_tests import noise_table
 from tati_re.launch.calls import Calls
 from tati_re.launch.checks import check_request
 from tati_re.launch.description import manifest_of
 from tati_re.launch.ending import Ending
 from tati_re.launch.finite_starts import make_finite
-from tati_re.launch.heating import (
-    ROOM,
-    cool_enough,
-    expected_heating,
-    heating_sentence,
-    heating_warning,
-    settings_of,
-)
 from tati_re.launch.loops import RunLoops
 from tati_re.launch.predictor import choose_predictor
 from tati_re.launch.request import Request
 from tati_re.launch.run import Run
+from tati_re.launch.run_heating import RunHeating
+from tati_re.launch.run_plan import outputs_of, plan_of
 from tati_re.launch.start_messages import start_messages
 from tati_re.launch.starts import first_values, on_all_rungs
 from tati_re.launch.step_size_advice import divergence_advice
 from tati_re.options.make import make_options
-from tati_re.posterior.device_data import device_inputs
 from tati_re.posterior.evaluator import Evaluator
-from tati_re.posterior.likelihood_predictive import predictive_of
-from tati_re.posterior.outputs import Outputs
 from tati_re.posterior.priors import Tether
 from tati_re.prediction.held_out import compare_at_end
 from tati_re.prediction.stacking import weigh_at_end
@@ -57,10 +46,7 @@ from tati_re.runs.fits import write_fits
 from tati_re.runs.lock import writing
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import RunFiles
-from tati_re.runs.single_files import single_files, trajectory_format
 from tati_re.runs.storage import made, replacing, storing, write_whole
-from tati_re.samplers.schedules import SCHEDULES
-from tati_re.samplers.wrappers.metered import SETTLED, UNLIMITED
 from tati_re.summary.outcome import certificate_status, note_failed_checks
 from tati_re.summary.screen import end_screen
 from tati_re.summary.summary import details
@@ -188,39 +174,21 @@ class Launch:
         self._is_without_chains = walkers.fits_alone and request.samples
         self.progress = make_progress(request.options.verbose)
         self.loops = RunLoops(request, execution, self.progress.message)
+        self.heating = RunHeating(request, self.loops, has_chains=not self._is_without_chains)
         self._starts: tuple[np.ndarray, tuple] | None = None
         self._expected: dict[str, Any] = {}
-        directions = request.directions
-        names = request.system.flat.parameter_names
-        self._names = names() if directions is None else [f"c{i}" for i in range(len(directions))]
-        self._format = trajectory_format(request.options, len(self._names))
-        self._copies = single_files(request.options, self._format)
-        self._tensorboard = TensorBoard(request.options.tensorboard)
+        self.outputs = outputs_of(request)
         self.ending = Ending(request, walkers, folder)
         self.driver = self._driver()
-        if self._tunes_noise:
-            self.loops.loops[-1].cools, self.loops.loops[-1].cools_after = (
-                self._cooled,
-                [*map(int, SETTLED)],
-            )
+        if self.heating.is_tuned:
+            self.heating.limit()
 
     def _driver(self) -> Driver:
-        request = self.request
-        options = self.request.options
-        plan = Plan(
-            num_steps=options.num_steps,
-            checkpoint_seconds=options.checkpoint_seconds,
-            max_time=options.max_time,
-            requeue_signal=options.requeue_signal,
-            trajectory_format=self._format,
-            parameter_names=self._names,
-            expected=_expected(request),
+        plan = plan_of(
+            self.request,
+            self.outputs,
             looks=self.ending if self.ending.conditions else None,
-            burnt_in=self._burnt_in if request.samples else None,
-            callbacks=(self._copies, self._tensorboard, *(request.objects.get("callbacks") or ())),
-            predictions=_prediction_averages(request),
-            limits=request.limits,
-            title="sampling" if request.samples else "fitting",
+            burnt_in=self._burnt_in if self.request.samples else None,
         )
         return Driver(self.folder, self.loops.loops, plan, self.progress)
 
@@ -240,18 +208,11 @@ class Launch:
             "options": {"num_burnin_steps": last},
             "burnin_open": tuned.partition(NOT_SETTLED)[2] or stored.burnin_open or "",
         }
-        if self._tunes_noise:
-            heating = self._heating(carry)
+        if self.heating.is_tuned:
+            heating = self.heating.expected(carry)
             entries["heating"] = {**stored.heating.table, "start": heating}
-            self._say_heating(heating)
+            self.heating.say(heating, self.progress)
         manifest.note(self.folder, **entries)
-
-    def _say_heating(self, heating: dict[str, Any]) -> None:
-        """Says what heating is expected, and warns if it is too large."""
-        options = self.request.options
-        self.progress.detail(heating_sentence(heating, options.batch_sampling))
-        if warning := heating_warning(heating, options.target_bias, self._tunes_noise):
-            self.progress.message(warning)
 
     def begin(self):
         """Writes the checkpoint of step 0."""
@@ -260,7 +221,8 @@ class Launch:
             lambda: first_values(self.request, self.walkers, self.loops.execution)
         )
         carry = self.guarded(lambda: self.driver.begin(*self._start_values()))
-        self._expected = {"heating": {"start": self._heating(carry)}} if self._has_noise else {}
+        if self.heating.is_there:
+            self._expected = {"heating": {"start": self.heating.expected(carry)}}
         return carry
 
     def write_manifest(self, folder: Path) -> None:
@@ -295,70 +257,6 @@ class Launch:
         center = prior.center[None].astype(self.walkers.position.dtype)
         return {"loss_at_center": float(engine.energy(center, engine.batch(0), auxiliary).loss[0])}
 
-    @property
-    def _has_noise(self) -> bool:
-        """Whether the steps of a sampler see mini-batches."""
-        sees_part = self.request.samples and not self.request.potential.batches.full
-        return sees_part and not self._is_without_chains
-
-    @property
-    def _tunes_noise(self) -> bool:
-        """Whether the burn-in finds a step size or friction for steps that see mini-batches."""
-        options = self.request.options
-        method = self.request.method
-        tuned = isinstance(options.step_size, str) or options.friction == "auto"
-        return self._has_noise and tuned and method.adapts and turns_of(method).groups == 1
-
-    def _heating(self, carry: Carry) -> dict[str, Any]:
-        """What the noise of mini-batches is expected to do around the target's first walker."""
-        return expected_heating(self.request, *self._targets(carry)[0])
-
-    def _targets(self, carry: Carry) -> list[tuple[np.ndarray, tuple, dict[str, Any]]]:
-        """Position and auxiliary variables of the target's first walker, and what it found; at one
-        temperature of the first one of each block, which tunes for itself.
-        """
-        method = self.request.method
-        ladder = temperatures_of(method)
-        states = self.loops.loops[-1].states(carry)
-        size = self.request.copies // len(states)
-        position = np.array(carry.state.position)
-        firsts = (
-            [int(np.asarray(ladder.order(carry.state))[0])]
-            if ladder.by_rung
-            else range(0, len(position), size)
-        )
-        auxiliary = [
-            tuple(np.array(value)[[first]] for value in carry.auxiliary) for first in firsts
-        ]
-        settings = [settings_of(method, states[first // size], first % size) for first in firsts]
-        return list(zip(position[firsts], auxiliary, settings, strict=True))
-
-    def _cooled(self, carry: Carry, last: int) -> Carry:
-        """After a move of the burn-in: noise heats no more than it may, at all rungs alike, now and
-        until next time.
-        """
-        burning = last < self.loops.loops[-1].timeline.num_burnin_steps
-        factors_by_target = [
-            cool_enough(self.request, *target, ROOM if burning else 1.0)
-            for target in self._targets(carry)
-        ]
-        fields = carry.state._asdict()
-
-        def of_walkers(name: str, unchanged: float) -> np.ndarray:
-            return np.repeat(
-                [factors.get(name, unchanged) for factors in factors_by_target],
-                self.request.copies // len(factors_by_target),
-            )
-
-        tuned = [name for name in ("friction", "step_factor") if name in fields]
-        changed: dict[str, Any] = {name: fields[name] * of_walkers(name, 1.0) for name in tuned}
-        if "step_limit" in fields:
-            limit = fields["step_factor"] * of_walkers("step_limit", np.inf)
-            changed["step_limit"] = tf.where(tf.math.is_finite(limit), limit, UNLIMITED)
-        if "raised" in fields:
-            changed["raised"] = fields["raised"] * 0.0 + of_walkers("friction", 1.0)
-        return carry._replace(state=carry.state._replace(**changed))
-
     def go_on(self):
         """Reads the checkpoint of a run that was stopped."""
         self.driver.say_size()
@@ -387,9 +285,9 @@ class Launch:
         """Takes the steps that are left, where there is no `outcome` yet, and ends the run."""
         driver = self.driver
         options = self.request.options
-        if self._expected and not self._tunes_noise:
-            self._say_heating(self._expected["heating"]["start"])
-        self._tensorboard.begin(driver.step)
+        if self._expected and not self.heating.is_tuned:
+            self.heating.say(self._expected["heating"]["start"], self.progress)
+        self.outputs.tensorboard.begin(driver.step)
 
         alone = outcome is None
         if self._is_without_chains:
@@ -470,7 +368,7 @@ class Launch:
             where = "" if temporary is not None else f" {driver.truth()}"
             raise WorkersLost(f"{lost}{where}", lost.step, lost.walker) from None
         finally:
-            self._copies(self.folder, driver.step, last=True)
+            self.outputs.copies(self.folder, driver.step, last=True)
         return carry, outcome
 
     def _note_workers(self) -> None:
@@ -487,9 +385,10 @@ class Launch:
 
         if outcome is Outcome.FINISHED:
             self.guarded(lambda: self._test_noise(carry))
-            if self._has_noise:
+            if self.heating.is_there:
                 before = manifest.read(self.folder).heating.table
-                manifest.note(self.folder, heating={**before, "end": self._heating(carry)})
+                heating = {**before, "end": self.heating.expected(carry)}
+                manifest.note(self.folder, heating=heating)
             if self.request.at_end is not None:
                 self.progress.message("Comparing with chains from an equilibrium draw (certify).")
                 manifest.note(self.folder, **self.request.at_end(run))
@@ -663,52 +562,3 @@ def _has_draws(run: RunFiles) -> bool:
         return any(len(block.step) for block in Positions(run).blocks())
     except InputError:
         return False
-
-
-def _expected(request: Request) -> tuple[float, float]:
-    """Expected `kinetic_energy` and `virial` at temperature 1; nan if unknown."""
-    known = request.samples and "temperature_schedule" not in request.objects
-    known = known and request.options.temperature_schedule in SCHEDULES["temperature_schedule"]
-    half = 0.5 * request.potential.num_parameters if known else float("nan")
-    confined = request.potential.confined and not request.potential.prior.walled
-    return half if request.method.has_momentum else float("nan"), half if confined else float("nan")
-
-
-def _prediction_averages(request: Request) -> PredictionAverages | None:
-    """The averages of predictions that a run keeps, empty; None where it keeps none."""
-    every = request.options.stream_predictions
-    if not every or not request.samples:
-        return None
-    system = request.system
-    ready = request.system.examples
-    dataset = system.dataset
-    loss = request.potential.loss
-    outputs = Outputs(system.flat)
-    assert ready.test_inputs is not None and dataset.test_targets is not None
-    standard = None if dataset.preparation is None else dataset.preparation.target_standard
-    deviation, mean = (1.0, 0.0) if standard is None else (standard.deviation, standard.mean)
-
-    def per_example(targets: np.ndarray, values: np.ndarray) -> np.ndarray:
-        return loss.per_example(tf.constant(targets), tf.constant(values)).numpy()
-
-    predictive = predictive_of(
-        loss.get_config(),
-        dataset.task,
-        dataset.num_classes,
-        outputs.num_outputs,
-        deviation=deviation,
-        mean=mean,
-        likelihood=request.objects.get("loss"),
-        per_example=per_example,
-        places=outputs.places,
-    )
-    inputs = system.prepared(
-        device_inputs(ready.test_inputs, ready.input_scale, system.flat.input_dtype)
-    )
-    return PredictionAverages(
-        outputs=outputs,
-        predictive=predictive,
-        inputs=inputs.numpy(),
-        targets=dataset.test_targets,
-        every=every,
-    )

@@ -16,7 +16,7 @@ from tati_re.engine.limits import Limits
 from tati_re.engine.loop import Carry, Loop
 from tati_re.engine.observables import Observables
 from tati_re.launch.request import Request
-from tati_re.launch.workers import Workers
+from tati_re.launch.workers import Workers, workers_of
 from tati_re.options.stages import PlannedStage, planned
 from tati_re.samplers import Rung
 from tati_re.samplers.schedules import Factor, step_factor, temperature_factor
@@ -32,8 +32,9 @@ class RunLoops:
     ) -> None:
         self.request = request
         self.execution = execution
-        uses_workers = request.options.workers is not None and request.samples
-        self.workers = Workers(request, execution, say, RunLoops) if uses_workers else None
+        self.workers: Workers | None = None
+        if request.options.workers is not None and request.samples:
+            self.workers = workers_of(request, execution, say, RunLoops)
         options = request.options
         potential = request.potential
         extra_columns = {**potential.columns, **(request.objects.get("observables") or {})}
@@ -85,7 +86,7 @@ class RunLoops:
         if self.workers is not None:
             kind = Blocks
             loop_options["team"] = self.workers.team
-            loop_options["size"] = self.workers.size
+            loop_options["size"] = self.workers.plan.block_size
             loop_options["replica_subset"] = self.workers.replica_subset
         elif ladder.stretch is not None:
             kind = BlockLoop

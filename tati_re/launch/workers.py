@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -124,49 +124,114 @@ def check_gpus(options: Options) -> None:
         )
 
 
+@dataclass(frozen=True)
+class WorkerPlan:
+    """How the walkers of a run are cut into blocks, and which processes hold these.
+
+    Attributes:
+        number: Workers, 1 or more.
+        copies: Walkers at all temperatures.
+        block_size: Walkers of a block.
+        threads: Threads of each worker.
+        gpus: Fraction of a GPU for each worker; None: no share is set.
+        cluster: Address of a cluster of Ray; None: this machine.
+        is_here: Whether this process holds the blocks, as a single worker would compute them.
+    """
+
+    number: int
+    copies: int
+    block_size: int
+    threads: int
+    gpus: float | None
+    cluster: str | None
+    is_here: bool
+
+    @classmethod
+    def of(cls, request: Request) -> WorkerPlan:
+        """The plan that the options of a request make."""
+        options = request.options
+        number = int(options.workers or 1)
+        worker_threads = options.threads or 1
+        computes_alike = worker_threads == threads() and not on_gpu()
+        asks_examples = temperatures_of(request.method).asks_examples(request.full_batch)
+        is_alone = number == 1 and options.cluster is None
+        return cls(
+            number=number,
+            copies=request.copies,
+            block_size=block_size(request),
+            threads=worker_threads,
+            gpus=options.worker_gpus,
+            cluster=options.cluster,
+            is_here=is_alone and computes_alike and not asks_examples,
+        )
+
+    @property
+    def blocks(self) -> range:
+        """The first walker of each block."""
+        return range(0, self.copies, self.block_size)
+
+
+def workers_of(
+    request: Request,
+    execution: str,
+    say: Callable[[str], None],
+    made_of: Callable[[Request, str], Any],
+) -> Workers:
+    """The workers that a request asks for; none of them is started yet.
+
+    Args:
+        request: The request of the run.
+        execution: "xla", "graph" or "eager".
+        say: Where workers that are lost are reported.
+        made_of: Makes the loops of a block from its request, in the process of a worker.
+    """
+    plan = WorkerPlan.of(request)
+    exchange: Any = request.method
+    divides = temperatures_of(request.method).divides
+    replica_subset = ReplicaSubset(exchange) if divides else None
+    of_block = _of_block(request, plan.block_size, replica_subset, execution)
+    cluster: Cluster | None = None
+    start: Callable[[int], Any]
+    if plan.is_here:
+        start = partial(LocalWorker, partial(_made, False, made_of, of_block, execution))
+    elif plan.cluster is None:
+        pickled = _pickled(of_block, made_of, execution)
+        start = partial(Process, pickled, plan.threads, plan.gpus)
+    else:
+        pickled = _pickled(of_block, made_of, execution)
+        cluster = Cluster(plan.cluster, plan.number, plan.threads, plan.gpus)
+        start = partial(cluster.start, cluster.shared(pickled))
+    return Workers(plan, Team(start, plan.blocks, plan.number, say), replica_subset, cluster)
+
+
 class Workers:
-    """The team of a run, begun when it is first asked; `threads` are those of each worker."""
+    """The workers of a run, and the team in which they work.
+
+    Args:
+        plan: Who holds which walkers.
+        team: The team; it starts when it is first asked.
+        replica_subset: The ladder as a block sees it, if blocks divide one; None else.
+        cluster: The cluster that has the workers; None: this machine.
+    """
 
     def __init__(
         self,
-        request: Request,
-        execution: str,
-        say: Callable[[str], None],
-        made_of: Callable[[Request, str], Any],
+        plan: WorkerPlan,
+        team: Team,
+        replica_subset: ReplicaSubset | None,
+        cluster: Cluster | None,
     ) -> None:
-        options = request.options
-        size = block_size(request)
-        self.size = size
-        self.number = int(options.workers or 1)
-        self.threads = options.threads or 1
-        self.cluster: Cluster | None = None
-        self.blocks = range(0, request.copies, size)
-        ladder = temperatures_of(request.method)
-        exchange: Any = request.method
-        self.replica_subset = ReplicaSubset(exchange) if ladder.divides else None
-        asks = ladder.asks_examples(request.full_batch)
-        request = _of_block(request, size, self.replica_subset, execution)
-        alike = self.threads == threads() and not on_gpu()
-        self.here = self.number == 1 and alike and not asks and options.cluster is None
-        start: Callable[[int], Any] = partial(
-            LocalWorker, partial(_made, False, made_of, request, execution)
-        )
-        if not self.here:
-            pickled = _pickled(request, made_of, execution)
-            if options.cluster is None:
-                start = partial(Process, pickled, self.threads, options.worker_gpus)
-            else:
-                self.cluster = Cluster(
-                    options.cluster, self.number, self.threads, options.worker_gpus
-                )
-                start = partial(self.cluster.start, self.cluster.shared(pickled))
-        self.team = Team(start, self.blocks, self.number, say)
+        self.plan = plan
+        self.team = team
+        self.replica_subset = replica_subset
+        self._cluster = cluster
 
     def __str__(self) -> str:
-        who = "This process holds" if self.here else f"{self.number} worker(s) hold"
-        blocks = f"{len(self.blocks)} block(s) of {self.size} walker(s)"
-        where = f" on {self.cluster.size} machine(s)" if self.cluster else ""
-        return f"{who} {blocks}{where}, with {self.threads} thread(s) each"
+        plan = self.plan
+        who = "This process holds" if plan.is_here else f"{plan.number} worker(s) hold"
+        blocks = f"{len(plan.blocks)} block(s) of {plan.block_size} walker(s)"
+        where = f" on {self._cluster.size} machine(s)" if self._cluster else ""
+        return f"{who} {blocks}{where}, with {plan.threads} thread(s) each"
 
     def described(self) -> dict[str, Any]:
         """The entry of the manifest."""
@@ -180,11 +245,11 @@ class Workers:
             }
         )
         return {
-            "number": self.number,
-            "block_size": self.size,
-            "blocks": len(self.blocks),
-            "threads": self.threads,
-            **({"machines": dict(Counter(self.team.machines))} if self.cluster else {}),
+            "number": self.plan.number,
+            "block_size": self.plan.block_size,
+            "blocks": len(self.plan.blocks),
+            "threads": self.plan.threads,
+            **({"machines": dict(Counter(self.team.machines))} if self._cluster else {}),
             **({"differ": differ} if differ else {}),
             "worker": descriptions[0] if descriptions else {},
         }

@@ -41,7 +41,7 @@ from tati_re.evidence import log_evidence
 from tati_re.launch import workers as workers_of
 from tati_re.launch.loops import RunLoops
 from tati_re.launch.request import make_request
-from tati_re.launch.workers import Workers, _of_block
+from tati_re.launch.workers import WorkerPlan, _of_block
 from tati_re.report.description import sampling_sentences
 from tati_re.samplers.wrappers.metered import UNLIMITED
 
@@ -234,7 +234,7 @@ def test_noise_heats_no_block_more_than_it_may(monkeypatch):
         )
         return {"friction": 2.0 + position[0], "step_limit": 3.0} if position[0] else {}
 
-    monkeypatch.setattr("tati_re.launch.launch.cool_enough", cooled)
+    monkeypatch.setattr("tati_re.launch.run_heating.cool_enough", cooled)
     given = {
         "mass": "fisher:2",
         "friction": "auto",
@@ -989,19 +989,15 @@ def test_one_worker_computes_where_several_would(monkeypatch):
         monkeypatch.setattr(
             tf.config, "list_physical_devices", lambda kind, devices=devices: devices
         )
-        assert Workers(request, "graph", print, RunLoops).here is here
+        assert WorkerPlan.of(request).is_here is here
 
 
 def test_blocks_whose_swaps_ask_for_examples_have_a_process():
     sim = simulation(1)
     for more, here in (({}, True), ({"batch_size": 20, "swap_rule": "penalty"}, False)):
         options, objects = sim._for_call({**LADDER, **more, "workers": 1})
-        assert (
-            Workers(
-                make_request("sample", options, objects, sim.system), "graph", print, RunLoops
-            ).here
-            is here
-        )
+        request = make_request("sample", options, objects, sim.system)
+        assert WorkerPlan.of(request).is_here is here
 
 
 @pytest.mark.slow

@@ -65,6 +65,6 @@ def test_tuned_steps_have_the_posterior_of_a_linear_regression(order):
 
 @pytest.mark.slow
 def test_steps_that_ignore_the_noise_are_caught(monkeypatch):
-    monkeypatch.setattr("tati_re.launch.launch.cool_enough", lambda *_: {})
+    monkeypatch.setattr("tati_re.launch.run_heating.cool_enough", lambda *_: {})
     _, covariance = whitened("replacement")
     assert np.linalg.eigvalsh(covariance).min() > 1 + MOST_OF_VARIANCE

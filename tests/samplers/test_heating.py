@@ -363,7 +363,7 @@ def test_a_run_says_what_it_expects_and_keeps_its_bytes(tmp_path, monkeypatch, c
     start = whole["start"]
     assert start["memory"] == pytest.approx(4 * start["memory_epochs"])
     monkeypatch.setattr(
-        "tati_re.launch.launch.expected_heating", lambda *_: {"not_predicted": "nothing."}
+        "tati_re.launch.run_heating.expected_heating", lambda *_: {"not_predicted": "nothing."}
     )
     regression(3, 64)[0].sample(**options, output=str(tmp_path / "without"))
     assert (tmp_path / "without" / "run.csv").read_bytes() == (
@@ -395,7 +395,7 @@ def test_noise_does_not_heat_the_burn_in(monkeypatch):
         return float((2 * rows.kinetic_energy / 20).mean())
 
     assert abs(temperature() - 1.0) < 0.09
-    monkeypatch.setattr("tati_re.launch.launch.cool_enough", lambda *_: {})
+    monkeypatch.setattr("tati_re.launch.run_heating.cool_enough", lambda *_: {})
     assert temperature() > 1.5
 
 
@@ -437,7 +437,7 @@ def test_a_tuned_run_is_heated_no_more_than_it_may(tmp_path, monkeypatch):
     assert stopped.manifest["heating"] == run.manifest["heating"]
     longer = Simulation.resume(str(tmp_path / "stopped"), 485, data=data)
     assert longer.manifest["heating"]["start"] == run.manifest["heating"]["start"]
-    monkeypatch.setattr("tati_re.launch.launch.cool_enough", lambda *_: {})
+    monkeypatch.setattr("tati_re.launch.run_heating.cool_enough", lambda *_: {})
     alone, _ = run_of("alone")
     hot = alone.manifest["heating"]["start"]["mean"]
     assert hot > 0.03 and 0.003 < cooled <= 0.0155, (hot, cooled)
