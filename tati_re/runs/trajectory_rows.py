@@ -27,7 +27,8 @@ def steps_between(every: int, fewest: int, drawn: np.ndarray | int) -> np.ndarra
     """
     halvings = (every & -every).bit_length() - 1 if fewest and every > 7 else 0
     least = every >> halvings
-    return least * 2 ** np.clip(np.frexp(drawn / max(1, fewest * least))[1] - 1, 0, halvings)
+    doublings = np.clip(np.frexp(drawn / max(1, fewest * least))[1] - 1, 0, halvings)
+    return np.int64(least) * np.int64(2) ** doublings.astype(np.int64)
 
 
 class ExpectedParameters(NamedTuple):

@@ -11,6 +11,7 @@ from tati_re.runs.csv_table import CsvTable
 from tati_re.runs.h5_table import H5Table
 from tati_re.runs.manifest import Manifest
 from tati_re.runs.run import RunFiles
+from tati_re.runs.trajectory_rows import steps_between
 
 COLUMNS = ["step", "walker", "potential", "loss", "w[0]", "w[1]", "w[2]"]
 
@@ -75,3 +76,11 @@ def test_runs_without_positions(tmp_path):
     for manifest in ({"options": {"directions": "d.npy"}}, {"objects": ["directions"]}):
         with pytest.raises(InputError, match="projections"):
             stored_positions(Stored(tmp_path, manifest))
+
+
+@pytest.mark.parametrize("every", [4, 2**31, 4_141_524_757_512_192, 10**17])
+def test_positions_may_lie_more_steps_apart_than_32_bits_count(every):
+    assert int(steps_between(every, 0, 0)) == every
+    least = int(steps_between(every, 10, 0))
+    assert every % least == 0
+    assert int(steps_between(every, 10, np.int64(40 * every))) == every
