@@ -5,19 +5,17 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import InputError
 from tati_re.core.front_door import front_door
-from tati_re.data.frames import labels_of
-from tati_re.data.labels import are_names, numbers_of_names
 from tati_re.posterior.likelihood_predictive import LikelihoodPredictive
-from tati_re.posterior.predictive import CLASSES, LABELS, VALUES, Predictive
+from tati_re.posterior.predictive import CLASSES, LABELS, Predictive
 from tati_re.prediction import results
 from tati_re.prediction.deferred import Deferred
 from tati_re.prediction.draws import Draws, Members, independent_draws
-from tati_re.prediction.metrics import class_labels
 from tati_re.prediction.network import Network
 from tati_re.prediction.outputs import BLOCK_DRAWS, outputs_of_draws
 from tati_re.prediction.part import PredictedPart
+from tati_re.prediction.row_labels import RowLabels, row_labels
 
 MEMORY_VALUES = 8_000_000
 """Predictions (draws × inputs × columns) in memory at once, ten times over; more inputs go in
@@ -62,139 +60,207 @@ def average(
     Raises:
         InputError: The networks predict different things, or inputs and labels do not fit.
     """
-    first = sources[0][0].predictive
-    for network, _ in sources[1:]:
-        other = network.predictive
-        called = network.class_names, sources[0][0].class_names
-        same = (other.kind, other.num_columns, other.rows) == (
-            first.kind,
-            first.num_columns,
-            first.rows,
-        )
-        if not same or called[0] != called[1]:
-            pairs = (first, called[1]), (other, called[0])
+    networks = [network for network, _ in sources]
+    _check_same_quantity(networks)
+    packed = [network.packed(inputs) for network in networks]
+    prepared = [network.prepared(rows) for network, rows in zip(networks, packed, strict=True)]
+    truth = row_labels(networks[0], labels, len(packed[0]))
+    rows_at_once = _rows_at_once(sources, memory_values)
+    parts, independent = _predicted_parts(
+        sources, prepared, truth, interval, rows_at_once, block_draws
+    )
+    common = _common_entries(sources, parts, packed[0], interval, independent)
+    kind = networks[0].predictive.kind
+    if kind == CLASSES:
+        return _class_prediction(networks[0], parts, truth, common)
+    if kind == LABELS:
+        return _label_prediction(networks[0], parts, truth, common)
+    return _value_prediction(networks[0], parts, truth, common)
+
+
+def _check_same_quantity(networks: Sequence[Network]) -> None:
+    """Refuses networks that predict different quantities."""
+    first = networks[0]
+    for network in networks[1:]:
+        pairs = [(one.predictive, one.class_names) for one in (first, network)]
+        forms = [
+            (predictive.kind, predictive.num_columns, predictive.rows, names)
+            for predictive, names in pairs
+        ]
+        if forms[0] != forms[1]:
             kinds = [
-                f"{result.kind} of {result.num_columns} {', '.join(map(str, names))}"
-                for result, names in pairs
+                f"{predictive.kind} of {predictive.num_columns} {', '.join(map(str, names))}"
+                for predictive, names in pairs
             ]
             raise InputError("The runs predict different quantities.", " and ".join(kinds))
-    prepared = [network.prepared(inputs) for network, _ in sources]
-    inputs = sources[0][0].packed(inputs)
-    count = len(inputs) * first.rows
-    if labels is not None:
-        labels = labels_of(labels, "labels")
-        if are_names(labels, sources[0][0].class_names):
-            labels = numbers_of_names(labels, sources[0][0].class_names, "labels")
-        if len(labels) != len(inputs):
-            raise InputError(
-                "The numbers of inputs and labels differ.",
-                f"{len(inputs)} and {len(labels)}",
-                "equal",
-            )
-        if first.kind == CLASSES:
-            fit = labels.size in (count, count * first.num_columns)
-            refuse_if(
-                not fit,
-                "The labels do not match the network.",
-                labels.shape,
-                f"one class for each of {count:,}",
-            )
-            numbers = class_labels(labels.reshape(count, -1), first.num_columns)
-            labels = {"one_hot": np.eye(first.num_columns)[numbers], "signs": 2 * numbers - 1}.get(
-                first.task
-            )
-            labels = numbers.reshape(len(inputs), -1) if labels is None else labels
-        elif first.kind == LABELS:
-            labels = results.labels_of_rows(labels, (len(inputs), first.num_columns))
-        elif labels.size != len(inputs) * first.num_columns and not first.own_loss:
-            raise InputError(
-                "The targets do not match the network.", labels.shape, f"(n, {first.num_columns})"
-            )
-        elif labels.dtype.kind not in "buif" or not np.isfinite(labels).all():
-            raise InputError(
-                "The labels are not finite numbers.", f"type {labels.dtype}", "finite numbers"
-            )
-        if isinstance(first, LikelihoodPredictive):
-            first.check_labels(labels)
-    compared = labels is None or first.kind != VALUES
-    compared = compared or labels.size == len(inputs) * first.num_columns
+
+
+def _rows_at_once(sources: Sequence[tuple[Network, Draws | Members]], memory_values: int) -> int:
+    """The number of inputs whose predictions by all draws are in memory at a time."""
+    first = sources[0][0].predictive
     num_draws = sum(len(draws) for _, draws in sources)
-    rows = max(
-        1, memory_values // (num_draws * first.rows * max(first.num_columns, first.num_outputs))
-    )
+    values_of_row = num_draws * first.rows * max(first.num_columns, first.num_outputs)
+    return max(1, memory_values // values_of_row)
+
+
+def _predicted_parts(
+    sources: Sequence[tuple[Network, Draws | Members]],
+    prepared: Sequence[np.ndarray],
+    truth: RowLabels | None,
+    level: float,
+    rows_at_once: int,
+    block_draws: int,
+) -> tuple[list[PredictedPart], float]:
+    """Predictions of some of the inputs after the other, and the number of independent draws.
+
+    Args:
+        sources: Networks and their parameters.
+        prepared: The inputs as each network takes them.
+        truth: True labels, or None.
+        level: Probability inside the intervals.
+        rows_at_once: The number of inputs of a part.
+        block_draws: Number of draws evaluated at a time.
+    """
+    count = len(prepared[0])
     parts: list[PredictedPart] = []
     independent = float("nan")
-    for start in range(0, len(inputs), rows):
-        part = slice(start, start + rows)
-        these = [x[part] for x in prepared]
+    for start in range(0, count, rows_at_once):
+        rows = slice(start, start + rows_at_once)
+        inputs = [of_network[rows] for of_network in prepared]
         source_outputs = [
-            outputs_of_draws(*source, x, block_draws)
-            for source, x in zip(sources, these, strict=True)
+            outputs_of_draws(network, draws, of_network, block_draws)
+            for (network, draws), of_network in zip(sources, inputs, strict=True)
         ]
         if not parts:
-            independent_by_source = [
-                len(draws_of_source)
-                if isinstance(draws_of_source, Members)
-                else independent_draws(
-                    f, draws_of_source.step, draws_of_source.walker, draws_of_source.weight
-                )
-                for (_, draws_of_source), (f, _) in zip(sources, source_outputs, strict=True)
-            ]
-            # Of so many runs' mean the variance is that of each, times the square of its share.
-            totals = np.array([draws.weight.sum() for _, draws in sources])
-            independent = float(totals.sum() ** 2 / (totals**2 / independent_by_source).sum())
-        known = None if labels is None else labels[part]
-        made = PredictedPart(sources, these, source_outputs, known, interval, compared)
-        made.keep(whole=rows >= len(inputs))
-        parts.append(made)
+            independent = _independent_draws(sources, source_outputs)
+        part = PredictedPart(
+            sources,
+            inputs,
+            source_outputs,
+            labels=None if truth is None else truth.values[rows],
+            level=level,
+            compared=truth is None or truth.are_outputs,
+        )
+        part.keep(whole=rows_at_once >= count)
+        parts.append(part)
+    return parts, independent
+
+
+def _independent_draws(
+    sources: Sequence[tuple[Network, Draws | Members]], source_outputs: Sequence[tuple]
+) -> float:
+    """Independent draws with the error of all, from the outputs of each source."""
+    each = []
+    for (_, draws), (outputs, _) in zip(sources, source_outputs, strict=True):
+        if isinstance(draws, Members):
+            each.append(len(draws))
+        else:
+            each.append(independent_draws(outputs, draws.step, draws.walker, draws.weight))
+    # The variance of the mean of several runs is that of each, times the square of its share.
+    totals = np.array([draws.weight.sum() for _, draws in sources])
+    return float(totals.sum() ** 2 / (totals**2 / each).sum())
+
+
+def _common_entries(
+    sources: Sequence[tuple[Network, Draws | Members]],
+    parts: list[PredictedPart],
+    inputs: np.ndarray,
+    level: float,
+    independent: float,
+) -> dict[str, Any]:
+    """The fields that predictions of all kinds have."""
     weight = np.concatenate([draws.weight for _, draws in sources])
     before = np.cumsum([0, *(draws.walker.max() + 1 for _, draws in sources)])
-    shared: dict[str, Any] = {
-        "num_draws": num_draws,
+    walkers = [draws.walker + first for (_, draws), first in zip(sources, before[:-1], strict=True)]
+    return {
+        "num_draws": sum(len(draws) for _, draws in sources),
         "effective_draws": float(weight.sum() ** 2 / (weight**2).sum()),
         "independent_draws": independent,
         "inputs": inputs,
-        "level": interval,
-        "walker": np.concatenate(
-            [draws.walker + k for (_, draws), k in zip(sources, before[:-1], strict=True)]
-        ),
+        "level": level,
+        "walker": np.concatenate(walkers),
         "weight": weight,
         "draw_losses": _over_examples(parts, "losses", len(inputs)),
-        "notes": first.notes,
+        "notes": sources[0][0].predictive.notes,
         "averaged": tuple(dict.fromkeys(draws.kind for _, draws in sources)),
     }
-    hits = None if first.kind == VALUES else _over_examples(parts, "right", count)
-    if first.kind != VALUES:
-        shared["lower"] = _later(parts, lambda part: part.probability_ends, 0)
-        shared["upper"] = _later(parts, lambda part: part.probability_ends, 1)
-    if first.kind == CLASSES:
-        values = results.class_values(first.task, first.num_columns, sources[0][0].class_names)
-        shared |= {name: _joined(parts, name) for name in _AVERAGED}
-        shared |= {"draw_accuracy": hits, "places": first.rows}
-        shared["class_weights"] = first.class_weights
-        return results.ClassPrediction(
-            **shared, labels=None if labels is None else numbers, class_values=values
-        )
-    if first.kind == LABELS:
-        shared |= {name: _joined(parts, name) for name in (*_AVERAGED, "log_density")}
-        return results.LabelPrediction(**shared, labels=labels, draw_accuracy=hits)
-    shared |= {name: _joined(parts, name) for name in _OF_VALUES}
-    for number, end in enumerate(("lower", "upper")):
-        shared[f"mean_{end}"] = _later(parts, lambda part: part.mean_ends, number)
-        shared[end] = _later(parts, lambda part: part.value_ends, number)
-    shared["crps"] = _later(parts, lambda part: part.value_scores, 0)
-    shared["pit"] = _later(parts, lambda part: part.value_scores, 1)
-    scored = shared["draw_losses"] is not None
-    if labels is not None and not compared:
-        shared["notes"] += (_not_compared(labels, first, scored),)
-    elif labels is not None and not scored:
-        shared["notes"] += (f"There is no mean_loss. {_LOST}",)
-    targets = None
-    if labels is not None and compared:
-        targets = np.asarray(labels, np.float64).reshape(len(inputs), -1)
-    return results.RegressionPrediction(
-        **shared, scale=first.deviation, targets=targets, target_names=sources[0][0].target_names
+
+
+def _class_prediction(
+    network: Network,
+    parts: list[PredictedPart],
+    truth: RowLabels | None,
+    common: dict[str, Any],
+) -> results.ClassPrediction:
+    predictive = network.predictive
+    count = len(common["inputs"]) * predictive.rows
+    names = network.class_names
+    return results.ClassPrediction(
+        **common,
+        **_probability_entries(parts),
+        draw_accuracy=_over_examples(parts, "right", count),
+        places=predictive.rows,
+        class_weights=predictive.class_weights,
+        labels=None if truth is None else truth.classes,
+        class_values=results.class_values(predictive.task, predictive.num_columns, names),
     )
+
+
+def _label_prediction(
+    network: Network,
+    parts: list[PredictedPart],
+    truth: RowLabels | None,
+    common: dict[str, Any],
+) -> results.LabelPrediction:
+    count = len(common["inputs"]) * network.predictive.rows
+    return results.LabelPrediction(
+        **common,
+        **_probability_entries(parts),
+        log_density=_joined(parts, "log_density"),
+        labels=None if truth is None else truth.values,
+        draw_accuracy=_over_examples(parts, "right", count),
+    )
+
+
+def _probability_entries(parts: list[PredictedPart]) -> dict[str, Any]:
+    """The fields that predictions of probabilities have."""
+    entries = {name: _joined(parts, name) for name in _AVERAGED}
+    entries["lower"] = _later(parts, lambda part: part.probability_ends, 0)
+    entries["upper"] = _later(parts, lambda part: part.probability_ends, 1)
+    return entries
+
+
+def _value_prediction(
+    network: Network,
+    parts: list[PredictedPart],
+    truth: RowLabels | None,
+    common: dict[str, Any],
+) -> results.RegressionPrediction:
+    entries = common | {name: _joined(parts, name) for name in _OF_VALUES}
+    for number, end in enumerate(("lower", "upper")):
+        entries[f"mean_{end}"] = _later(parts, lambda part: part.mean_ends, number)
+        entries[end] = _later(parts, lambda part: part.value_ends, number)
+    entries["crps"] = _later(parts, lambda part: part.value_scores, 0)
+    entries["pit"] = _later(parts, lambda part: part.value_scores, 1)
+    entries["notes"] += _notes_on_scores(network, truth, common["draw_losses"] is not None)
+    targets = None
+    if truth is not None and truth.are_outputs:
+        targets = np.asarray(truth.values, np.float64).reshape(len(common["inputs"]), -1)
+    return results.RegressionPrediction(
+        **entries,
+        scale=network.predictive.deviation,
+        targets=targets,
+        target_names=network.target_names,
+    )
+
+
+def _notes_on_scores(network: Network, truth: RowLabels | None, scored: bool) -> tuple[str, ...]:
+    """Which scores there are not, although there are labels."""
+    if truth is not None and not truth.are_outputs:
+        return (_not_compared(truth.values, network.predictive, scored),)
+    if truth is not None and not scored:
+        return (f"There is no mean_loss. {_LOST}",)
+    return ()
 
 
 def _not_compared(labels: np.ndarray, predictive: Predictive, scored: bool) -> str:
