@@ -234,14 +234,16 @@ def _standardized(
     if parts == ["inputs"] and pixels:
         return (
             "pixels",
-            f"The inputs are pixels and are divided by {largest:g}{stay}; standardize "
-            "none turns this off.",
+            f"The inputs are pixels and are divided by {largest:g}{stay}; "
+            "standardize='none' turns this off.",
         )
     mode, words = ("all", "inputs and targets") if "targets" in parts else ("inputs", "inputs")
+    far = " and ".join(parts)
+    subject = "they" if far == words else f"the {far}"
     return mode, (
         f"The {words} are standardized (mean 0, standard deviation 1 on the training "
-        f"set), since the {' and '.join(parts)} are far from order 1{stay}. Predictions "
-        "are in the units of the data; standardize none turns this off."
+        f"set), because {subject} are far from order 1{stay}. Predictions "
+        "are in the units of the data; standardize='none' turns this off."
     )
 
 
@@ -253,7 +255,7 @@ def _of_given_model(parts: list[str]) -> str:
         "units of the data; standardize='none' turns this off."
     )
     inputs = (
-        " The inputs are also far from order 1 but are not changed; standardize all scales both."
+        " The inputs are also far from order 1 but are not changed; standardize='all' scales both."
     )
     return sentence + inputs if "inputs" in parts else sentence
 
