@@ -1,6 +1,5 @@
 """The heating of a run by the noise of its mini-batches: expected, limited in the burn-in, and said."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -63,7 +62,7 @@ class RunHeating:
         """
         return expected_heating(self._request, *self._targets(carry)[0])
 
-    def say(self, heating: Mapping[str, Any], progress: Progress) -> None:
+    def say(self, heating: dict[str, Any], progress: Progress) -> None:
         """Says what heating is expected, and warns if it is too large.
 
         Args:
