@@ -29,6 +29,10 @@ PATIENCE = 12
 """Looks without a better density, of any member, after which the fits end."""
 FEWEST_STEPS = 320
 """Steps of the shortest schedule, ten a look."""
+_SECONDS_BEYOND = 5.0
+"""Most seconds that the shortest schedule may take after the time is over, so that there is
+something to predict with: compilation alone can take a short limit.
+"""
 MOST_HELD_OUT = 2_000
 _HELD_OUT = 0x484F
 _FIRST_DECAY = 0.9
@@ -223,7 +227,8 @@ class MemberFits:
             start: Parameters at which the members begin, shape (members, parameters).
             num_steps: Steps of the schedule, at least `FEWEST_STEPS`; fewer where a first look
                 tells that they do not fit into the time.
-            deadline: Time of the last step, by `time.monotonic`.
+            deadline: Time of the last step, by `time.monotonic`. A network that is compiled too late
+                still takes `FEWEST_STEPS`, for at most 5 seconds.
         """
         with deterministic():
             return self._run(np.array(start), num_steps, deadline)
@@ -231,6 +236,8 @@ class MemberFits:
     def _run(self, start: np.ndarray, num_steps: int, deadline: float) -> FittedMembers:
         state = self._begun(start)
         pace = self._pace(state, max(1, num_steps // LOOKS), deadline)
+        shortest = min(FEWEST_STEPS * pace, _SECONDS_BEYOND)
+        deadline = max(deadline, time.monotonic() + shortest)
         seen = [self.densities(state[0], *state[_OPTIMIZED:])]
         looks = self._affordable_looks(state, deadline) if pace else LOOKS
         left = deadline - time.monotonic()
