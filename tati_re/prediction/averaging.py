@@ -150,15 +150,15 @@ def _independent_draws(
     sources: Sequence[tuple[Network, Draws | Members]], source_outputs: Sequence[tuple]
 ) -> float:
     """Independent draws with the error of all, from the outputs of each source."""
-    each = []
+    of_sources: list[float] = []
     for (_, draws), (outputs, _) in zip(sources, source_outputs, strict=True):
         if isinstance(draws, Members):
-            each.append(len(draws))
+            of_sources.append(len(draws))
         else:
-            each.append(independent_draws(outputs, draws.step, draws.walker, draws.weight))
+            of_sources.append(independent_draws(outputs, draws.step, draws.walker, draws.weight))
     # The variance of the mean of several runs is that of each, times the square of its share.
     totals = np.array([draws.weight.sum() for _, draws in sources])
-    return float(totals.sum() ** 2 / (totals**2 / each).sum())
+    return float(totals.sum() ** 2 / (totals**2 / of_sources).sum())
 
 
 def _common_entries(

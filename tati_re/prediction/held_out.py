@@ -219,7 +219,7 @@ def _draws_note(run: RunFiles, frame: pd.DataFrame) -> str:
     is_shown = POSTERIOR in frame.index and frame["scored_on"].iloc[0] == TEST_PART
     if not is_shown or run.manifest.prefers_fits or run.manifest.has_fits_alone:
         return ""
-    averaged = int(frame.loc[POSTERIOR, "members"])
+    averaged = int(frame["members"].loc[POSTERIOR])
     of_predictions = draws_of_predictions(run, int(frame["rows"].iloc[0]))
     if of_predictions <= averaged:
         return ""
