@@ -238,8 +238,8 @@ def _standardized(
             "standardize='none' turns this off.",
         )
     mode, words = ("all", "inputs and targets") if "targets" in parts else ("inputs", "inputs")
-    far = " and ".join(parts)
-    subject = "they" if far == words else f"the {far}"
+    reason = " and ".join(parts)
+    subject = "they" if reason == words else f"the {reason}"
     return mode, (
         f"The {words} are standardized (mean 0, standard deviation 1 on the training "
         f"set), because {subject} are far from order 1{stay}. Predictions "
