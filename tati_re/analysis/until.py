@@ -317,7 +317,7 @@ def goal_text(conditions: Sequence[Condition], numbers: Mapping[str, Any]) -> st
         numbers: The numbers of a look.
 
     Returns:
-        Such as `ESS 212 of 400, R-hat 1.021 (limit 1.01)`, with the limits that do not hold yet;
+        Such as `ESS 212 of 400, R-hat 1.021 (> 1.01)`, with the limits that do not hold yet;
         conditions on weights and averages only if they do not hold.
     """
     parts: list[str] = []
@@ -335,9 +335,7 @@ def goal_text(conditions: Sequence[Condition], numbers: Mapping[str, Any]) -> st
             gain = f"{value:+.3g} per row in the last doubling" if known else "not known yet"
             parts.append(f"log density {gain} (limit {condition.limit:g})")
         elif known and not condition.met(numbers):
-            name = (
-                "R-hat of weights" if condition.quantity == WEIGHTS else f"mcse({condition.name})"
-            )
+            name = "of weights" if condition.quantity == WEIGHTS else f"mcse({condition.name})"
             parts.append(f"{name} {_beside_limit(condition, value, numbers)}")
     return ", ".join(parts)
 
@@ -351,7 +349,7 @@ def _beside_limit(condition: Condition, value: float, numbers: Mapping[str, Any]
         return f"{value:{form}}"
     if float(f"{value:{form}}") <= condition.limit:
         form = ".6g"
-    return f"{value:{form}} (limit {condition.limit:g})"
+    return f"{value:{form}} (> {condition.limit:g})"
 
 
 def _agreed(condition: Condition, numbers: Mapping[str, Any]) -> float:

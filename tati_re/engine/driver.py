@@ -399,8 +399,9 @@ class Driver:
         if method.adapts and self.plan.burnt_in is not None and not self._told and over:
             self._told = True
             tuned = self.loop.burnin.tuned(carry.state)
-            settings, _, unsettled = tuned.partition(", not settled")
-            self._tuned = f"{settings} (not settled)" if unsettled else settings
+            # The spread of the masses stands in the details: with it a line can exceed the screen.
+            settings = tuned.partition(", not settled")[0].partition(", mass spread")[0]
+            self._tuned = f"{settings} (not settled)" if ", not settled" in tuned else settings
             self.plan.burnt_in(last, tuned, carry)
             self._manifest = {}
 

@@ -189,11 +189,10 @@ def test_a_few_words_say_how_far_a_run_is_from_its_end():
     numbers |= {"rhat(weights)": 1.3}
     conditions = conditions_of("rhat<1.01, ess>400, rhat(weights)<1.1, mcse(u)<.1, mcse(v)<1")
     assert goal_text(conditions, numbers) == (
-        "ESS 1,100 of 400, R-hat 1.080 (limit 1.01), R-hat of weights 1.300 (limit 1.1), "
-        "mcse(u) 0.2 (limit 0.1)"
+        "ESS 1,100 of 400, R-hat 1.080 (> 1.01), of weights 1.300 (> 1.1), mcse(u) 0.2 (> 0.1)"
     )
     assert goal_text(conditions, numbers | {"rhat(weights)": 1.05, "mcse": {"u": 0.01}}) == (
-        "ESS 1,100 of 400, R-hat 1.080 (limit 1.01)"
+        "ESS 1,100 of 400, R-hat 1.080 (> 1.01)"
     )
     assert goal_text(conditions, diagnosis([], 1.01) | {"mcse": {}}) == (
         "ESS unknown, R-hat unknown (limit 1.01)"
@@ -203,7 +202,7 @@ def test_a_few_words_say_how_far_a_run_is_from_its_end():
 def test_a_value_that_is_just_missed_does_not_look_as_if_it_were_reached():
     conditions = conditions_of("rhat<1.01, ess>400")
     assert goal_text(conditions, {"rhat": 1.01004, "ess": 399.7}) == (
-        "ESS 399 of 400, R-hat 1.01004 (limit 1.01)"
+        "ESS 399 of 400, R-hat 1.01004 (> 1.01)"
     )
     assert goal_text(conditions, {"rhat": 1.005, "ess": np.inf}) == "ESS inf of 400, R-hat 1.005"
 
