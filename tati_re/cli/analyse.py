@@ -260,7 +260,8 @@ def _body(argv: list[str]) -> None:
             results[name] = _analyse(run, modules, typed, choices, folder)
     _compare(results, typed)
     for of_run in results.values():
-        raise_problem(of_run, typed.get("modules", ()), typed)
+        with flags_named((*NUMBERS, "alpha", "bandwidth")):
+            raise_problem(of_run, typed.get("modules", ()), typed)
 
 
 main = entry_point("tati-analyse", _body, __name__)
