@@ -236,10 +236,10 @@ class MemberFits:
     def _run(self, start: np.ndarray, num_steps: int, deadline: float) -> FittedMembers:
         state = self._begun(start)
         pace = self._pace(state, max(1, num_steps // LOOKS), deadline)
-        shortest = min(FEWEST_STEPS * pace, _SECONDS_BEYOND)
-        deadline = max(deadline, time.monotonic() + shortest)
         seen = [self.densities(state[0], *state[_OPTIMIZED:])]
         looks = self._affordable_looks(state, deadline) if pace else LOOKS
+        shortest = FEWEST_STEPS * pace + looks * self.look_seconds
+        deadline = max(deadline, time.monotonic() + min(shortest, _SECONDS_BEYOND))
         left = deadline - time.monotonic()
         affordable = (left - looks * self.look_seconds) / max(pace, 1e-9)
         steps_per_look = max(1, int(min(num_steps, affordable)) // looks)
