@@ -237,11 +237,14 @@ class MemberFits:
         state = self._begun(start)
         pace = self._pace(state, max(1, num_steps // LOOKS), deadline)
         seen = [self.densities(state[0], *state[_OPTIMIZED:])]
-        looks = self._affordable_looks(state, deadline) if pace else LOOKS
-        shortest = FEWEST_STEPS * pace + looks * self.look_seconds
-        deadline = max(deadline, time.monotonic() + min(shortest, _SECONDS_BEYOND))
-        left = deadline - time.monotonic()
-        affordable = (left - looks * self.look_seconds) / max(pace, 1e-9)
+        looks = LOOKS
+        affordable = float(num_steps)
+        if pace:
+            looks = self._affordable_looks(state, deadline)
+            time_of_looks = looks * self.look_seconds
+            shortest = min(FEWEST_STEPS * pace + time_of_looks, _SECONDS_BEYOND)
+            deadline = max(deadline, time.monotonic() + shortest)
+            affordable = (deadline - time.monotonic() - time_of_looks) / pace
         steps_per_look = max(1, int(min(num_steps, affordable)) // looks)
         best = seen[0].mean(axis=1)
         best_arrays = _Kept.of(self._held_by(state))
