@@ -28,6 +28,7 @@ _R = TypeVar("_R")
 _C = TypeVar("_C", bound=type)
 
 _PACKAGE = __name__.partition(".")[0]
+_ROOM_OF_CHECKS = "testing"
 _DOOR = "_is_front_door"  # Attribute of functions that are front doors.
 _OWN = (InputError, SamplingError)
 _LISTS = (Sequence, Collection, Iterable, list, tuple)
@@ -114,7 +115,8 @@ def front_door(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 def _gives_verdicts(function: Callable) -> bool:
     """Whether an `AssertionError` is what a function has to say, as of the checks of user code."""
-    return function.__module__.startswith("tati_re.testing")
+    package, _, module = function.__module__.partition(".")
+    return package == _PACKAGE and module.partition(".")[0] == _ROOM_OF_CHECKS
 
 
 def front_doors(kind: _C) -> _C:
