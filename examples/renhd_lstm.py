@@ -1,11 +1,12 @@
 """Replica exchange Nosé-Hoover dynamics on networks whose labels are permuted again and again,
-beside seven others.
+beside seven others and two controls.
 
 An LSTM reads the 28 rows of an MNIST image (28 -> 32 units, then 32 ReLU units and 10 outputs:
 9,194 parameters). A fifth of the 6,000 training labels is permuted. A method starts three times
 from random weights and may take the same number of gradients each time: a ladder of R rungs takes R
-gradients at every step, and so an Rth of the steps. Half of the steps are burn-in; predictions are
-averaged over positions from the other half.
+gradients at every step, and so an Rth of the steps. Two controls have the steps of a ladder: R
+chains of SGNHT that do not swap, whose predictions are averaged together, and one chain. Half of
+the steps are burn-in; predictions are averaged over positions from the other half.
 
 Labels that are permuted anew at each epoch are noise in the gradient, not another potential: the
 potential that a sampler sees is the mean over the permutations. Here it is the mean over 20 of
@@ -92,16 +93,25 @@ class Method(NamedTuple):
         name: As the paper calls it.
         options: Its options; of `fit` where they name an optimizer, else of `sample`.
         ladder: It has several rungs.
+        chains: It has as many chains as a ladder has rungs, without swaps.
+        short: It is one chain with the steps of a ladder, and so with fewer gradients.
     """
 
     name: str
     options: dict[str, Any]
     ladder: bool = False
+    chains: bool = False
+    short: bool = False
 
     @property
     def trains(self) -> bool:
         """It is an optimizer."""
         return "optimizer" in self.options
+
+    @property
+    def steps_as_a_ladder(self) -> bool:
+        """It makes the steps of a ladder, not those of a single chain."""
+        return self.ladder or self.chains or self.short
 
 
 DYNAMICS = {"step_size": STEP_SIZE, "friction": FRICTION}
@@ -110,6 +120,8 @@ METHODS = (
     Method("RELD", {"sampler": "RELD", "step_size": 0.5}, True),
     Method("TACT-HMC", {"sampler": "TACT-HMC", "tempering_steps": TEMPERING_STEPS, **DYNAMICS}),
     Method("SGNHT", {"sampler": "SGNHT", **DYNAMICS}),
+    Method("SGNHT, chains", {"sampler": "SGNHT", **DYNAMICS}, chains=True),
+    Method("SGNHT, short", {"sampler": "SGNHT", **DYNAMICS}, short=True),
     Method("SGHMC", {"sampler": "SGHMC", **DYNAMICS}),
     Method("SGLD", {"sampler": "SGLD", "step_size": 0.5}),
     Method("momentum SGD", {"optimizer": "sgd", "momentum": 0.9, "learning_rate": 0.1}),
@@ -178,7 +190,7 @@ class Result(NamedTuple):
 
     Attributes:
         method: Its name.
-        rungs: Temperatures.
+        rungs: Temperatures; chains without swaps of which each run averages the predictions.
         steps: Of each run.
         draws: Positions averaged over, of all runs.
         accuracy: Of the predictions averaged over positions, in %, a mean over the runs.
@@ -310,13 +322,14 @@ class Problem:
             verbose=0,
         )
 
-    def run(self, method: Method, ratio: float | None, num_steps: int, keep: int):
+    def run(self, method: Method, ratio: float | None, num_steps: int, keep: int, chain: int = 0):
         """Runs a method from the starts; positions are stored at each `keep`th step of the second
-        half.
+        half. Each `chain` draws other random numbers.
         """
         self.simulation.parameters = self.starts
         options = {
             **method.options,
+            "seed": self.seed + 1_000 * chain,
             "num_steps": num_steps,
             "trajectory_every": keep,
             "record_every": keep,
@@ -400,6 +413,14 @@ def positions(run, after: int) -> list[list[tuple[int, np.ndarray]]]:
     return found
 
 
+def spread(drawn: Sequence[tuple[int, np.ndarray]], count: int) -> list[np.ndarray]:
+    """At most `count` positions of a walker, at even distances in time."""
+    if not drawn:
+        return []
+    places = np.unique(np.linspace(0, len(drawn) - 1, count).round().astype(int))
+    return [drawn[place][1] for place in places]
+
+
 def trips(rungs: np.ndarray) -> int:
     """How often a replica goes from rung 0 to the hottest one and back; `rungs` are those of its
     rows, in order.
@@ -423,17 +444,23 @@ def result(problem: Problem, method: Method, ratio: float) -> tuple[Result, Any]
     from tati_re.prediction import accuracy, negative_log_likelihood
 
     sizes, sim, digits = problem.sizes, problem.simulation, problem.digits
-    rungs = sizes.num_replicas if method.ladder else 1
-    num_steps = sizes.num_gradients // rungs
+    rungs = sizes.num_replicas if method.ladder or method.chains else 1
+    shares = sizes.num_replicas if method.steps_as_a_ladder else 1
+    num_steps = sizes.num_gradients // shares
     keep = max(1, num_steps // (8 * NUM_DRAWS))
-    run = problem.run(method, ratio, num_steps, keep)
-    last = np.atleast_2d(sim.parameters).copy()  # of one run it is a vector
+
+    runs, last = [], []
+    for chain in range(rungs if method.chains else 1):
+        runs.append(problem.run(method, ratio, num_steps, keep, chain))
+        last.extend(np.atleast_2d(sim.parameters).copy())  # of one run it is a vector
+    run = runs[0]
+
     averages, count = [], 0
-    for drawn in positions(run, num_steps // 2):
-        if not drawn:
+    for drawn_of_chains in zip(*(positions(run, num_steps // 2) for run in runs), strict=True):
+        chosen = [vector for drawn in drawn_of_chains for vector in spread(drawn, NUM_DRAWS)]
+        if not chosen:
             continue
-        chosen = np.unique(np.linspace(0, len(drawn) - 1, NUM_DRAWS).round().astype(int))
-        outputs = [sim.predict_probabilities(digits.test, drawn[place][1]) for place in chosen]
+        outputs = [sim.predict_probabilities(digits.test, vector) for vector in chosen]
         mean = np.mean(outputs, axis=0, dtype=np.float64)
         averages.append(
             (accuracy(mean, digits.test_labels), negative_log_likelihood(mean, digits.test_labels))
@@ -466,7 +493,7 @@ def result(problem: Problem, method: Method, ratio: float) -> tuple[Result, Any]
         float(np.mean(ends)),
         deviation(ends),
         *swaps,
-        float(run.timing["seconds"].iloc[-1]),
+        float(sum(run.timing["seconds"].iloc[-1] for run in runs)),
     )
     return found, rows
 

@@ -715,6 +715,24 @@ def test_renhd_on_a_network_takes_a_single_run(capsys):
     assert f"{found.last_accuracy:.2f}" in said and "nan" not in said and "±" not in said
 
 
+def test_controls_of_renhd_have_the_steps_of_a_ladder():
+    """Two chains of 40 steps have the gradients of a ladder of two, one short chain has half."""
+    script = example("renhd_lstm")
+    sizes = script.QUICK["lstm"]._replace(num_runs=2, num_gradients=80, num_units=2)
+    problem = script.Problem(script.generated(sizes.num_train, sizes.num_test, 0), sizes, 0)
+    methods = {method.name: method for method in script.METHODS}
+    chains, rows = script.result(problem, methods["SGNHT, chains"], None)
+    short, _ = script.result(problem, methods["SGNHT, short"], None)
+    assert rows is None
+    assert (chains.rungs, chains.steps, chains.draws) == (2, 40, 2 * short.draws)
+    assert (short.rungs, short.steps) == (1, 40)
+    first, second = (
+        problem.run(methods["SGNHT, chains"], None, 40, 1, chain).trajectory.iloc[-1]
+        for chain in range(2)
+    )
+    assert not first.equals(second)  # other random numbers
+
+
 @pytest.mark.slow
 def test_resghmc_on_a_resnet_is_resumed_and_counts_its_swaps(tmp_path, capsys):
     """On generated images the draws fit better than the start, over both halves of the run."""
