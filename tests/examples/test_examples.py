@@ -733,6 +733,30 @@ def test_controls_of_renhd_have_the_steps_of_a_ladder():
     assert not first.equals(second)  # other random numbers
 
 
+def test_descents_stop_at_a_bound_of_their_weights(tmp_path, monkeypatch):
+    """Each stop is the first recorded step at the bound; a bound that is not reached has no
+    descent, and no other step stands for it.
+    """
+    script = example("baldock_descents")
+    monkeypatch.setattr(script, "BOUNDS", {"linear": 3.0, "logistic": 890.0})
+    monkeypatch.setattr(script, "OPTIMIZERS", {"Adam": script.OPTIMIZERS["Adam"]})
+    assert script.main(["--quick", "--output", str(tmp_path)]) == 0
+    rows = pd.read_csv(tmp_path / "descents.csv")
+    found = pd.read_csv(tmp_path / "stops.csv").set_index(["net_name", "stop"])
+    linear = rows[rows["net"] == "linear"]
+    first = linear[linear["largest"] >= 3].groupby("walker").first()
+    there = found.loc["linear", "bound 3"]
+    assert there["reached"] == len(first) == 4
+    assert there["test_loss"] == pytest.approx(first["test_loss"].mean())
+    assert there["train_loss"] == pytest.approx(first["loss"].mean())
+    assert found.loc["logistic", "bound 890"]["reached"] == 0
+    assert found.loc["linear", "500 steps"]["reached"] == 0
+    least = found.loc["linear", "least test loss"]["test_loss"]
+    assert least <= found.loc["linear", "last step"]["test_loss"]
+    starts = linear.groupby("walker")["loss"].first()
+    assert (starts < 1.5 * np.log(10)).all() and (starts > 0.2).all()  # a mean over the images
+
+
 @pytest.mark.slow
 def test_resghmc_on_a_resnet_is_resumed_and_counts_its_swaps(tmp_path, capsys):
     """On generated images the draws fit better than the start, over both halves of the run."""
