@@ -16,7 +16,6 @@ from tati_re.analysis.format import percent
 from tati_re.analysis.until import GAIN, WEIGHTS, Condition, conditions_of
 from tati_re.core.backend import tf
 from tati_re.engine.limits import Limits
-from tati_re.engine.progress import make_progress
 from tati_re.launch.calls import Calls
 from tati_re.launch.checks import check_destinations, check_request, check_values
 from tati_re.launch.ending import LONGER
@@ -25,6 +24,7 @@ from tati_re.launch.goal import PREDICT
 from tati_re.launch.header import block
 from tati_re.launch.heating import expected_heating
 from tati_re.launch.launch import launch_finite
+from tati_re.launch.opening import announce, release
 from tati_re.launch.predicting import (
     RECORD_EVERY,
     PredictionSetup,
@@ -283,6 +283,7 @@ class _Choice:
         if self.options.output is not None:
             with writing(self.options.output):
                 run_folder.prepare(self.options.output, self.options.overwrite)
+        release()
 
     def _choose_start(self) -> None:
         """Chooses walkers and start of a run that names its sampler, where they are open."""
@@ -299,7 +300,7 @@ class _Choice:
 
     def _report(self, choices: list[str]) -> None:
         """Prints the block of choices, each with the options that override it in parentheses."""
-        make_progress(self.options.verbose).message("\n".join(block("choices", choices)))
+        announce(self.options.verbose, "\n".join(block("choices", choices)))
 
     def _checked(self) -> Request:
         """The request of the run; what is wrong with it is said before the work that prepares
@@ -309,6 +310,7 @@ class _Choice:
         if self.options.output is not None:
             with writing(self.options.output):
                 run_folder.prepare(self.options.output, self.options.overwrite)
+        release()
         return request
 
     def _change(self, **values: Any) -> None:
@@ -387,6 +389,7 @@ class _Choice:
         self._change(sampler=sampler, **self._settings(options, sampler, uses_all_data, steps))
         chooses_order = not uses_all_data and "batch_sampling" not in options.explicit
         if chooses_order and not sim.walkers.fits_alone:
+            self._checked()
             why += self._choose_order()
 
         return [

@@ -7,9 +7,9 @@ from tati_re._version import __version__
 from tati_re.core.backend import tf, threads
 from tati_re.data.dataset import weights_by_class
 from tati_re.engine.environment import versions
-from tati_re.engine.progress import make_progress
 from tati_re.exchange.choosing import unused_replica_options
 from tati_re.launch.loops import RunLoops
+from tati_re.launch.opening import announce
 from tati_re.launch.request import Request
 from tati_re.options.table import NOT_OF_FITS, OPTIMIZE, OPTIONS, SAMPLE, options_of
 from tati_re.samplers.schedules import SCHEDULES, read_table
@@ -24,7 +24,7 @@ def say_unused(request: Request, names_given: Collection[str], fitted: bool = Fa
     """
     if names := sorted(_idle(request, names_given, fitted)):
         kind = "this run" if request.samples else "a fit"
-        make_progress(request.options.verbose).message(f"Not used by {kind}: {', '.join(names)}.")
+        announce(request.options.verbose, f"Not used by {kind}: {', '.join(names)}.")
 
 
 def _idle(request: Request, names_given: Collection[str], fitted: bool = False) -> set[str]:

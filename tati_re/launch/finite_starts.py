@@ -7,7 +7,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
-from tati_re.engine.progress import make_progress
+from tati_re.launch.opening import announce
 from tati_re.launch.starts import fresh_starts
 from tati_re.options.make import Options, make_options
 from tati_re.posterior.evaluator import Evaluator
@@ -59,9 +59,10 @@ def make_finite(
         raise InputError(problem, expected=expected)
     walkers.move(position)
     count = int((~first).sum())
-    make_progress(options.verbose).message(
+    announce(
+        options.verbose,
         f"U was not finite at the start of {count} of {len(first)} walkers. New starts "
-        f"were drawn ({draws} times). Set a start with parameters=..."
+        f"were drawn ({draws} times). Set a start with parameters=...",
     )
 
 

@@ -27,6 +27,7 @@ from tati_re.launch.description import manifest_of
 from tati_re.launch.ending import Ending
 from tati_re.launch.finite_starts import make_finite
 from tati_re.launch.loops import RunLoops
+from tati_re.launch.opening import release
 from tati_re.launch.predictor import choose_predictor
 from tati_re.launch.request import Request
 from tati_re.launch.run import Run
@@ -93,6 +94,7 @@ def started(
     options = request.options
     if request.objects.get("starts") is None:
         request.system.check_start(walkers.position)
+    release()
     temporary = TemporaryFolder() if options.output is None else None
     with stopping(options.requeue_signal), writing(options.output):
         if temporary is not None:

@@ -16,7 +16,6 @@ from tati_re.core.user_input import as_array
 from tati_re.data.packing import as_packed
 from tati_re.engine.limits import LIMITS
 from tati_re.engine.noise import Draw, draw_numbers
-from tati_re.engine.progress import make_progress
 from tati_re.launch.automatic_choices import prepared
 from tati_re.launch.calls import Calls, alone
 from tati_re.launch.checks import check_values
@@ -24,6 +23,7 @@ from tati_re.launch.description import say_unused
 from tati_re.launch.goal import with_goal
 from tati_re.launch.header import header
 from tati_re.launch.launch import launch_finite
+from tati_re.launch.opening import announce, opening
 from tati_re.launch.request import inner_sampler, make_request
 from tati_re.launch.resume import reopened
 from tati_re.launch.run import Run
@@ -520,7 +520,7 @@ class Simulation(Evaluations):
 
     def _launched(self, kind: str, overrides: dict[str, Any]) -> Run:
         forks.refuse()
-        with alone(self):
+        with alone(self), opening():
             limits = replace(self.limits, began=time.monotonic())
             placed = self.walkers.placed
             options, objects = self._for_call(overrides, kind)
@@ -528,7 +528,7 @@ class Simulation(Evaluations):
             before = replace(self.walkers, position=self.walkers.position.copy())
             if kind == "sample":
                 options = with_goal(options, objects, self.system, placed)
-            self._introduce(options, objects)
+            header_text = self._introduce(options, objects)
             if kind == "fit":
                 options = make_options(options, num_steps=check_num_steps(options))
             else:
@@ -539,15 +539,21 @@ class Simulation(Evaluations):
                 request = replace(request, at_end=comparison.compared)
             say_unused(request, overrides, fitted=options.walker_start == "fit" and not placed)
             run = launch_finite(request, self.walkers, self.calls)
+            self._header = header_text
             self._forget()
             return run
 
-    def _introduce(self, options: Options, objects: dict[str, Any]) -> None:
-        """Prints version, data and model, unless they stand on the screen already."""
+    def _introduce(self, options: Options, objects: dict[str, Any]) -> str:
+        """Announces version, data and model, unless they stand on the screen already.
+
+        Returns:
+            The text that then stands there.
+        """
         lines = "\n".join(header(self.system, options, objects))
-        if options.verbose > 0 and lines != self._header:
-            self._header = lines
-            make_progress(options.verbose).message(lines)
+        if options.verbose <= 0 or lines == self._header:
+            return self._header
+        announce(options.verbose, lines)
+        return lines
 
     def _for_call(
         self, overrides: dict[str, Any], kind: str = "sample"
