@@ -214,7 +214,7 @@ def _draws_note(run: RunFiles, frame: pd.DataFrame) -> str:
     """That predictions average more draws than the comparison, so that their scores differ a little.
 
     Scores of as many draws would take too long at the end of a run: the CRPS of 1,000 draws with
-    noise of their own takes up to 10 seconds for 200 rows.
+    noise of their own takes some seconds for 200 rows.
     """
     is_shown = POSTERIOR in frame.index and frame["scored_on"].iloc[0] == TEST_PART
     if not is_shown or run.manifest.prefers_fits or run.manifest.has_fits_alone:
