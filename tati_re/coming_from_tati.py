@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import AnyPath, InputError
+from tati_re.core.user_input import seeded
 from tati_re.data import Dataset
 from tati_re.data.generators import GENERATORS
 from tati_re.data.writing import write_dataset
@@ -174,7 +175,7 @@ class ClassificationDatasets:
         made = GENERATORS[self._NAMES[data_type]](
             num_examples=dimension, noise=noise, seed=seed, test_fraction=0.0
         )
-        order = np.random.default_rng([seed, 0x5454]).permutation(len(made.inputs))
+        order = seeded(seed, 0x5454).permutation(len(made.inputs))
         return made.inputs[order], made.targets[order].astype(int)[:, None]
 
 

@@ -12,6 +12,7 @@ from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.core.evaluate import Clock, Evaluate, Rung
 from tati_re.core.front_door import front_doors
+from tati_re.core.user_input import seeded
 
 
 @front_doors
@@ -84,9 +85,7 @@ class Prior(Protocol):
         Raises:
             InputError: The prior cannot be drawn from.
         """
-        return self.from_normal(
-            tf.constant(np.random.default_rng([seed, 0x5052]).standard_normal(shape))
-        ).numpy()
+        return self.from_normal(tf.constant(seeded(seed, 0x5052).standard_normal(shape))).numpy()
 
     def from_normal(self, normal) -> tf.Tensor:
         """Maps standard normal numbers to draws from the prior.

@@ -58,6 +58,37 @@ def _masked(values: Any) -> int:
     return 0
 
 
+def seeded(seed: Any, *purpose: int) -> np.random.Generator:
+    """Random numbers of a seed that a user gave.
+
+    NumPy looks into lists in a list without end, and crashes where one holds itself.
+
+    Args:
+        seed: A whole number from 0, or several.
+        purpose: Whole numbers that tell apart what the same seed is used for. Default: none.
+
+    Returns:
+        The generator of NumPy.
+
+    Raises:
+        InputError: The seed is something else.
+    """
+    import numpy as np  # not with the help of a command
+
+    check_seed(seed)
+    return np.random.default_rng([seed, *purpose] if purpose else seed)
+
+
+def check_seed(seed: Any) -> None:
+    """Refuses a seed that is neither a whole number from 0 nor a list of such numbers."""
+    import numpy as np  # not with the help of a command
+
+    is_list = isinstance(seed, (list, tuple)) or (isinstance(seed, np.ndarray) and seed.ndim == 1)
+    entries = list(seed) if is_list else [seed]
+    whole = all(isinstance(entry, (int, np.integer)) and entry >= 0 for entry in entries)
+    refuse_if(not whole, "seed is not a whole number.", seed, "a whole number from 0")
+
+
 @contextmanager
 def users_code(subject: str, expected: str) -> Iterator[None]:
     """Makes one sentence of whatever code of users raises; `subject` is the option and the name of the

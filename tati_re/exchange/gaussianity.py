@@ -11,6 +11,7 @@ import scipy
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.front_door import front_door
 from tati_re.core.renamed import renamed_arguments
+from tati_re.core.user_input import seeded
 
 LEVEL = 0.05
 
@@ -66,7 +67,7 @@ def difference_p_values(
         raise InputError(
             "All energy differences are equal: there is no noise to test.", differences[0]
         )
-    noise = np.random.default_rng(seed)
+    noise = seeded(seed)
     means = np.empty((num_tests, num_batches))
     for place in np.ndindex(means.shape):
         means[place] = differences[noise.choice(len(differences), batch_size, replace=False)].mean()
@@ -86,13 +87,13 @@ def gradient_p_values(gradients: np.ndarray, num_vectors: int = 1000, seed: int 
         not np.ptp(noise) > 0,
         "All mini-batch gradients are equal: there is no noise to test.",
     )
-    vectors = np.random.default_rng(seed).standard_normal((gradients.shape[1], num_vectors))
+    vectors = seeded(seed).standard_normal((gradients.shape[1], num_vectors))
     projections = noise @ (vectors / np.linalg.norm(vectors, axis=0))
     return np.array([scipy.stats.shapiro(column).pvalue for column in projections.T])
 
 
-@front_door
 @renamed_arguments(what="subject")
+@front_door
 def gaussianity_report(
     p_values: np.ndarray, subject: str = "The noise of mini-batches"
 ) -> GaussianityReport:

@@ -17,6 +17,7 @@ import pandas
 from tati_re.analysis.diffusion_map import diffusion_map
 from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
 from tati_re.core.front_door import front_door
+from tati_re.core.user_input import check_seed
 from tati_re.engine.progress import FIRST_SECONDS, LINE_SECONDS
 from tati_re.exploration.descent import StationaryPoint
 from tati_re.exploration.jobs import Job, JobResult, Pool, system_of
@@ -133,6 +134,7 @@ def explore(
     if seed is None:
         counted = folder is None and isinstance(system.trajectories, ModelTrajectories)
         seed = system.trajectories.next_seed() if counted else 0
+    check_seed(seed)
     if folder is not None:
         specification = {
             "num_steps": num_steps,

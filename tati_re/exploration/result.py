@@ -57,8 +57,8 @@ class Exploration(NamedTuple):
         return drawn("exploration", self, path=path)
 
 
-@front_door
 @renamed_arguments(found="exploration")
+@front_door
 def disconnectivity(exploration: Exploration) -> pd.DataFrame:
     """Returns the potential at which each minimum joins a lower one when the surface is flooded.
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import CertificateWarning, InputError, SamplingError, refuse_if
+from tati_re.core.user_input import seeded
 from tati_re.landscape.surface import Surface
 from tati_re.launch.request import Request, make_request
 from tati_re.options.make import Options, make_options
@@ -54,7 +55,7 @@ class FunctionTrajectories:
             seed: Of its random numbers.
             until: When it ends at the latest, by `time.monotonic`. Default: never.
         """
-        generator = np.random.default_rng(seed)
+        generator = seeded(seed)
         h = self.step_size
         position = np.array(start, np.float64)
         momentum = np.sqrt(temperature) * generator.standard_normal(position.shape)

@@ -9,6 +9,7 @@ from tati_re.analysis.covariance import covariance_eigenpairs, leading_eigenpair
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.front_door import front_door
 from tati_re.core.renamed import renamed_function
+from tati_re.core.user_input import seeded
 
 NORMALIZATIONS = ("filter", "tensor", "none")
 
@@ -51,7 +52,7 @@ def random_directions(
             f"one of {', '.join(NORMALIZATIONS)}",
         )
     centre = np.asarray(centre, np.float64)
-    drawn = np.random.default_rng(seed).standard_normal((count, len(centre)))
+    drawn = seeded(seed).standard_normal((count, len(centre)))
     if normalization == "none":
         return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
     result = np.empty_like(drawn)

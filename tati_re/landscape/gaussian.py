@@ -11,6 +11,7 @@ import numpy as np
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.front_door import front_door, front_doors
+from tati_re.core.user_input import seeded
 from tati_re.core.user_warnings import warn_user
 from tati_re.core.views import viewable
 from tati_re.landscape.hessian import MOST_PARAMETERS, hessian_matrix, hessian_rows
@@ -103,7 +104,7 @@ class GaussianApproximation:
         Returns:
             Positions, shape (count, parameters), float64.
         """
-        random = np.random.default_rng([seed, 0x4741])
+        random = seeded(seed, 0x4741)
         walkers = np.arange(count) % len(self.mean)
         wide = self.factor[0].shape[1]
         normal = random.standard_normal((count, self.mean.shape[1]))

@@ -10,6 +10,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.front_door import front_door, front_doors
+from tati_re.core.user_input import seeded
 from tati_re.core.views import viewable
 
 MOST_PARAMETERS = 5_000
@@ -186,7 +187,7 @@ def hessian_eigenpairs(
         values = values[chosen_pairs]
         vectors = vectors[:, chosen_pairs]
     else:
-        start = np.random.default_rng(seed).standard_normal(count)
+        start = seeded(seed).standard_normal(count)
         tolerance = 1e-9 if surface.dtype == "float64" else 1e-4
 
         def ends(function, number: int, end: str, within: float):
@@ -342,7 +343,7 @@ def hessian_density(
             "num_probes and num_steps must be positive.", f"{num_probes} and {num_steps}"
         )
     results = []
-    random = np.random.default_rng((seed, 1))
+    random = seeded(seed, 1)
     for signs in _probes(surface, num_probes, free, seed):
         results.append(
             _quadrature(
@@ -358,7 +359,7 @@ def hessian_density(
 
 def _probes(surface, num_probes: int, free: np.ndarray | None, seed: int):
     """Blocks of random signs `(n, parameters)`, 0 where parameters are held."""
-    generator = np.random.default_rng(seed)
+    generator = seeded(seed)
     size = min(surface.points, num_probes)
     for start in range(0, num_probes, size):
         signs = (

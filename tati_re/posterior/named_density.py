@@ -11,7 +11,7 @@ import numpy as np
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, abbreviated, nearest, refuse_if
 from tati_re.core.front_door import front_doors
-from tati_re.core.user_input import error_text
+from tati_re.core.user_input import error_text, seeded
 from tati_re.supports.contract import Support
 from tati_re.supports.layout import ParameterLayout
 
@@ -191,7 +191,7 @@ class NamedDensity:
         draws = len(next(iter(values.values())))
         generated = {}
         for number, (name, function) in enumerate(self.generated.items()):
-            random = np.random.default_rng([seed, 0x4747, number])
+            random = seeded(seed, 0x4747, number)
             seeds = random.integers(2**31 - 1, size=(draws, 2)).astype(np.int32)
             generated[name] = self._in_blocks(
                 f"generated: {name}", function, {**values, "seed": seeds}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError, abbreviated, refuse_if
-from tati_re.core.user_input import error_text
+from tati_re.core.user_input import error_text, seeded
 from tati_re.supports.layout import ParameterLayout
 
 EXPECTED = "a function simulate(rng) that returns (parameters, data), two dicts of arrays"
@@ -35,7 +35,7 @@ class SimulatedPairs:
             number: The number of this one, from 0.
         """
         try:
-            simulated = self.simulate(np.random.default_rng([seed, number]))
+            simulated = self.simulate(seeded(seed, number))
         except Exception as error:
             raise InputError(
                 "simulate: the function fails.", error_text(error, 160), EXPECTED

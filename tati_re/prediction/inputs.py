@@ -9,6 +9,7 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.files.regular import check_regular
 from tati_re.core.files.unpacking import load_arrays
 from tati_re.core.front_door import front_door
+from tati_re.core.user_input import seeded
 from tati_re.data.categories import stored_categories
 from tati_re.data.loading import load_data
 from tati_re.data.readers.contract import ReadRequest, TableReader, readable
@@ -100,7 +101,7 @@ def noise_like(inputs: np.ndarray, seed: int = 0) -> np.ndarray:
     still = high <= low
     low = np.where(still, values.min(), low)
     high = np.where(still, values.max(), high)
-    drawn = np.random.default_rng(seed).uniform(low, high, values.shape)
+    drawn = seeded(seed).uniform(low, high, values.shape)
     are_integers = np.asarray(inputs).dtype.kind in "bui"
     return (np.round(drawn) if are_integers else drawn).astype(np.asarray(inputs).dtype)
 

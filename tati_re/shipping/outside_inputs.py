@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tati_re.core.front_door import front_door
+from tati_re.core.user_input import seeded
 
 _WIDER = 0.5
 """Part of its range by which each column is extended on both sides."""
@@ -26,7 +27,7 @@ def inputs_outside(inputs: np.ndarray, seed: int = 0) -> np.ndarray:
         Inputs of the same shape and type.
     """
     values = np.asarray(inputs)
-    random = np.random.default_rng([seed, 0x0D])
+    random = seeded(seed, 0x0D)
     half = len(values) // 2
     shuffled = _shuffled(values[:half], random)
     noise = _noise(values, len(values) - half, random)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.front_door import front_doors
-from tati_re.core.user_input import error_text
+from tati_re.core.user_input import error_text, seeded
 from tati_re.likelihoods.contract import Likelihood
 from tati_re.likelihoods.mixture import mixture_quantile
 from tati_re.posterior.predictive import CLASSES, VALUES
@@ -313,7 +313,7 @@ class Predictor:
             n).
         """
         refuse_if(num < 1, "num is too small.", num, "at least 1")
-        random = np.random.default_rng(seed)
+        random = seeded(seed)
         if self.kind == CLASSES:
             return self._sampled_classes(inputs, num, random)
         outputs, extra = self._outputs(inputs)

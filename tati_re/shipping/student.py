@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tati_re.core.user_input import seeded
 from tati_re.posterior.predictive import CLASSES
 from tati_re.prediction.network import Network
 
@@ -92,7 +93,7 @@ class Student:
             gradients = tape.gradient(loss, model.trainable_variables)
             optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
 
-        random = np.random.default_rng(self._seed)
+        random = seeded(self._seed)
         for _ in range(num_steps):
             chosen = [random.integers(len(part), size=_BATCH) for part in inputs]
             x = np.concatenate([part[rows] for part, rows in zip(inputs, chosen, strict=True)])

@@ -12,6 +12,7 @@ from tati_re.analysis.convergence import effective_sample_size
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Method
+from tati_re.core.user_input import seeded
 from tati_re.engine.limits import LIMITS
 from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
@@ -64,7 +65,7 @@ class ManyPosteriors:
         self.chains = chains
         self.count = len(data)
         self.seed = seed
-        self._random = np.random.default_rng([seed, 0x5343])
+        self._random = seeded(seed, 0x5343)
         arrays = {name: value for name, value in density.data.items() if tf.is_tensor(value)}
         self._data = {
             name: tf.Variable(

@@ -8,6 +8,7 @@ import numpy as np
 from tati_re.core.backend import tf
 from tati_re.core.evaluate import Clock, Energy, Evaluate, Rung
 from tati_re.core.front_door import front_door, front_doors
+from tati_re.core.user_input import seeded
 
 
 @front_door
@@ -115,7 +116,7 @@ class NumpyNoise:
     """
 
     def __init__(self, seed: int, dtype=np.float64) -> None:
-        self.random = np.random.default_rng(seed)
+        self.random = seeded(seed)
         self.dtype = dtype
         self.asked: list[Any] = []
         self.drawn: list[Any] = []

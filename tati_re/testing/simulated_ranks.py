@@ -16,6 +16,7 @@ from tati_re.analysis.named_draws import is_constant
 from tati_re.core.errors import AnyPath, abbreviated, refuse_if
 from tati_re.core.front_door import front_door, front_doors
 from tati_re.core.method import as_method
+from tati_re.core.user_input import seeded
 from tati_re.plotting.bands import uniform_band
 from tati_re.plotting.ranks import cumulative, plot_ranks
 from tati_re.posterior.named_density import NamedDensity
@@ -92,7 +93,7 @@ class RankCalibration:
 
         Each rank is spread evenly over its part of the interval, by a fixed seed.
         """
-        random = np.random.default_rng([self.seed, 0x5342])
+        random = seeded(self.seed, 0x5342)
         return {
             name: (values + random.random(len(values))) / (self.draws + 1)
             for name, values in self.ranks.items()

@@ -11,7 +11,7 @@ import pytest
 import tati_re
 from tati_re import InputError, Simulation
 from tati_re.core.backend import keras, tf
-from tati_re.core.user_input import as_array
+from tati_re.core.user_input import as_array, seeded
 from tati_re.data import load_data
 from tati_re.data.labels import doubts
 from tati_re.options.make import make_options
@@ -356,3 +356,31 @@ def test_members_of_archives_that_are_encrypted_or_patched(tmp_path, flag):
         load_data(str(path))
     with pytest.raises(InputError, match=r"^directions: .* cannot be read"):
         simulation().sample(directions=str(path))
+
+
+CONTAINS_ITSELF: list = []
+CONTAINS_ITSELF.append(CONTAINS_ITSELF)
+SEEDS = [CONTAINS_ITSELF, [[1, 2], 3], "1", 0.5, -1, {"a": 1}, [1, -1], np.array(1.0)]
+
+
+@pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: type(seed).__name__)
+def test_a_seed_is_a_whole_number(seed):
+    """A list that contains itself ended the process by a segmentation fault in NumPy."""
+    directions = tati_re.landscape.random_directions
+    for call in (
+        lambda: seeded(seed),
+        lambda: seeded(seed, 7),
+        lambda: tati_re.testing.NumpyNoise(seed),
+        lambda: directions(np.zeros(3), [(3,)], 2, seed=seed),
+        lambda: tati_re.priors.Gaussian().sample((2, 3), seed),
+    ):
+        with pytest.raises(InputError, match=r"^seed"):
+            call()
+
+
+def test_the_numbers_of_a_seed_are_those_of_numpy():
+    for seed in (0, np.int64(7), [1, 2], (3, 4)):
+        expected = np.random.default_rng(seed).random(3)
+        np.testing.assert_array_equal(seeded(seed).random(3), expected)
+        expected = np.random.default_rng([seed, 5]).random(3)
+        np.testing.assert_array_equal(seeded(seed, 5).random(3), expected)

@@ -9,6 +9,7 @@ from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.front_door import front_door
 from tati_re.core.potential import Prior
+from tati_re.core.user_input import seeded
 from tati_re.posterior.priors.base import Width
 from tati_re.posterior.priors.quantiles import NormalMap
 
@@ -118,7 +119,7 @@ class Hierarchical(Prior):
         pieces = np.split(values / self.scale, np.cumsum(self.sizes)[:-1], axis=1)
         squares = np.stack([(piece**2).sum(axis=1) for piece in pieces], axis=1)
         shapes = (self.degrees + np.array(self.sizes)) / 2
-        random = np.random.default_rng([seed, 0x5757])
+        random = seeded(seed, 0x5757)
         precisions = random.gamma(shapes, 2 / (self.degrees + squares))
         unit = self.scale if np.ndim(self.scale) == 0 else 1.0
         return unit / np.sqrt(precisions)
