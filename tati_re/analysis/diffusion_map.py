@@ -166,8 +166,8 @@ def diffusion_map(
     )
 
 
-@front_door
 @renamed_arguments(found="diffusion")
+@front_door
 def landmarks(diffusion: DiffusionMap, num_landmarks: int, first: int | None = None) -> np.ndarray:
     """Selects points far from each other in the diffusion distance.
 

@@ -309,6 +309,11 @@ def separate_modes(quantities: Iterable[Quantity]) -> SeparateModes | None:
     return worst if is_stuck else None
 
 
+def whole_text(size: float) -> str:
+    """An effective sample size as a whole number, rounded down: 399.7 is not yet 400."""
+    return f"{np.floor(size):,.0f}"
+
+
 def goal_text(conditions: Sequence[Condition], numbers: Mapping[str, Any]) -> str:
     """How far a run is from the end of its conditions.
 
@@ -326,8 +331,7 @@ def goal_text(conditions: Sequence[Condition], numbers: Mapping[str, Any]) -> st
         known = not math.isnan(value)
         if condition.quantity == "ess":
             of_one = f" of {condition.name}" if condition.name else ""
-            # Rounded down: 399.7 is not yet 400.
-            size = f"{np.floor(value):,.0f} of {condition.limit:,.4g}" if known else "unknown"
+            size = f"{whole_text(value)} of {condition.limit:,.4g}" if known else "unknown"
             parts.insert(0, f"ESS{of_one} {size}")
         elif condition.quantity == "rhat":
             parts.append(f"R-hat {_beside_limit(condition, value, numbers)}")

@@ -236,10 +236,10 @@ def _indicators(column: Column, categories: Categories) -> list[Column]:
 
 def categories_note(known: Sequence[Categories]) -> str:
     """What the start of a run says about columns of text."""
-    counted = ", ".join(
-        f"{column_categories.column} ({len(column_categories.texts)})"
-        for column_categories in known
-    )
     if len(known) == 1:
-        return f"The text column {counted} becomes one input of 0 or 1 per category."
-    return f"The text columns {counted} become one input of 0 or 1 per category."
+        count = len(known[0].texts)
+        return (
+            f"Text column {known[0].column} is one-hot encoded: {count} categories, one input each."
+        )
+    counted = ", ".join(f"{each.column} ({len(each.texts)})" for each in known)
+    return f"Text columns are one-hot encoded, one input per category: {counted}."

@@ -115,8 +115,8 @@ def plot_free_energy(
     return save(figure, path)
 
 
-@front_door
 @renamed_arguments(found="diffusion")
+@front_door
 def plot_diffusion_map(
     diffusion: DiffusionMap,
     potential: np.ndarray,

@@ -28,8 +28,8 @@ _SHOWN = 3
 _CLOUD = 3000
 
 
-@front_door
 @renamed_arguments(found="exploration")
+@front_door
 def plot_exploration(exploration: "Exploration", path: AnyPath | None = None) -> Figure:
     """Plots the points of an exploration, and U along the paths between its minima.
 
@@ -60,8 +60,8 @@ def plot_exploration(exploration: "Exploration", path: AnyPath | None = None) ->
     return save(figure, path)
 
 
-@front_door
 @renamed_arguments(found="exploration")
+@front_door
 def plot_disconnectivity(exploration: "Exploration", path: AnyPath | None = None) -> Figure:
     """Plots the disconnectivity tree of an exploration: lines from minima up to the passes that
     join them.

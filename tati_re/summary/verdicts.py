@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from tati_re.analysis.format import percent
+from tati_re.analysis.until import whole_text
 from tati_re.core.outcomes import FAILED as FAILED
 from tati_re.core.outcomes import NOT_MEASURED as NOT_MEASURED
 from tati_re.core.outcomes import PASSED as PASSED
@@ -74,7 +75,9 @@ class CheckResult:
             return f"{'-' if self.value < 0 else '+'}{percent(abs(self.value))}"
         if self.form == STEPS:
             return f"{self.value:,.0f} steps"
-        if self.form in (ABOVE, COUNT):
+        if self.form == ABOVE:
+            return whole_text(self.value)
+        if self.form == COUNT:
             return f"{self.value:,.0f}"
         return f"{self.value:.3f}" if 0.1 <= abs(self.value) < 1e4 else f"{self.value:.3g}"
 

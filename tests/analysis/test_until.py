@@ -30,6 +30,7 @@ from tati_re.engine.loop import Loop
 from tati_re.launch.automatic_choices import prepared
 from tati_re.launch.ending import Ending
 from tati_re.runs.positions import Positions
+from tati_re.summary.verdicts import ABOVE, check_result
 from tests.systems import tables
 
 UNTIL = "rhat<1.03, ess>400, mcse(potential)<.1"
@@ -205,6 +206,14 @@ def test_a_value_that_is_just_missed_does_not_look_as_if_it_were_reached():
         "ESS 399 of 400, R-hat 1.01004 (> 1.01)"
     )
     assert goal_text(conditions, {"rhat": 1.005, "ess": np.inf}) == "ESS inf of 400, R-hat 1.005"
+
+
+def test_the_certificate_shows_the_effective_size_of_the_progress_line():
+    """One was rounded, the other cut: 1,604 and 1,603 of the same 1,603.7."""
+    condition = conditions_of("ess>400")
+    for size in (1_603.7, 399.7, 12_345.0):
+        shown = check_result("ESS", size, 400.0, size > 400, form=ABOVE).value_text
+        assert goal_text(condition, {"ess": size}).startswith(f"ESS {shown} of 400")
 
 
 def test_no_time_is_promised_that_ends_before_the_run(monkeypatch):

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import inspect
 
+import numpy as np
 import pytest
 
 from tati_re.analysis import landmarks
 from tati_re.cli import analyse as analyse_command
 from tati_re.core.errors import InputError
 from tati_re.core.renamed import renamed_arguments
+from tati_re.exchange import gaussianity_report
+from tati_re.exploration import disconnectivity
 from tati_re.exploration.jobs import JobResult
 from tati_re.landscape import fixed_mask, held
 from tati_re.likelihoods import ExtraParameter
+from tati_re.plotting import (
+    plot_diffusion_map,
+    plot_disconnectivity,
+    plot_exploration,
+    plot_prediction,
+)
 from tati_re.report.modules import analyse
 
 
@@ -58,6 +67,31 @@ def test_public_names_that_changed():
     assert mask.tolist() == fixed_mask(["dense/bias", "dense/kernel"], ["*bias"]).tolist()
     with pytest.warns(DeprecationWarning, match="found is now called points"):
         assert JobResult(positions=0, rows=1, points=[2]).found == [2]
+
+
+@pytest.mark.parametrize(
+    ("function", "old", "new", "others"),
+    [
+        (disconnectivity, "found", "exploration", {}),
+        (gaussianity_report, "what", "subject", {"p_values": ["a"]}),
+        (landmarks, "found", "diffusion", {"num_landmarks": 2}),
+        (plot_diffusion_map, "found", "diffusion", {"potential": np.zeros(3)}),
+        (plot_disconnectivity, "found", "exploration", {}),
+        (plot_exploration, "found", "exploration", {}),
+        (plot_prediction, "one", "prediction", {}),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_old_names_of_arguments_reach_the_function(function, old, new, others):
+    """Each refuses a number as it does under the new name, after the warning."""
+    with pytest.raises(InputError) as refused:
+        function(**{new: 1}, **others)
+    with (
+        pytest.warns(DeprecationWarning, match=f"argument {old} is now called {new}"),
+        pytest.raises(InputError) as refused_too,
+    ):
+        function(**{old: 1}, **others)
+    assert str(refused.value) == str(refused_too.value)
 
 
 def test_modules_of_an_analysis_were_called_what(tmp_path):

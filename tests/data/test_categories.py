@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from tati_re import InputError
-from tati_re.data.categories import Categories, with_codes
+from tati_re.data.categories import Categories, categories_note, with_codes
 from tati_re.data.describing import describe_dataset
 from tati_re.data.loading import load_data
 from tati_re.data.packing import as_packed
@@ -169,3 +169,13 @@ def test_points_in_names_are_not_decimal_points(tmp_path):
 def test_arrays_without_names_stay_as_they_are():
     values = np.array([["a", 1.0]], object)
     assert with_codes(values, None, (), "data")[0] is values
+
+
+def test_the_note_says_how_text_is_encoded():
+    sex = Categories("sex", ("f", "m"))
+    assert categories_note(KNOWN) == (
+        "Text column region is one-hot encoded: 3 categories, one input each."
+    )
+    assert categories_note((*KNOWN, sex)) == (
+        "Text columns are one-hot encoded, one input per category: region (3), sex (2)."
+    )
