@@ -254,6 +254,7 @@ def machines(tmp_path_factory):
     file.write_text(TOKEN)
     file.chmod(0o600)
     given = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(file)}
+    given["RAY_worker_niceness"] = "0"  # Ray's own is 15: beside another job these would wait.
     before = {name: os.environ.get(name) for name in given}
     os.environ.update(given)
     import ray  # which reads them now
