@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path as File
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas
@@ -20,7 +20,7 @@ from tati_re.core.front_door import front_door
 from tati_re.core.user_input import check_seed
 from tati_re.engine.progress import FIRST_SECONDS, LINE_SECONDS
 from tati_re.exploration.descent import StationaryPoint
-from tati_re.exploration.jobs import Job, JobResult, Pool, system_of
+from tati_re.exploration.jobs import ExploredSystem, Job, JobResult, Pool, system_of
 from tati_re.exploration.paths import Path, connect
 from tati_re.exploration.result import Exploration, disconnectivity
 from tati_re.exploration.trajectories import ModelTrajectories
@@ -35,6 +35,8 @@ DIRECTIONS = ("covariance", "diffusion_map")
 SPECIFICATION = "exploration.toml"
 MERGE = 0.1
 """Temperatures: two bottoms with a lower barrier between them are one."""
+_TIME_OF_LEGS = 0.8
+"""Part of `max_time` that legs may take; the rest is for barriers."""
 _CLOUD = 1500
 _COORDINATES = 10
 
@@ -111,115 +113,196 @@ def explore(
     Raises:
         InputError: A number is out of range, or the folder belongs to another exploration.
     """
-    _check(num_steps, num_legs, heats, num_candidates, max_rounds, patience, directions)
-    refuse_if(num_processes < 0, "num_processes is out of range.", num_processes, "0 or more")
-    refuse_if(
-        max_time is not None and not max_time > 0,
-        "max_time is out of range.",
-        max_time,
-        "seconds above 0",
+    plan = _Plan(
+        num_steps=num_steps,
+        num_legs=num_legs,
+        heats=heats,
+        num_candidates=num_candidates,
+        max_rounds=max_rounds,
+        patience=patience,
+        directions=directions,
+        max_time=max_time,
     )
+    _check(plan, num_processes)
     began = time.monotonic()
     limit = float("inf") if max_time is None else max_time
+    until = began + limit
+    legs_until = began + _TIME_OF_LEGS * limit
     say = say or (lambda _: None)
+
     system = system_of(source, step_size, friction)
     if temperature is not None:
         system.temperature = float(temperature)
-    surface = system.surface
+    start = _start_of(system, start)
+    path = None if path is None else np.asarray(path)
+    folder = None if output is None else File(output)
+    seed = _seed_of(system, seed, folder)
+    if folder is not None:
+        specification = _specification(plan, system, start, path, seed)
+        open_folder(folder, SPECIFICATION, specification, "exploration")
+
+    made = None
+    if isinstance(source, (dict, FunctionPotential)):
+        made = partial(system_of, source, step_size, friction)
+    pool = Pool(system=system, folder=folder, seed=seed, num_processes=num_processes, made=made)
+    search = _Search(plan, system, pool, say, legs_until)
+    try:
+        reason = search.run(start, path)
+    finally:
+        pool.close()
+
+    minima = search.minima
+    order = np.argsort([point.potential for point in minima.points], kind="stable")
+    lowest = [minima.points[i] for i in order[:num_connected]]
+    paths = _connect(system.surface, lowest, until, say)
+    if len(minima.points) > 10 and max(minima.times) == 1 and num_candidates > 1:
+        reason += "; no minimum was found twice: there are many more than these"
+    result = _tables(minima, order, paths, search.legs, search.rounds, reason)
+    result = result._replace(out_of_time=search.out_of_time or time.monotonic() > until)
+    if folder is not None:
+        _write(folder, result)
+    return result
+
+
+class _Plan(NamedTuple):
+    """What was asked for, as the arguments of `explore`."""
+
+    num_steps: int
+    num_legs: int
+    heats: Sequence[float]
+    num_candidates: int
+    max_rounds: int
+    patience: int
+    directions: str
+    max_time: float | None
+
+
+def _start_of(system: ExploredSystem, start: np.ndarray | None) -> np.ndarray:
+    """The starting point that was given, else the position of the simulation."""
     if start is None:
         start = system.trajectories.start
     refuse_if(start is None, "start is missing.", expected="parameters to start from")
-    start = np.asarray(start, np.float64)
-    folder = None if output is None else File(output)
+    return np.asarray(start, np.float64)
+
+
+def _seed_of(system: ExploredSystem, seed: int | None, folder: File | None) -> int:
+    """The seed that was given; else 0, or that of the next call for one simulation."""
     if seed is None:
         counted = folder is None and isinstance(system.trajectories, ModelTrajectories)
         seed = system.trajectories.next_seed() if counted else 0
     check_seed(seed)
-    if folder is not None:
-        specification = {
-            "num_steps": num_steps,
-            "num_legs": num_legs,
-            "heats": list(heats),
-            "num_candidates": num_candidates,
-            "directions": directions,
-            "temperature": system.temperature,
-            "seed": seed,
-            "digest": digest(
-                [
-                    surface.identity,
-                    system.trajectories.identity,
-                    start,
-                    np.zeros(0) if path is None else np.asarray(path),
-                ]
-            ),
-        }
-        open_folder(folder, SPECIFICATION, specification, "exploration")
-    made = (
-        partial(system_of, source, step_size, friction)
-        if isinstance(source, (dict, FunctionPotential))
-        else None
-    )
-    pool = Pool(system=system, folder=folder, seed=seed, num_processes=num_processes, made=made)
-    minima = _StationaryPoints(surface, system.temperature)
-    most = 1 + num_legs * (max_rounds - 1)
+    return seed
 
-    reports = _Reports(say, most, num_candidates, began + 0.8 * limit)
-    legs: list[np.ndarray] = []
-    starts = [start]
-    quiet = 0
-    number = 0
-    rounds = 0
-    reason = f"the {max_rounds} rounds were done"
-    out_of_time = False
-    try:
-        for turn in range(1, max_rounds + 1):
-            jobs = []
-            for k, begin in enumerate(starts):
-                number += 1
-                heat = heats[(turn - 1 + k) % len(heats)] * 2.0**quiet
-                start_path = (
-                    np.asarray(path, np.float64)
-                    if path is not None and turn == 1 and k == 0
-                    else None
-                )
-                jobs.append(
-                    Job(
-                        number=number,
-                        start=begin,
-                        temperature=heat * system.temperature,
-                        num_steps=num_steps,
-                        num_candidates=num_candidates,
-                        path=start_path,
-                    )
-                )
-            results = pool.run(jobs, began + 0.8 * limit, reports.leg_done, reports.advanced)
-            rounds = turn
-            before = len(minima.points)
-            for done in results:
-                legs.append(done.positions)
-                minima.add(done, turn)
-            fresh = len(minima.points) - before
-            say(f"round {turn}: {len(jobs)} legs, {fresh} new, {len(minima.points)} in all")
-            if time.monotonic() - began > 0.8 * limit:
-                reason = f"the {max_time:g} seconds are used up"
-                out_of_time = True
-                break
-            quiet = 0 if fresh else quiet + 1
-            if quiet >= patience:
-                reason = f"{patience} rounds without a new minimum"
-                break
-            starts = _next_starts(minima, legs, [*starts], num_legs, directions)
-    finally:
-        pool.close()
-    order = np.argsort([point.potential for point in minima.points], kind="stable")
-    paths = _connect(surface, [minima.points[i] for i in order[:num_connected]], began + limit, say)
-    if len(minima.points) > 10 and max(minima.times) == 1 and num_candidates > 1:
-        reason += "; no minimum was found twice: there are many more than these"
-    out_of_time = out_of_time or time.monotonic() > began + limit
-    result = _tables(minima, order, paths, legs, rounds, reason)._replace(out_of_time=out_of_time)
-    if folder is not None:
-        _write(folder, result)
-    return result
+
+def _specification(
+    plan: _Plan, system: ExploredSystem, start: np.ndarray, path: np.ndarray | None, seed: int
+) -> dict[str, Any]:
+    """What another call with the same folder must ask for again."""
+    parts = [
+        system.surface.identity,
+        system.trajectories.identity,
+        start,
+        np.zeros(0) if path is None else path,
+    ]
+    return {
+        "num_steps": plan.num_steps,
+        "num_legs": plan.num_legs,
+        "heats": list(plan.heats),
+        "num_candidates": plan.num_candidates,
+        "directions": plan.directions,
+        "temperature": system.temperature,
+        "seed": seed,
+        "digest": digest(parts),
+    }
+
+
+class _Search:
+    """Rounds of legs: the minima that they found, and where the next legs start.
+
+    Args:
+        plan: What was asked for.
+        system: The surface and its trajectories.
+        pool: Where legs run.
+        say: Function called with a sentence.
+        legs_until: When no leg may begin any more, on the monotonic clock.
+    """
+
+    def __init__(
+        self,
+        plan: _Plan,
+        system: ExploredSystem,
+        pool: Pool,
+        say: Callable[[str], None],
+        legs_until: float,
+    ) -> None:
+        self.minima = _StationaryPoints(system.surface, system.temperature)
+        self.legs: list[np.ndarray] = []
+        self.rounds = 0
+        self.out_of_time = False
+        self._plan = plan
+        self._temperature = system.temperature
+        self._pool = pool
+        self._say = say
+        self._legs_until = legs_until
+        most_legs = 1 + plan.num_legs * (plan.max_rounds - 1)
+        self._reports = _Reports(say, most_legs, plan.num_candidates, legs_until)
+        self._num_jobs = 0
+        self._rounds_without_new = 0
+
+    def run(self, start: np.ndarray, path: np.ndarray | None) -> str:
+        """Runs rounds until one of the limits is reached.
+
+        Args:
+            start: Where the first leg starts.
+            path: Positions that take the place of the first leg, or `None`.
+
+        Returns:
+            Why the exploration ended.
+        """
+        plan = self._plan
+        starts = [start]
+        for turn in range(1, plan.max_rounds + 1):
+            num_new = self._round(turn, starts, path if turn == 1 else None)
+            if time.monotonic() > self._legs_until:
+                self.out_of_time = True
+                return f"the {plan.max_time:g} seconds are used up"
+            self._rounds_without_new = 0 if num_new else self._rounds_without_new + 1
+            if self._rounds_without_new >= plan.patience:
+                return f"{plan.patience} rounds without a new minimum"
+            starts = _next_starts(self.minima, self.legs, starts, plan.num_legs, plan.directions)
+        return f"the {plan.max_rounds} rounds were done"
+
+    def _round(self, turn: int, starts: list[np.ndarray], path: np.ndarray | None) -> int:
+        """Runs the legs of one round, and returns the number of new minima."""
+        jobs = [self._job(turn, place, start) for place, start in enumerate(starts)]
+        if path is not None:
+            jobs[0] = jobs[0]._replace(path=np.asarray(path, np.float64))
+        reports = self._reports
+        results = self._pool.run(jobs, self._legs_until, reports.leg_done, reports.advanced)
+        self.rounds = turn
+
+        num_before = len(self.minima.points)
+        for done in results:
+            self.legs.append(done.positions)
+            self.minima.add(done, turn)
+        num_all = len(self.minima.points)
+        num_new = num_all - num_before
+        self._say(f"round {turn}: {len(jobs)} legs, {num_new} new, {num_all} in all")
+        return num_new
+
+    def _job(self, turn: int, place: int, start: np.ndarray) -> Job:
+        """The next leg; its temperature doubles with each round without a new minimum."""
+        plan = self._plan
+        self._num_jobs += 1
+        heat = plan.heats[(turn - 1 + place) % len(plan.heats)] * 2.0**self._rounds_without_new
+        return Job(
+            number=self._num_jobs,
+            start=start,
+            temperature=heat * self._temperature,
+            num_steps=plan.num_steps,
+            num_candidates=plan.num_candidates,
+            path=None,
+        )
 
 
 class _Reports:
@@ -485,18 +568,28 @@ def _write(folder: File, result: Exploration) -> None:
         np.savez(file, parameters=result.positions)
 
 
-def _check(num_steps, num_legs, heats, num_candidates, max_rounds, patience, directions) -> None:
+def _check(plan: _Plan, num_processes: int) -> None:
     numbers = {
-        "num_steps": num_steps,
-        "num_legs": num_legs,
-        "num_candidates": num_candidates,
-        "max_rounds": max_rounds,
-        "patience": patience,
+        "num_steps": plan.num_steps,
+        "num_legs": plan.num_legs,
+        "num_candidates": plan.num_candidates,
+        "max_rounds": plan.max_rounds,
+        "patience": plan.patience,
     }
     for name, value in numbers.items():
         refuse_if(value < 1, f"{name} is out of range.", value, "at least 1")
+    heats = plan.heats
     refuse_if(
         not len(heats) or min(heats) <= 0, "heats are out of range.", list(heats), "numbers above 0"
     )
+    directions = plan.directions
     problem = f"directions has an unknown value.{nearest(directions, DIRECTIONS)}"
     refuse_if(directions not in DIRECTIONS, problem, directions, " or ".join(DIRECTIONS))
+    refuse_if(num_processes < 0, "num_processes is out of range.", num_processes, "0 or more")
+    max_time = plan.max_time
+    refuse_if(
+        max_time is not None and not max_time > 0,
+        "max_time is out of range.",
+        max_time,
+        "seconds above 0",
+    )
