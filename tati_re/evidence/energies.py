@@ -1,5 +1,6 @@
 """Sampling of energies along a path: all points at once with swaps, or one after the other."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -89,86 +90,147 @@ def energies_along(
     """
     path = np.asarray(path, np.float64)
     sequential = plan.sampling == "sequential"
-    single = potential_of(plan.walkers)
-    chains = Chains(single, sampler, plan.seed, plan.execution)
-    position = drawn_from_reference(single, plan.walkers, plan.seed)
-    step_size = plan.step_size
-    sizes: list[float] = []
-    positions: list[Any] = []
-    values: list[Any] = []
-    acceptance: list[float] = []
     title = f"{len(path)} points, one after the other" if sequential else f"{len(path)} points"
     countdown = Countdown(progress or NullProgress(), _costs(path, plan), title)
+    stored = _CountedParts(parts, countdown)
 
-    def part_of(name: str, compute: Callable[[], dict], *used: Chains) -> dict:
-        is_stored = parts.has(name)
-        part = parts.part(name, compute, *used)
-        countdown.done(is_stored)
-        return part
-
-    def at_reference() -> dict:
-        exact = Chains(single, ReferenceDraws(), plan.seed, plan.execution, role=" reference")
-        moved = exact.run(position, 0.0, 1.0, plan.num_draws)
-        return {"position": moved.position, "energies": moved.energies, "acceptance": 1.0}
-
-    def at_point() -> dict:
-        place, size = tuned(chains, position, weight, step_size, plan)
-        if not sequential:
-            return {"position": place, "step_size": size}
-        place = chains.run(place, weight, size, plan.num_burnin_steps).position
-        moved = chains.run(place, weight, size, plan.num_draws)
-        entries = {
-            "position": moved.position,
-            "energies": moved.energies,
-            "acceptance": moved.acceptance.mean(),
-        }
-        return {**entries, "step_size": size}
-
-    for number, weight in enumerate(path):
-        if weight > 0 or sequential:
-            part = part_of(f"point-{number:03d}", at_point if weight > 0 else at_reference, chains)
-            position = part["position"]
-            step_size = float(part.get("step_size", step_size))
-            if sequential:
-                values.append(part["energies"])
-                acceptance.append(float(part["acceptance"]))
-        sizes.append(step_size)
-        positions.append(position)
-    step_sizes = np.array(sizes)
-    gradients = chains.gradients
+    way = _Way(potential_of(plan.walkers), sampler, plan, stored)
+    points = [way.point(number, weight) for number, weight in enumerate(path)]
     if sequential:
         countdown.stop()
         return Energies(
             path=path,
-            values=np.array(values),
-            step_size=step_sizes,
-            acceptance=np.array(acceptance),
-            gradients=gradients,
-            position=np.array(positions),
+            values=np.array([point.energies for point in points]),
+            step_size=np.array([point.step_size for point in points]),
+            acceptance=np.array([point.acceptance for point in points]),
+            gradients=way.gradients,
+            position=np.array([point.position for point in points]),
         )
+
     say(
         f"From here on all {len(path)} points at once, {plan.walkers} walkers at each, "
         "with swaps after every step."
     )
+    found = _energies_of_ladder(path, points, potential_of, sampler, plan, stored)
+    countdown.stop()
+    return found._replace(gradients=way.gradients + found.gradients)
+
+
+class _CountedParts:
+    """Stored parts of an estimate, each of which the countdown counts."""
+
+    def __init__(self, parts: PartFiles, countdown: Countdown) -> None:
+        self._parts = parts
+        self._countdown = countdown
+
+    def part(self, name: str, compute: Callable[[], dict], *used: Chains) -> dict:
+        """The part of this name, from its file or computed by `compute`."""
+        is_stored = self._parts.has(name)
+        part = self._parts.part(name, compute, *used)
+        self._countdown.done(is_stored)
+        return part
+
+
+class _Point(NamedTuple):
+    """Where the walkers of one λ are, `(walkers, parameters)`, and their step size; where draws are
+    taken on the way, `energies`, `(walkers, draws)`, and the mean `acceptance` too.
+    """
+
+    position: Any
+    step_size: float
+    energies: Any = None
+    acceptance: float = math.nan
+
+
+class _Way:
+    """Walkers that go from a draw of the reference up to the posterior, point by point."""
+
+    def __init__(self, potential: Any, sampler: Any, plan: SamplingPlan, stored: _CountedParts):
+        self._potential = potential
+        self._plan = plan
+        self._stored = stored
+        self._chains = Chains(potential, sampler, plan.seed, plan.execution)
+        position = drawn_from_reference(potential, plan.walkers, plan.seed)
+        self._now = _Point(position, plan.step_size)
+
+    @property
+    def gradients(self) -> float:
+        """Evaluations of the gradient for one walker on all data, so far."""
+        return self._chains.gradients
+
+    def point(self, number: int, weight: float) -> _Point:
+        """Moves the walkers to the next point, λ = `weight`."""
+        if weight > 0:
+            part = self._stored.part(
+                _name_of_point(number), lambda: self._at_point(weight), self._chains
+            )
+        elif self._plan.sampling == "sequential":
+            part = self._stored.part(_name_of_point(number), self._at_reference, self._chains)
+        else:
+            return self._now
+        self._now = _Point(
+            position=part["position"],
+            step_size=float(part.get("step_size", self._now.step_size)),
+            energies=part.get("energies"),
+            acceptance=float(part.get("acceptance", math.nan)),
+        )
+        return self._now
+
+    def _at_reference(self) -> dict:
+        plan = self._plan
+        exact = Chains(
+            self._potential, ReferenceDraws(), plan.seed, plan.execution, role=" reference"
+        )
+        moved = exact.run(self._now.position, 0.0, 1.0, plan.num_draws)
+        return {"position": moved.position, "energies": moved.energies, "acceptance": 1.0}
+
+    def _at_point(self, weight: float) -> dict:
+        plan = self._plan
+        chains = self._chains
+        place, size = tuned(chains, self._now.position, weight, self._now.step_size, plan)
+        if plan.sampling != "sequential":
+            return {"position": place, "step_size": size}
+        place = chains.run(place, weight, size, plan.num_burnin_steps).position
+        moved = chains.run(place, weight, size, plan.num_draws)
+        return {
+            "position": moved.position,
+            "energies": moved.energies,
+            "acceptance": moved.acceptance.mean(),
+            "step_size": size,
+        }
+
+
+def _name_of_point(number: int) -> str:
+    return f"point-{number:03d}"
+
+
+def _energies_of_ladder(
+    path: np.ndarray,
+    points: list[_Point],
+    potential_of: Callable[[int], Any],
+    sampler: Any,
+    plan: SamplingPlan,
+    stored: _CountedParts,
+) -> Energies:
+    """Draws at all points at once, from where the way passed them, with swaps of neighbors."""
+    step_sizes = np.array([point.step_size for point in points])
+    # A ladder begins at the posterior, λ = 1.
     ladder = Ladder(np.ones(len(path)), path[::-1].copy(), step_sizes[::-1].copy())
-    schedule = make_swap_schedule("even_odd", len(path))
     exchange = ReplicaExchange(
         sampler,
         ladder,
         swap_rule=Metropolis(),
-        swap_schedule=schedule,
+        swap_schedule=make_swap_schedule("even_odd", len(path)),
         exchange_every=1,
         num_ladders=plan.walkers,
     )
-    together = Chains(
-        potential_of(plan.walkers * len(path)), exchange, plan.seed, plan.execution, role=" ladder"
-    )
-    position = np.concatenate(positions[::-1])
-    weights = ladder.likelihood_weight[0]
-    sizes_now = sizes[-1]
+    potential = potential_of(plan.walkers * len(path))
+    together = Chains(potential, exchange, plan.seed, plan.execution, role=" ladder")
+    position = np.concatenate([point.position for point in reversed(points)])
 
     def block(count: int) -> dict:
-        moved = together.run(position, weights, sizes_now, count)
+        weights = ladder.likelihood_weight[0]
+        moved = together.run(position, weights, points[-1].step_size, count)
         return {
             "position": moved.position,
             "energies": moved.energies,
@@ -176,26 +238,29 @@ def energies_along(
         }
 
     if plan.num_burnin_steps:
-        position = part_of("burnin", lambda: block(plan.num_burnin_steps), together)["position"]
+        burnin = stored.part("burnin", lambda: block(plan.num_burnin_steps), together)
+        position = burnin["position"]
     blocks = []
     for number, count in enumerate(_block_sizes(plan.num_draws)):
-        blocks.append(part_of(f"draws-{number:03d}", lambda count=count: block(count), together))
-        position = blocks[-1]["position"]
-    countdown.stop()
-    accepted = sum(part["acceptance"] for part in blocks) / plan.num_draws
+        part = stored.part(f"draws-{number:03d}", lambda count=count: block(count), together)
+        blocks.append(part)
+        position = part["position"]
+
     energies = np.concatenate([part["energies"] for part in blocks], axis=1)
-    drawn, last = (
-        series.reshape(len(path), plan.walkers, -1)[::-1] for series in (energies, position)
-    )
-    rates = accepted.reshape(len(path), -1).mean(axis=1)[::-1]
+    accepted = sum(part["acceptance"] for part in blocks) / plan.num_draws
     return Energies(
         path=path,
-        values=drawn,
+        values=_by_point(energies, len(path), plan.walkers),
         step_size=step_sizes,
-        acceptance=rates,
-        gradients=gradients + together.gradients,
-        position=last,
+        acceptance=accepted.reshape(len(path), -1).mean(axis=1)[::-1],
+        gradients=together.gradients,
+        position=_by_point(position, len(path), plan.walkers),
     )
+
+
+def _by_point(series: np.ndarray, num_points: int, num_walkers: int) -> np.ndarray:
+    """Rows of a ladder, λ = 1 first, as `(points, walkers, n)` with λ = 0 first."""
+    return series.reshape(num_points, num_walkers, -1)[::-1]
 
 
 def _block_sizes(num_draws: int) -> list[int]:

@@ -119,90 +119,191 @@ def cooled(
     are used; `say` takes sentences on the progress; `parts` keeps the last stage. All moves as
     members: Dau and Chopin, J. R. Statist. Soc. B 84 (2022), whose chains these are.
     """
-    walkers = num_populations * num_particles
-    potential = potential_of(walkers)
-    counted = counted_moves(
-        walkers * potential.num_parameters * tf.as_dtype(potential.dtype).size, num_moves
+    populations = _Populations(
+        potential_of(num_populations * num_particles),
+        sampler,
+        plan,
+        num_populations=num_populations,
+        num_particles=num_particles,
+        num_moves=num_moves,
     )
-    chains = Chains(
-        potential=potential,
-        sampler=sampler,
-        seed=plan.seed,
-        execution=plan.execution,
-        most_steps=max(2, num_moves),
-        visited=counted,
-    )
-    start = Chains(
-        potential=potential,
-        sampler=ReferenceDraws(),
-        seed=plan.seed,
-        execution=plan.execution,
-        most_steps=max(2, num_moves),
-        visited=counted,
-        role=" reference",
-    )
-    state: dict[str, Any] | None = parts.load("populations", chains, start)
+    progress = _CoolingProgress(say)
+    state = parts.load("populations", *populations.chains)
     if state is None:
-        moved = start.run(drawn_from_reference(potential, walkers, plan.seed), 0.0, 1.0, counted)
-        state = {
-            "log_z": np.zeros(num_populations),
-            "rows": np.zeros((0, len(_COLUMNS))),
-            "step_size": np.nan,
-        }
-        state |= {
-            "energies": moved.energies,
-            "visited": moved.visited,
-            "acceptance": moved.acceptance.mean(),
-        }
-    weight = float(state["rows"][-1, 1]) if len(state["rows"]) else 0.0
-    began = time.monotonic()
-    first = len(state["rows"])
-    due = began + FIRST_SECONDS
-    while weight < 1.0 and len(state["rows"]) < _MOST_STAGES:
-        # The moves of one chain side by side, so that systematic resampling spreads over chains.
-        energies = state["energies"][:, -counted:].reshape(num_populations, num_particles * counted)
+        state = populations.at_reference()
+    progress.begin(state["rows"])
+    while _reached(state) < 1.0 and len(state["rows"]) < _MOST_STAGES:
+        weight = _reached(state)
+        energies = populations.energies(state)
         following = next_point(weight, energies, fraction)
         logs = -(following - weight) * energies
         # The log of the mean weight of each population.
         shares = logsumexp(logs, axis=-1) - np.log(logs.shape[-1])
-        effective = effective_fraction(logs).mean()
-        row = (weight, following, shares.mean(), effective, state["acceptance"], state["step_size"])
+        row = (
+            weight,
+            following,
+            shares.mean(),
+            effective_fraction(logs).mean(),
+            state["acceptance"],
+            state["step_size"],
+        )
         rows = np.vstack([state["rows"], row])
         log_z = state["log_z"] + shares
-        weight = following
-        now = time.monotonic()
-        if now >= due or weight == 1.0:
-            so_far = f"{weight:.3g} of the way, log Z so far {combined(log_z)[0]:,.6g}"
-            outcome = _stages_left(rows, len(rows) - first, now - began)
-            say(f"Stage {len(rows)}: {so_far}{outcome}.")
-            due = now + LINE_SECONDS
-        visited = state["visited"]
-        size = float(state["step_size"])
-        state = {"log_z": log_z, "rows": rows, "step_size": size}
-        if weight < 1.0:
-            random = np.random.default_rng([plan.seed, 0x534D, len(rows)])
-            chosen = np.stack(
-                [systematic(log_weights, random.random(), num_particles) for log_weights in logs]
-            )
-            chain = np.arange(num_populations)[:, None] * num_particles + chosen // counted
-            position = visited[chosen % counted, chain].reshape(walkers, -1)
-            position, size = tuned(
-                chains, position, weight, plan.step_size if np.isnan(size) else size, plan, 2, 1
-            )
-            moved = chains.run(position, weight, size, num_moves)
-            state |= {
-                "energies": moved.energies,
-                "visited": moved.visited,
-                "acceptance": moved.acceptance.mean(),
-            }
-            state["step_size"] = size
-        parts.save("populations", state, chains, start)
-    log_z = state["log_z"]
-    if weight < 1.0:
-        outcome = f"The populations reached only {weight:.3g} of the path in {_MOST_STAGES} stages"
+        progress.stage(rows, log_z)
+        entries = {"log_z": log_z, "rows": rows, "step_size": float(state["step_size"])}
+        if following < 1.0:
+            entries |= populations.moved(state, following, logs, stage=len(rows))
+        state = entries
+        parts.save("populations", state, *populations.chains)
+
+    reached = _reached(state)
+    if reached < 1.0:
+        outcome = f"The populations reached only {reached:.3g} of the path in {_MOST_STAGES} stages"
         raise SamplingError(f"{outcome}: reduce particle_fraction.", _MOST_STAGES, 0)
+    log_z = state["log_z"]
     curve = dict(zip(_COLUMNS, state["rows"].T, strict=True))
-    return Cooling(*combined(log_z), log_z, curve, chains.gradients + start.gradients)
+    return Cooling(*combined(log_z), log_z, curve, populations.gradients)
+
+
+def _reached(state: dict[str, Any]) -> float:
+    """λ where the populations are."""
+    rows = state["rows"]
+    return float(rows[-1, 1]) if len(rows) else 0.0
+
+
+class _Populations:
+    """Chains of all populations side by side.
+
+    Args:
+        potential: That of the path, for all walkers.
+        sampler: Moves the walkers at a λ.
+        plan: Step sizes, `target_acceptance`, `seed` and `execution`.
+        num_populations: Independent populations.
+        num_particles: Chains of each.
+        num_moves: Steps of each chain at a λ.
+    """
+
+    def __init__(
+        self,
+        potential: Any,
+        sampler: Any,
+        plan: SamplingPlan,
+        num_populations: int,
+        num_particles: int,
+        num_moves: int,
+    ) -> None:
+        self._potential = potential
+        self._plan = plan
+        self._num_populations = num_populations
+        self._num_particles = num_particles
+        self._num_moves = num_moves
+        self._num_walkers = num_populations * num_particles
+        num_numbers = self._num_walkers * potential.num_parameters
+        self._num_counted = counted_moves(
+            num_numbers * tf.as_dtype(potential.dtype).size, num_moves
+        )
+        self._moving = self._chains_of(sampler, role="")
+        self._start = self._chains_of(ReferenceDraws(), role=" reference")
+
+    def _chains_of(self, sampler: Any, role: str) -> Chains:
+        return Chains(
+            potential=self._potential,
+            sampler=sampler,
+            seed=self._plan.seed,
+            execution=self._plan.execution,
+            most_steps=max(2, self._num_moves),
+            visited=self._num_counted,
+            role=role,
+        )
+
+    @property
+    def chains(self) -> tuple[Chains, Chains]:
+        """Those that move, and those that draw from the reference."""
+        return self._moving, self._start
+
+    @property
+    def gradients(self) -> float:
+        """Evaluations of the gradient for one walker on all data, so far."""
+        return self._moving.gradients + self._start.gradients
+
+    def at_reference(self) -> dict[str, Any]:
+        """The state at λ = 0: independent draws."""
+        drawn = drawn_from_reference(self._potential, self._num_walkers, self._plan.seed)
+        moved = self._start.run(drawn, 0.0, 1.0, self._num_counted)
+        return {
+            "log_z": np.zeros(self._num_populations),
+            "rows": np.zeros((0, len(_COLUMNS))),
+            "step_size": np.nan,
+            "energies": moved.energies,
+            "visited": moved.visited,
+            "acceptance": moved.acceptance.mean(),
+        }
+
+    def energies(self, state: dict[str, Any]) -> np.ndarray:
+        """Of all members, `(populations, members)`; the moves of one chain stand side by side, so
+        that systematic resampling spreads over chains.
+        """
+        counted = state["energies"][:, -self._num_counted :]
+        return counted.reshape(self._num_populations, -1)
+
+    def moved(
+        self, state: dict[str, Any], weight: float, log_weights: np.ndarray, stage: int
+    ) -> dict[str, Any]:
+        """Resamples each population and moves it at λ = `weight`, the step size tuned first.
+
+        Args:
+            state: Members before.
+            weight: λ.
+            log_weights: Of the members, `(populations, members)`.
+            stage: Its number, for the random numbers.
+
+        Returns:
+            The entries of the state that changed.
+        """
+        plan = self._plan
+        random = np.random.default_rng([plan.seed, 0x534D, stage])
+        chosen = np.stack(
+            [systematic(weights, random.random(), self._num_particles) for weights in log_weights]
+        )
+        first_chain = np.arange(self._num_populations)[:, None] * self._num_particles
+        chain = first_chain + chosen // self._num_counted
+        position = state["visited"][chosen % self._num_counted, chain]
+        position = position.reshape(self._num_walkers, -1)
+
+        size = float(state["step_size"])
+        size = plan.step_size if np.isnan(size) else size
+        position, size = tuned(self._moving, position, weight, size, plan, round_steps=2, times=1)
+        moved = self._moving.run(position, weight, size, self._num_moves)
+        return {
+            "energies": moved.energies,
+            "visited": moved.visited,
+            "acceptance": moved.acceptance.mean(),
+            "step_size": size,
+        }
+
+
+class _CoolingProgress:
+    """A sentence on the stages after five seconds, then once a minute, and one at the end."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+
+    def begin(self, rows: np.ndarray) -> None:
+        """Starts the clock; `rows` are the stages of an earlier process."""
+        self._num_before = len(rows)
+        self._began = time.monotonic()
+        self._due = self._began + FIRST_SECONDS
+
+    def stage(self, rows: np.ndarray, log_z: np.ndarray) -> None:
+        """Tells of a stage, the last one of `rows`, if it is time."""
+        weight = rows[-1, 1]
+        now = time.monotonic()
+        if now < self._due and weight < 1.0:
+            return
+        so_far = f"{weight:.3g} of the way, log Z so far {combined(log_z)[0]:,.6g}"
+        outcome = _stages_left(rows, len(rows) - self._num_before, now - self._began)
+        self._say(f"Stage {len(rows)}: {so_far}{outcome}.")
+        self._due = now + LINE_SECONDS
 
 
 def _stages_left(rows: np.ndarray, done: int, seconds: float) -> str:
