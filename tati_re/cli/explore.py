@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.process.exit_status import FINISHED, OUT_OF_TIME
 from tati_re.core.process.interruption import saying, stopping
 from tati_re.options.make import OPTIONS, options_from_flags, options_of
+from tati_re.options.table import Options
 from tati_re.options.tati_names import ALIASES, EXPLORER, EXPLORER_FILES, MARK, NOT_OF_EXPLORER
 from tati_re.options.trust import TRUST
 
@@ -93,66 +95,118 @@ def _choices(typed: dict[str, Any]) -> dict[str, Any]:
     return choices | {name: typed[name] for name in ("directions",) if name in typed}
 
 
+def _source(typed: dict[str, Any], options: Options) -> dict[str, Any]:
+    """What is explored: the options that were typed, over those of the run."""
+    # The run's own seed says which examples are for testing.
+    of_run = "run" in typed and "data" not in typed
+    names = options.explicit - ({"seed"} if of_run else set())
+    source: dict[str, Any] = {"dtype": "float64", **options.values_of(names)}
+    if options.tati:
+        source |= MARK
+    source |= {"run": typed["run"]} if "run" in typed else {"verbose": 0}
+    if "trust" in typed:
+        source["trust"] = True
+    return source
+
+
+def _start(typed: dict[str, Any], sim: Any) -> tuple[Any, Any]:
+    """The starting point, and the positions that are the first leg, or `None`."""
+    import numpy as np
+
+    from tati_re.landscape.request import centre_of
+    from tati_re.landscape.scan import path_of
+    from tati_re.launch.run import load
+    from tati_re.runs.parameters import read_parameters
+
+    if "parameters" in typed:
+        step = arguments.integer_of(typed, "parameters_step")
+        read = read_parameters(typed["parameters"], step, names=sim.parameter_names())
+        return read.positions[0], None
+    if "run" not in typed:
+        return np.asarray(sim.parameters, np.float64), None
+    start, _ = centre_of(typed["run"], typed.get("centre", "auto"))
+    try:
+        stored = [point.parameters for point in path_of(load(typed["run"]), 200)]
+    except InputError:  # the run has no trajectory
+        return start, None
+    return start, np.stack(stored)
+
+
+def _print_head(system: Any, path: Any, explicit: Collection[str]) -> None:
+    """Says what is explored, and which options the legs do not use."""
+    from tati_re.launch.description import unused
+
+    sim = system.trajectories.sim
+    first = "the run's trajectory is the first leg" if path is not None else "no trajectory yet"
+    about = f"{sim.num_parameters()} parameters on {sim.dataset.name}"
+    print(f"{about}, temperature {system.temperature:g}; {first}")
+    idle = [name for name in unused(system.trajectories.request) if name in explicit]
+    if idle:
+        print(f"Not used by the legs: {', '.join(idle)}.")
+
+
+def _written(exploration: Any, folder: Path, figures: bool) -> list[str]:
+    """Draws the figures that were asked for, and names all files of the folder."""
+    from tati_re.plotting.exploration import plot_disconnectivity, plot_exploration
+
+    names = ["minima.csv", "minima.npz"]
+    if exploration.paths:
+        names += ["barriers.csv", "paths.csv", "tree.csv"]
+    if figures and len(exploration.minima):
+        plot_exploration(exploration, folder / "exploration.png")
+        names.append("exploration.png")
+        if exploration.paths:
+            plot_disconnectivity(exploration, folder / "disconnectivity.png")
+            names.append("disconnectivity.png")
+    return names
+
+
+def _print_tables(exploration: Any) -> None:
+    """Prints the first twenty minima and barriers."""
+    columns = [
+        "number",
+        "kind",
+        "potential",
+        "gradient_norm",
+        "hessian_index",
+        "distance",
+        "ln_volume",
+        "times_found",
+    ]
+    style: dict[str, Any] = {"index": False, "float_format": "{:.5g}".format}
+    if len(exploration.minima):
+        print(exploration.minima[columns].head(20).to_string(**style, na_rep=""))
+    else:
+        print("No descent reached a minimum: use longer legs, or more of them.")
+    if len(exploration.barriers):
+        print(exploration.barriers.head(20).to_string(**style))
+
+
 def _explore(typed: dict[str, Any], folder: Path) -> int:
     quiet = "quiet" in typed
     choices = _choices(typed)
     flags = {
-        n: v
-        for n, v in typed.items()
-        if (n in OPTIONS or n in ALIASES) and n not in (*OWN, *EXPLORER_FILES)
+        name: value
+        for name, value in typed.items()
+        if (name in OPTIONS or name in ALIASES) and name not in (*OWN, *EXPLORER_FILES)
     }
     options = options_from_flags(flags)
 
-    import numpy as np
-
     from tati_re.exploration import explore
     from tati_re.exploration.jobs import system_of
-    from tati_re.landscape.request import centre_of
-    from tati_re.landscape.scan import path_of
-    from tati_re.launch.description import unused
-    from tati_re.launch.run import load
-    from tati_re.plotting.exploration import plot_disconnectivity, plot_exploration
 
-    of_run = (
-        "run" in typed and "data" not in typed
-    )  # whose own seed says which examples are for testing
-    source = {
-        "dtype": "float64",
-        **options.values_of(options.explicit - ({"seed"} if of_run else set())),
-    }
-    source |= MARK if options.tati else {}
-    source |= {"run": typed["run"]} if "run" in typed else {"verbose": 0}
-    source |= {"trust": True} if "trust" in typed else {}
+    source = _source(typed, options)
     system = system_of(source)
     sim = system.trajectories.sim
-    path = None
-    if "parameters" in typed:
-        from tati_re.runs.parameters import read_parameters
-
-        step = arguments.integer_of(typed, "parameters_step")
-        start = read_parameters(typed["parameters"], step, names=sim.parameter_names()).positions[0]
-    elif "run" in typed:
-        start, _ = centre_of(typed["run"], typed.get("centre", "auto"))
-        try:
-            path = np.stack([point.parameters for point in path_of(load(typed["run"]), 200)])
-        except InputError:
-            path = None
-    else:
-        start = np.asarray(sim.parameters, np.float64)
+    start, path = _start(typed, sim)
     if not quiet:
-        words = "the run's trajectory is the first leg" if path is not None else "no trajectory yet"
-        about = f"{sim.num_parameters()} parameters on {sim.dataset.name}, temperature {system.temperature:g}"
-        print(f"{about}; {words}")
-        if idle := [
-            name for name in unused(system.trajectories.request) if name in options.explicit
-        ]:
-            print(f"Not used by the legs: {', '.join(idle)}.")
-    parallel = choices.get("num_processes", 0) > 1
-    if parallel and "run" in typed:
+        _print_head(system, path, options.explicit)
+    is_parallel = choices.get("num_processes", 0) > 1
+    if is_parallel and "run" in typed:
         # Other processes may be in another folder. Messages name the run as it was typed.
         source["run"] = os.path.abspath(typed["run"])
     exploration = explore(
-        source if parallel else system,
+        source if is_parallel else system,
         start,
         path=path,
         seed=options.seed,
@@ -161,36 +215,9 @@ def _explore(typed: dict[str, Any], folder: Path) -> int:
         **choices,
     )
     write_exploration(exploration, typed, sim.parameter_names())
-    written = [
-        "minima.csv",
-        "minima.npz",
-        *(["barriers.csv", "paths.csv", "tree.csv"] if exploration.paths else []),
-    ]
-    if "no_figures" not in typed and len(exploration.minima):
-        plot_exploration(exploration, folder / "exploration.png")
-        written.append("exploration.png")
-        if exploration.paths:
-            plot_disconnectivity(exploration, folder / "disconnectivity.png")
-            written.append("disconnectivity.png")
+    written = _written(exploration, folder, figures="no_figures" not in typed)
     if not quiet:
-        columns = [
-            "number",
-            "kind",
-            "potential",
-            "gradient_norm",
-            "hessian_index",
-            "distance",
-            "ln_volume",
-        ]
-        style: dict[str, Any] = {"index": False, "float_format": "{:.5g}".format}
-        table = exploration.minima[[*columns, "times_found"]].head(20).to_string(**style, na_rep="")
-        print(
-            table
-            if len(exploration.minima)
-            else "No descent reached a minimum: use longer legs, or more of them."
-        )
-        if len(exploration.barriers):
-            print(exploration.barriers.head(20).to_string(**style))
+        _print_tables(exploration)
         print(f"{exploration.reason}; written to {folder}: {', '.join(written)}")
     return OUT_OF_TIME if exploration.out_of_time else FINISHED
 
