@@ -264,4 +264,4 @@ def _body(argv: list[str]) -> None:
             raise_problem(of_run, typed.get("modules", ()), typed)
 
 
-main = entry_point("tati-analyse", _body, __name__)
+main = entry_point("tati-analyse", _body, __name__, writes_files=True)

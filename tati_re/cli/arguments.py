@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from tati_re._version import __version__
 from tati_re.cli.completion import PrintCompletion
-from tati_re.cli.failures import MADE, failed, status_of_output
+from tati_re.cli.failures import MADE, PRINTS_RESULT, failed, status_of_output
 from tati_re.core.errors import InputError, SamplingError, nearest, refuse_if
 from tati_re.core.lazy import left_out, settled
 from tati_re.core.printable import inner_stream, printable_output
@@ -393,7 +393,7 @@ def entry_point(
     prog: str,
     body: Callable[[list[str]], int | None],
     module: str,
-    writes_folder: bool = False,
+    writes_files: bool = False,
 ) -> Callable[..., int]:
     """Makes a command's `main`, and calls it where it is run.
 
@@ -401,12 +401,12 @@ def entry_point(
         prog: The name of the command.
         body: A function of the arguments that returns nothing, or an exit status.
         module: The `__name__` of the command's module.
-        writes_folder: Whether its result is in a folder, so that it does not depend on what is
-            printed. Default: no.
+        writes_files: Whether its result is in files, so that it does not depend on what is
+            printed. A body whose options decide sets `PRINTS_RESULT` instead. Default: no.
     """
 
     def main(argv: Sequence[str] | None = None) -> int:
-        return command(prog, body, argv, writes_folder)
+        return command(prog, body, argv, writes_files)
 
     main.__doc__ = f"Runs `{prog}` with `argv`, by default the arguments of the process, and returns the exit status."
     if module == "__main__":
@@ -423,13 +423,15 @@ def command(
     prog: str,
     body: Callable[[list[str]], int | None],
     argv: Sequence[str] | None,
-    writes_folder: bool = False,
+    writes_files: bool = False,
 ) -> int:
     """Runs a command's body; errors become one line and a status (`tati_re.cli.failures`), an
-    interrupt 130. Standard output that is closed, missing or full ends nothing.
+    interrupt 130. Standard output that is closed, missing or full ends nothing; it changes the
+    status of a command whose result is what it prints.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     MADE.set(None)
+    PRINTS_RESULT.set(not writes_files)
     if isinstance(stream := inner_stream(sys.stdout), io.TextIOWrapper):
         # Names of files may hold what the terminal has no letter for.
         stream.reconfigure(errors="backslashreplace")
@@ -441,14 +443,16 @@ def command(
             if end.code not in (None, 0):
                 raise
             output.flush()
-            status = status_of_output(output.failure, FINISHED, writes_folder=False)
+            PRINTS_RESULT.set(True)
+            status = status_of_output(output.failure, FINISHED)
             output.failure = None
             if status != FINISHED:
                 return status
             raise
         output.flush()
-        in_folder = writes_folder and not _PRINTING & {text.split("=")[0] for text in arguments}
-        status = status_of_output(output.failure, status, in_folder)
+        if _PRINTING & {text.split("=")[0] for text in arguments}:
+            PRINTS_RESULT.set(True)
+        status = status_of_output(output.failure, status)
         output.failure = None
         return status
 

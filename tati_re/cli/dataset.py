@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tati_re.cli.arguments import Parser, entry_point, flags_named, number_typed
+from tati_re.cli.failures import PRINTS_RESULT
 from tati_re.cli.tati_tools import print_rows, write_dataset_as_tati, writes
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.process.memory import check_free
@@ -136,6 +137,7 @@ def _read(typed: dict[str, Any]) -> Dataset:
 
 def _body(argv: list[str]) -> None:
     if writes(argv):
+        PRINTS_RESULT.set(False)
         return write_dataset_as_tati(argv)
     typed = parser_of_command().parse(argv)
     if Path(typed.get("name") or "").suffix and typed.get("inspect") is None:
@@ -149,6 +151,7 @@ def _body(argv: list[str]) -> None:
     existing = [path for path in files_of(dataset, output) if path.exists()] if output else []
     if existing and not typed.get("overwrite"):
         raise InputError("--output already exists.", existing[0], "a new file, or --overwrite")
+    PRINTS_RESULT.set(output is None and not typed.get("plot"))
     print(describe_dataset(dataset))
     if any(text.startswith("--batch_data_files") for text in argv):
         print_rows(dataset, typed.get("batch_size"))

@@ -273,4 +273,4 @@ def _body(argv: list[str]) -> int | None:
     return None
 
 
-main = entry_point("tati-evidence", _body, __name__)
+main = entry_point("tati-evidence", _body, __name__, writes_files=True)

@@ -246,4 +246,4 @@ def _body(argv: list[str]) -> int:
         return _explore(typed, folder)
 
 
-main = arguments.entry_point("tati-explore", _body, __name__, writes_folder=True)
+main = arguments.entry_point("tati-explore", _body, __name__, writes_files=True)

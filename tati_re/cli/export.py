@@ -100,4 +100,4 @@ def _predictor(source: Path, choices: dict[str, Any], data: str | None, distils:
     return reduce(**choices, inputs=inputs)
 
 
-main = entry_point("tati-export", _body, __name__)
+main = entry_point("tati-export", _body, __name__, writes_files=True)

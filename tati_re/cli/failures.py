@@ -29,6 +29,8 @@ from tati_re.core.user_input import error_text
 from tati_re.runs.files import MANIFEST
 
 MADE: ContextVar[Path | None] = ContextVar("folder created by this command", default=None)
+PRINTS_RESULT: ContextVar[bool] = ContextVar("the result is what is printed", default=False)
+"""Whether the result of the command that runs is what it prints, and not files that it writes."""
 _VERSIONS = ("numpy", "tensorflow", "keras", "scipy", "pandas", "h5py", "pydantic")
 
 
@@ -54,19 +56,18 @@ def failed(
     return status
 
 
-def status_of_output(failure: OSError | ValueError | None, status: int, writes_folder: bool) -> int:
+def status_of_output(failure: OSError | ValueError | None, status: int) -> int:
     """The exit status of a command whose standard output has failed, with a sentence.
 
     Args:
         failure: The first failure of a write; None: all was written.
         status: The exit status of what the command did.
-        writes_folder: Whether its result is in a folder, and what it prints is about that.
 
     Returns:
-        Its own status where the result is there, or something else went wrong; that of a closed
-        pipe, without a sentence; else 74.
+        Its own status if its result is in files (`PRINTS_RESULT`), or something else went wrong;
+        that of a closed pipe, without a sentence; else 74.
     """
-    if failure is None or writes_folder or status != FINISHED:
+    if failure is None or not PRINTS_RESULT.get() or status != FINISHED:
         return status
     if has_no_reader(failure):
         return OUTPUT_CLOSED

@@ -163,4 +163,4 @@ def _body(argv: list[str]) -> None:
         _predict(typed, folder)
 
 
-main = entry_point("tati-inputspace", _body, __name__)
+main = entry_point("tati-inputspace", _body, __name__, writes_files=True)

@@ -640,4 +640,4 @@ def _trajectory(typed: dict[str, Any], sim: Any, walker: int | None) -> list[Any
     return path_of(run, most, walker) if stored else []
 
 
-main = arguments.entry_point("tati-landscape", _body, __name__)
+main = arguments.entry_point("tati-landscape", _body, __name__, writes_files=True)

@@ -36,4 +36,4 @@ def _body(argv: list[str]) -> int:
     return start(parser_of_command(), argv, "optimize", OPTIMIZE, _fit)
 
 
-main = entry_point("tati-optimize", _body, __name__, writes_folder=True)
+main = entry_point("tati-optimize", _body, __name__, writes_files=True)

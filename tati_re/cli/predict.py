@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from tati_re.cli.arguments import Parser, entry_point, flags_named, loading, number_typed
+from tati_re.cli.failures import PRINTS_RESULT
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.options.trust import TRUST
 from tati_re.shipping.forms import ENDINGS, TATI
@@ -132,6 +133,7 @@ def _predicted_by_file(typed: dict[str, Any]) -> None:
     inputs, labels = read_inputs(data[0], run, typed.get("encoding"))
     prediction = predictor.predict(with_names(run, inputs), labels, interval=level)
     if "output" not in typed:
+        PRINTS_RESULT.set(True)
         print(frame_text(prediction.frame()).decode(), end="")
         return
     folder = Path(typed["output"])
@@ -146,4 +148,4 @@ def _predicted_by_file(typed: dict[str, Any]) -> None:
         print(f"written: {folder / 'predictions.csv'}")
 
 
-main = entry_point("tati-predict", _body, __name__)
+main = entry_point("tati-predict", _body, __name__, writes_files=True)

@@ -75,4 +75,4 @@ def run_quickstart(folder: Path, num_steps: int | None, seed: int, verbose: int)
     print("", predictions, sep="\n")
 
 
-main = entry_point("quickstart", _body, __name__, writes_folder=True)
+main = entry_point("quickstart", _body, __name__, writes_files=True)

@@ -48,4 +48,4 @@ def _body(argv: list[str]) -> None:
         print(f"written: {path}")
 
 
-main = entry_point("tati-report", _body, __name__)
+main = entry_point("tati-report", _body, __name__, writes_files=True)

@@ -85,4 +85,4 @@ def _body(argv: list[str]) -> int:
     return start(parser, argv, "sample", SAMPLE, _sample)
 
 
-main = entry_point("tati-sample", _body, __name__, writes_folder=True)
+main = entry_point("tati-sample", _body, __name__, writes_files=True)

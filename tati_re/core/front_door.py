@@ -70,6 +70,7 @@ _WORDS_OF_SHAPES = (
     "was expected to be a",
 )
 _WORDS_OF_NUMBERS = ("nan", "infinity", "singular", "positive definite", "converge", "by zero")
+_MISSING_VALUES = ("NAType", "NaTType")
 _KNOWN = ("tati_re", "keras", "tensorflow", "pandas", "matplotlib")
 
 
@@ -460,6 +461,8 @@ def _is_odd(value: Any, depth: int = _DEPTH) -> bool:
         return not _is_text(os.fspath(value))
     if _is_frame(value):
         return not value.size
+    if type(value).__name__ in _MISSING_VALUES:
+        return True
     if type(value).__module__.partition(".")[0] in _KNOWN:
         return False
     few = _FEW if depth == _DEPTH else _FEWER

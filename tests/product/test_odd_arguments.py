@@ -311,6 +311,11 @@ def test_a_generator_is_a_door_while_it_is_iterated():
         next(iterator)
 
 
+def test_a_missing_value_of_a_frame_is_refused():
+    with pytest.raises(InputError, match=r"^x cannot be used \(TypeError: boolean value of NA"):
+        priors.Box(1.0).score(pd.NA)
+
+
 def test_shapes_that_do_not_fit_are_named():
     rule = exchange.Barker()
     with pytest.raises(InputError, match=r"log_ratio of shape \(3,\), .*uniform of shape \(4,\)"):

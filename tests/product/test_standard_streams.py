@@ -1,6 +1,7 @@
 """A closed, missing or full standard output never ends a run."""
 
 import errno
+import importlib
 import io
 import os
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 import tati_re
 from tati_re.cli import sample
 from tati_re.cli.arguments import command
+from tati_re.cli.tati import COMMANDS
 from tati_re.core.process.standard_streams import LenientStream, open_missing
 from tati_re.engine.progress import make_progress
 
@@ -58,9 +60,10 @@ STREAMS = {
 }
 
 
-@pytest.fixture
-def whole(tmp_path):
-    return tati_re.Simulation(**SYSTEM, verbose=0).sample(**STEPS, output=str(tmp_path / "whole"))
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    return tati_re.Simulation(**SYSTEM, verbose=0).sample(**STEPS, output=str(folder))
 
 
 @pytest.mark.parametrize("broken", STREAMS)
@@ -113,8 +116,106 @@ def test_a_result_that_cannot_be_printed_is_an_error(broken, status, said, monke
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", STREAMS[broken]())
         assert command("tati-compare", body, []) == status
-        assert command("tati-compare", body, [], writes_folder=True) == 0
+        assert command("tati-compare", body, [], writes_files=True) == 0
     assert capsys.readouterr().err == said
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A run, its predictor and a file of inputs."""
+    folder = tmp_path_factory.mktemp("files")
+    sim = tati_re.Simulation(**SYSTEM, verbose=0)
+    run = sim.sample(**STEPS, trajectory_every=5, output=str(folder / "run"))
+    run.compress(members=2).export(folder / "run.tati", "tati")
+    (folder / "new.csv").write_text("x1,x2\n0.5,-1\n1,2\n")
+    return folder
+
+
+IN_FILES = {
+    "predict": ["run", "--output", "predictions"],
+    "predict of a file": ["run.tati", "new.csv", "--output", "predicted"],
+    "export": ["run", "--members", "2", "--output", "other.tati"],
+    "analyse": ["run", "--modules", "averages", "--no-figures", "--output", "analysis"],
+    "report": ["run", "--output", "report.html"],
+    "landscape": ["run", "--along", "--output", "landscape"],
+    "inputspace": ["run", "--range", "-1:1:3", "--no-figures", "--output", "inputspace"],
+    "optimize": [*FLAGS[:8], "--num-steps", "3", "--output", "fit"],
+    "dataset": ["two_clusters", "--output", "data.csv"],
+    "dataset drawn": ["two_clusters", "--plot", "data.png"],
+    "tati": ["predict", "run", "--output", "predictions_of_tati"],
+}
+SLOW = {
+    "evidence": [*FLAGS[:6], "--method", "smc", "--num-walkers", "8", "--output", "evidence"],
+    "explore": [
+        *("run", "--leg-steps", "20", "--num-legs", "1", "--max-rounds", "1", "--num-candidates"),
+        *("1", "--no-figures", "--output", "explore"),
+    ],
+}
+PRINTED = {
+    "predict": ["run.tati", "new.csv"],
+    "compare": ["run", "run", "--tolerance", "1e-8"],
+    "dataset": ["two_clusters"],
+    "tati": ["--help"],
+    "sample": ["--print-config"],
+    "evidence": ["--print-config"],
+    "optimize": ["--help-all"],
+    "landscape": ["--help"],
+}
+BY_SPEED = [
+    *IN_FILES.items(),
+    *(pytest.param(*item, marks=pytest.mark.slow) for item in SLOW.items()),
+]
+
+
+def status_of(name: str, words: list[str], patch: pytest.MonkeyPatch, **streams) -> int:
+    """The exit status of a command with other standard streams."""
+    main = importlib.import_module(f"tati_re.cli.{name.split()[0]}").main
+    with patch.context() as within:
+        for stream, value in streams.items():
+            within.setattr(sys, stream, value)
+        try:
+            return main(words)
+        except SystemExit as end:
+            return int(end.code or 0)
+
+
+@pytest.mark.parametrize(("name", "words"), BY_SPEED, ids=lambda value: str(value)[:20])
+def test_a_result_in_files_needs_no_stream(name, words, files, monkeypatch):
+    """One rule for all commands: what is printed about files may be lost."""
+    monkeypatch.chdir(files)
+    overwrite = ["--overwrite"] if "--overwrite" in help_of(name, words) else []
+    full = status_of(name, words, monkeypatch, stdout=Full(), stderr=Full())
+    result = files / words[words.index("--output" if "--output" in words else "--plot") + 1]
+    assert (full, result.exists()) == (0, True)
+    if name not in SLOW and (overwrite or name in ("analyse", "report")):
+        words = [*words, *overwrite]
+        for stderr in (None, closed(), Full(errno.EBADF)):
+            assert status_of(name, words, monkeypatch, stderr=stderr) == 0
+
+
+def help_of(name: str, words: list[str]) -> str:
+    """The help of a command, or of the one that `tati` calls."""
+    if name == "tati":
+        name = words[0]
+    return (
+        importlib.import_module(f"tati_re.cli.{name.split()[0]}").parser_of_command().format_help()
+    )
+
+
+@pytest.mark.parametrize(("name", "words"), PRINTED.items(), ids=lambda value: str(value)[:20])
+def test_a_result_that_is_printed_needs_standard_output(name, words, files, monkeypatch, capsys):
+    monkeypatch.chdir(files)
+    assert status_of(name, words, monkeypatch, stdout=Full()) == 74
+    assert capsys.readouterr().err.count("error: Standard output cannot be written: No space") == 1
+    assert status_of(name, words, monkeypatch, stdout=Full(errno.EPIPE)) == 141
+    for stderr in (None, closed(), Full()):
+        assert status_of(name, words, monkeypatch, stderr=stderr) == 0
+
+
+def test_each_command_is_among_those_whose_streams_fail():
+    """`sample` and `quickstart` make runs, which are tested above."""
+    tested = {name.split()[0] for name in (*IN_FILES, *SLOW, *PRINTED)} | {"sample", "quickstart"}
+    assert {"optimize" if name == "fit" else name for name in COMMANDS} <= tested
 
 
 def test_an_error_of_the_command_comes_first(monkeypatch, capsys):
