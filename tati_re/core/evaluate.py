@@ -9,7 +9,7 @@ from abc import abstractmethod
 from operator import methodcaller
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
-from tati_re.core.front_door import front_doors
+from tati_re.core.front_door import front_door, front_doors
 from tati_re.core.ops import rows
 
 
@@ -214,6 +214,7 @@ class Evaluate(Protocol):
         other.rung = rung
         return other
 
+    @front_door
     def part(self, first, count: int) -> Self:
         """Returns the same evaluation for some consecutive walkers.
 

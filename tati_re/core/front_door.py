@@ -49,6 +49,7 @@ _WORDS_OF_TEXT = (
     "not supported for the input types",
     "resolved dtypes",
     "signature matching types",
+    "dtype string",
 )
 _WORDS_OF_SHAPES = (
     "broadcast",
@@ -68,6 +69,11 @@ _WORDS_OF_SHAPES = (
     "slice",
     "too deep",
     "was expected to be a",
+    "1- or 2-d",
+    "invalid index to scalar",
+    "must be a scalar",
+    "truth value of an array",
+    "interpreted as an integer",
 )
 _WORDS_OF_NUMBERS = ("nan", "infinity", "singular", "positive definite", "converge", "by zero")
 _MISSING_VALUES = ("NAType", "NaTType")
@@ -180,6 +186,25 @@ def _refusal(
     return _unequal(given, error, least=1)
 
 
+def refuse_arguments(function: Callable[..., Any], **arguments: Any) -> None:
+    """Refuses arguments that are not of their annotations, for a function that calls code of users
+    whose errors it reports.
+
+    Args:
+        function: The function.
+        **arguments: Some of its arguments, by name.
+
+    Raises:
+        InputError: An argument is of another kind.
+    """
+    hints = _hints(function)
+    for name, value in arguments.items():
+        hint = hints.get(name, Any)
+        if _fits(value, hint) is False:
+            problem = f"{name} has the wrong type or value."
+            raise InputError(problem, _written(value), _in_words(hint))
+
+
 _NAMED, _ODD, _OTHER, _ABSENT, _EXTREME = range(5)
 """Why an argument may be what is wrong, the strongest reason first."""
 
@@ -204,6 +229,8 @@ def _doubt(value: Any, hint: Any, fits: bool | None, default: Any, error: Except
         unlike = (mixed or _is_scalar(value)) and _is_of_values(error)
         if listed or unlike or _is_pandas(error, value):
             return _OTHER
+    if fits and _is_array(value) and not value.ndim and _is_of_values(error):
+        return _OTHER
     return _EXTREME if value is not default and _is_extreme(value, error) else None
 
 

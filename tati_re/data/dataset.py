@@ -97,6 +97,10 @@ class Dataset:
     def __post_init__(self) -> None:
         if (self.test_inputs is None) != (self.test_targets is None):
             raise InputError("The test set needs both inputs and targets.")
+        if self.test_inputs is None and self.test_weights is not None:
+            raise InputError(
+                "test_weights needs a test set.", expected="test_inputs and test_targets"
+            )
         values_by_name = {field.name: getattr(self, field.name) for field in fields(self)}
         for part in ("", "test_"):
             for name in (part + "inputs", part + "targets"):

@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from tati_re.analysis.format import SHORT
+from tati_re.core.errors import refuse_if
 from tati_re.core.front_door import front_door
 from tati_re.evidence.result import NAMES, Evidence
 from tati_re.exchange.ladder import LIKELIHOOD_POWER as POWER
@@ -31,7 +32,12 @@ def plot_evidence(
 
     Returns:
         The figure.
+
+    Raises:
+        InputError: A curve lacks a column.
     """
+    for estimate in estimates:
+        _check_curve(estimate)
     labels = [NAMES[estimate.method] for estimate in estimates] if labels is None else list(labels)
     labels = [
         f"{label} {SHORT}" if estimate.short else label
@@ -92,3 +98,16 @@ def plot_evidence(
     right.locator_params(axis="x", nbins=4)
     plain(left, right)
     return save(figure, path)
+
+
+def _check_curve(estimate: Evidence) -> None:
+    """Refuses an estimate that was made by hand without the columns that are drawn."""
+    columns = {*estimate.curve}
+    needed = {"path", "log_z"}
+    if "weight" in columns:
+        needed = {"path", "mean"}
+    elif "next" in columns:
+        needed = {"path", "log_ratio"}
+    missing = sorted(needed - columns)
+    problem = f"estimates: the curve of {NAMES[estimate.method]} lacks a column."
+    refuse_if(missing, problem, ", ".join(sorted(columns)) or "no columns", ", ".join(missing))

@@ -353,6 +353,10 @@ class Posterior(BaseEstimator):
         """Targets as a predictor takes them."""
         return np.asarray(y)
 
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether there is a run: a fit that failed leaves other attributes."""
+        return bool({"run_", "predictor_"} & {*vars(self)})
+
     def __getattr__(self, name: str) -> Any:
         if name == "run_" and "predictor_" in vars(self):
             reason = "this estimator was pickled without its run"

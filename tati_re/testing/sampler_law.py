@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.front_door import front_door
+from tati_re.core.front_door import front_door, refuse_arguments
 from tati_re.core.protocol import fields_of
 from tati_re.testing import sampler_in_engine as engine
 from tati_re.testing import sampler_protocol as protocol
@@ -45,6 +45,7 @@ def check_sampler(
 
     Raises:
         AssertionError: The first broken rule, in one sentence.
+        InputError: A setting is of another kind.
 
     Examples:
         >>> from tati_re.samplers import SGLD
@@ -64,6 +65,7 @@ def check_sampler(
         "order": order,
         "num_steps": num_steps,
     }
+    refuse_arguments(check_sampler, **settings)
     law = partial(check_law, expected_variance=expected_variance, **settings)
     for check_name, check in {**CHECKS, "the law": law}.items():
         name = getattr(sampler, "name", type(sampler).__name__)

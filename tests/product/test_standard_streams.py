@@ -145,7 +145,11 @@ IN_FILES = {
     "tati": ["predict", "run", "--output", "predictions_of_tati"],
 }
 SLOW = {
-    "evidence": [*FLAGS[:6], "--method", "smc", "--num-walkers", "8", "--output", "evidence"],
+    "evidence": [
+        *FLAGS[:8],
+        *("--loss", "binary_crossentropy", "--num-steps", "40", "--evidence-nodes", "4"),
+        *("--num-leapfrog-steps", "3", "--num-walkers", "4", "--output", "evidence"),
+    ],
     "explore": [
         *("run", "--leg-steps", "20", "--num-legs", "1", "--max-rounds", "1", "--num-candidates"),
         *("1", "--no-figures", "--output", "explore"),
