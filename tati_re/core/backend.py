@@ -287,6 +287,11 @@ _runs = list[object]()
 _counting = Lock()
 _REWRITES = "arithmetic_optimization"
 
+# `deterministic` changes this setting and puts it back. Traced calls of functions hold the settings,
+# so a program traced before the first run would differ from the same one after it.
+if _REWRITES not in tf.config.optimizer.get_experimental_options():
+    tf.config.optimizer.set_experimental_options({_REWRITES: True})
+
 
 @contextmanager
 def deterministic():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -140,9 +141,7 @@ class NamedDensity:
         def log_density(*parameters: Any) -> Any:
             draws = dict(zip(names, parameters, strict=True))
             by_draw, shared = self._arguments("log_density", draws, data)
-            value, slopes = tf.vectorized_map(
-                lambda draw: self._value_and_slopes(**draw, **shared), by_draw
-            )
+            value, slopes = self._mapped(by_draw, shared)
 
             def gradient(upstream: Any) -> list[Any]:
                 return [_for_each_draw(upstream, slopes[name]) * slopes[name] for name in names]
@@ -150,6 +149,21 @@ class NamedDensity:
             return value, gradient
 
         return log_density(*values.values())
+
+    @cached_property
+    def _mapped(self) -> Callable:
+        """Log densities of draws and their derivatives, `(n,)` and `(n, *shape)` by parameter.
+
+        It is traced once for each number of draws. A run takes it some ten times: for the checks,
+        the descent, the first step, and each place of the steps where the gradient is needed.
+        """
+
+        def mapped(by_draw: Mapping[str, Any], shared: Mapping[str, Any]) -> Any:
+            return tf.vectorized_map(
+                lambda draw: self._value_and_slopes(**draw, **shared), by_draw
+            )
+
+        return tf.function(mapped, autograph=False)
 
     def _value_and_slopes(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
         """The log density of one draw and its derivatives by parameter."""
@@ -217,12 +231,13 @@ class NamedDensity:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Data as NumPy arrays, which other processes take."""
+        """Data as NumPy arrays, which other processes take, and without what is traced."""
         data = {
             name: value.numpy() if isinstance(value, tf.Variable) else value
             for name, value in self.data.items()
         }
-        return {**vars(self), "data": data}
+        state = {name: value for name, value in vars(self).items() if name != "_mapped"}
+        return {**state, "data": data}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)

@@ -1,6 +1,7 @@
 """Densities of named parameters: from the front door to draws, summary, ArviZ and leave-one-out."""
 
 import math
+import pickle
 import time
 import warnings
 
@@ -323,6 +324,36 @@ def test_other_scales_of_the_coordinates_compile_nothing():
         slopes(position, 1 - scales, scales)
         seconds.append(time.process_time() - begin)
     assert max(seconds[1:]) < 0.1 * seconds[0]
+
+
+def test_a_density_is_traced_once_for_all_places_that_need_it():
+    """The checks, the descent and the steps of a run use what was traced first."""
+    calls = []
+
+    def counted(rate, theta, y, shares):
+        calls.append(rate)
+        return log_density(rate, theta, y, shares)
+
+    density = NamedDensity(counted, SUPPORTS, DATA)
+    position = tf.constant(np.random.default_rng(1).standard_normal((4, 3)))
+    value, slope = value_and_gradient(density, position)
+    before = len(calls)
+    for scale in (1.0, 2.0):
+        again = tf.function(lambda x, c=scale: value_and_gradient(density, c * x), autograph=False)
+        value_again, slope_again = again(position / scale)
+        np.testing.assert_allclose(value_again, value, rtol=1e-14)
+        np.testing.assert_allclose(slope_again, slope, rtol=1e-14)
+    assert len(calls) == before
+    value_and_gradient(density, position[:2])
+    assert len(calls) > before, "another number of walkers has other shapes"
+
+
+def test_a_density_travels_after_it_was_traced():
+    density = NamedDensity(log_density, SUPPORTS, DATA)
+    position = tf.constant(np.random.default_rng(1).standard_normal((4, 3)))
+    value = density(position)
+    copied = pickle.loads(pickle.dumps(density))
+    np.testing.assert_array_equal(copied(position), value)
 
 
 def test_second_derivatives_are_those_of_the_formula():
