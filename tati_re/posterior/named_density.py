@@ -159,9 +159,7 @@ class NamedDensity:
         """
 
         def mapped(by_draw: Mapping[str, Any], shared: Mapping[str, Any]) -> Any:
-            return tf.vectorized_map(
-                lambda draw: self._value_and_slopes(**draw, **shared), by_draw
-            )
+            return tf.vectorized_map(lambda draw: self._value_and_slopes(**draw, **shared), by_draw)
 
         return tf.function(mapped, autograph=False)
 
