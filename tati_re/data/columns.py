@@ -116,6 +116,12 @@ def _source(variable: str, text: str, names: Sequence[str]) -> int:
     if number and int(number[1]) <= len(names):
         return int(number[1]) - 1
     refuse_if(
+        "," in text,
+        "input_columns: there are several columns in one entry.",
+        text,
+        "an entry for each column: with spaces between them on the command line, a list elsewhere",
+    )
+    refuse_if(
         re.search(r"[()^*+/]", variable), "input_columns: one entry cannot be parsed.", text, FORMS
     )
     problem = f"input_columns: there is no column '{variable}'.{nearest(variable, names)}"

@@ -29,13 +29,16 @@ _ENCODED = (
     "numbers: convert text to columns of 0 and 1 with pandas.get_dummies or OneHotEncoder of "
     "scikit-learn"
 )
-_CATEGORIES = "a named column of 2 to 100 categories, most of which repeat, needs no conversion"
-TEXT = f"{_ENCODED}; {_CATEGORIES}"
+_CATEGORIES = "2 to 100 categories, most of which repeat"
+TEXT = f"{_ENCODED}; a named column of {_CATEGORIES}, needs no conversion"
+COLUMNS = (
+    f"numbers, or {_CATEGORIES}; input_columns leaves other columns out, label_columns names the "
+    "labels, pandas.get_dummies converts text to columns of 0 and 1"
+)
 SENTENCES = (
     f"{_ENCODED}; convert sentences to numbers with TextVectorization of Keras before the "
     "model, not inside it"
 )
-COLUMNS = f"{TEXT}; label_columns names the labels, input_columns selects the inputs"
 CLASSES = "a number, or a class name in all rows"
 _FRACTION = re.compile(r"\s*[-+]?\d*[.,]\d+(e[-+]?\d+)?\s*", re.I)
 

@@ -25,7 +25,10 @@ MISSING_TEXT = (
     "category"
 )
 FINITE = "finite numbers in all rows"
-DATES = "numbers, such as days since a first date: (x - x.min()) / pandas.Timedelta(days=1)"
+DATES = (
+    "numbers, such as days since a first date: (x - x.min()) / pandas.Timedelta(days=1); "
+    "input_columns leaves a column out"
+)
 PLAIN = (
     "plain numbers such as -1234.5: no units, percent or currency signs, no thousands "
     "separators, and a decimal comma only in a file with semicolons"

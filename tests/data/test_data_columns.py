@@ -50,6 +50,10 @@ def test_only_the_columns_that_are_used():
             "tan(x1)",
             "input_columns: one entry cannot be parsed. Received: tan(x1). Expected: x1, x1^2, sin(x1) or cos(x1),",
         ),
+        (
+            "x1,x2",
+            "there are several columns in one entry. Received: x1,x2. Expected: an entry for",
+        ),
         ("x1^0", "one entry cannot be parsed. Received: x1^0."),
         ("x1^-1", "one entry cannot be parsed. Received: x1^-1."),
         ("x1*x2", "one entry cannot be parsed. Received: x1*x2."),
