@@ -140,7 +140,10 @@ class Compiled:
 
     def __call__(self, *arguments: Any) -> Any:
         forks.refuse()
-        tensors = [tf.convert_to_tensor(value) for value in arguments]
+        tensors = [
+            value if isinstance(value, tf.Tensor) else tf.convert_to_tensor(value)
+            for value in arguments
+        ]
         shapes = [
             (None, *value.shape[1:]) if i in self._free else value.shape
             for i, value in enumerate(tensors)

@@ -66,9 +66,9 @@ class DenseChain:
         walkers share them, else `(walkers, n, ...)`. Layers act as in prediction; `watch` is called
         with the linear output of each dense layer before anything is computed from it.
         """
-        walkers = weights[0].shape[0]
+        walkers = _length(weights[0], axis=0)
         passes = []
-        n = x.shape[0 if shared else 1]
+        n = _length(x, axis=0 if shared else 1)
         values = x if shared else tf.reshape(x, (walkers * n, *x.shape[2:]))
         with keras.StatelessScope(list(zip(self._frozen, auxiliary, strict=True))):
             for layer in self._layers:
@@ -89,6 +89,12 @@ class DenseChain:
                 shared = False
                 values = values if layer.activation is None else layer.activation(values)
         return values, passes
+
+
+def _length(values: Any, axis: int) -> Any:
+    """The length of a tensor along an axis, a number where it is known before the call."""
+    known = values.shape[axis]
+    return tf.shape(values)[axis] if known is None else known
 
 
 def chain_of(

@@ -21,6 +21,10 @@ def _as_they_are(x: Any) -> Any:
     return x
 
 
+def _ignored(_: Any) -> None:
+    pass
+
+
 class Features:
     """Features of inputs of a model whose last layer alone is sampled (`LastLayer`).
 
@@ -83,6 +87,7 @@ class Outputs:
 
     def __init__(self, flat: Any, prepared: Callable = lambda x: x) -> None:
         from tati_re.core.backend import Compiled
+        from tati_re.models.chain import chain_of
         from tati_re.models.inspect import input_shape_of, output_shape_of
 
         self._prepared = prepared
@@ -97,6 +102,7 @@ class Outputs:
             flat = flat.head
         self.flat = flat
         self._together = flat.vectorizable and not flat.auxiliary
+        self._chain = chain_of(flat.model, flat.variables, flat.others) if self._together else None
         self._width = max([self.num_outputs, *(shape[-1] for shape in flat.shapes if shape)])
         self._one = Compiled(
             lambda x, v, *others: flat.call(flat.split_one(v), others, prepared(x))[0], free=(0,)
@@ -188,6 +194,10 @@ class Outputs:
         x = self._prepared(x)
         draws = tf.shape(weights[0])[:1]
         copies = tf.broadcast_to(x, tf.concat([draws, tf.shape(x)], axis=0))
+        if self._chain is not None:
+            # Vectorized, TensorFlow would copy the weights of all draws in each call.
+            outputs, _ = self._chain.call(weights, (), copies, shared=False, watch=_ignored)
+            return tf.reshape(outputs, (-1, tf.shape(x)[0], *outputs.shape[1:]))
         return map_walkers(
             "vectorized", self._called, list(weights), (), copies, copies, shared=False
         )

@@ -11,7 +11,7 @@ from tati_re.posterior.likelihood_predictive import LikelihoodPredictive
 from tati_re.posterior.predictive import CLASSES, LABELS, Predictive
 from tati_re.prediction import results
 from tati_re.prediction.deferred import Deferred
-from tati_re.prediction.draws import Draws, Members, independent_draws
+from tati_re.prediction.draws import Draws, Members, independent_draws, series_of
 from tati_re.prediction.network import Network
 from tati_re.prediction.outputs import BLOCK_DRAWS, outputs_of_draws
 from tati_re.prediction.part import PredictedPart
@@ -63,7 +63,7 @@ def average(
     networks = [network for network, _ in sources]
     _check_same_quantity(networks)
     packed = [network.packed(inputs) for network in networks]
-    prepared = [network.prepared(rows) for network, rows in zip(networks, packed, strict=True)]
+    prepared = [network.prepared_rows(rows) for network, rows in zip(networks, packed, strict=True)]
     truth = row_labels(networks[0], labels, len(packed[0]))
     rows_at_once = _rows_at_once(sources, memory_values)
     parts, independent = _predicted_parts(
@@ -110,7 +110,7 @@ def _predicted_parts(
     level: float,
     rows_at_once: int,
     block_draws: int,
-) -> tuple[list[PredictedPart], float]:
+) -> tuple[list[PredictedPart], Deferred]:
     """Predictions of some of the inputs after the other, and the number of independent draws.
 
     Args:
@@ -123,7 +123,7 @@ def _predicted_parts(
     """
     count = len(prepared[0])
     parts: list[PredictedPart] = []
-    independent = float("nan")
+    columns: list[np.ndarray] = []
     for start in range(0, count, rows_at_once):
         rows = slice(start, start + rows_at_once)
         inputs = [of_network[rows] for of_network in prepared]
@@ -132,7 +132,7 @@ def _predicted_parts(
             for (network, draws), of_network in zip(sources, inputs, strict=True)
         ]
         if not parts:
-            independent = _independent_draws(sources, source_outputs)
+            columns = [series_of(outputs) for outputs, _ in source_outputs]
         part = PredictedPart(
             sources,
             inputs,
@@ -143,19 +143,20 @@ def _predicted_parts(
         )
         part.keep(whole=rows_at_once >= count)
         parts.append(part)
-    return parts, independent
+    # Autocorrelations of a single row would take longer than its prediction.
+    return parts, Deferred(lambda: _independent_draws(sources, columns))
 
 
 def _independent_draws(
-    sources: Sequence[tuple[Network, Draws | Members]], source_outputs: Sequence[tuple]
+    sources: Sequence[tuple[Network, Draws | Members]], columns: Sequence[np.ndarray]
 ) -> float:
-    """Independent draws with the error of all, from the outputs of each source."""
+    """Independent draws with the error of all, from some outputs of each source."""
     of_sources: list[float] = []
-    for (_, draws), (outputs, _) in zip(sources, source_outputs, strict=True):
+    for (_, draws), series in zip(sources, columns, strict=True):
         if isinstance(draws, Members):
             of_sources.append(len(draws))
         else:
-            of_sources.append(independent_draws(outputs, draws.step, draws.walker, draws.weight))
+            of_sources.append(independent_draws(series, draws.step, draws.walker, draws.weight))
     # The variance of the mean of several runs is that of each, times the square of its share.
     totals = np.array([draws.weight.sum() for _, draws in sources])
     return float(totals.sum() ** 2 / (totals**2 / of_sources).sum())
@@ -166,7 +167,7 @@ def _common_entries(
     parts: list[PredictedPart],
     inputs: np.ndarray,
     level: float,
-    independent: float,
+    independent: Deferred,
 ) -> dict[str, Any]:
     """The fields that predictions of all kinds have."""
     weight = np.concatenate([draws.weight for _, draws in sources])

@@ -76,6 +76,8 @@ class Draws:
         )
 
         self._cached: np.ndarray | None = None
+        self.independent: float | None = None
+        """Independent draws of the outputs that were predicted last; None before."""
 
     def __len__(self) -> int:
         return len(self.step)
@@ -134,9 +136,8 @@ def independent_draws(
     autocorrelation, or where no number changes.
     """
     most = float(weight.sum() ** 2 / (weight**2).sum())
-    flat = values.reshape(len(values), -1)
     chosen, counted = rows_that_count(step, walker, weight)
-    columns = flat[:, np.unique(np.linspace(0, flat.shape[1] - 1, _COLUMNS).astype(int))]
+    columns = series_of(values)
     moving = [
         column[chosen]
         for column in columns.T
@@ -145,6 +146,19 @@ def independent_draws(
     if chosen.shape[1] < 2 * MINIMUM_DRAWS or not moving:
         return float("nan")
     return min(most, float(np.median([weighted(series, counted)[1] for series in moving])))
+
+
+def series_of(values: np.ndarray) -> np.ndarray:
+    """A copy of up to 64 of the numbers that draws predict, evenly among all.
+
+    Args:
+        values: Shape (draws, ...).
+
+    Returns:
+        Shape (draws, at most 64).
+    """
+    flat = values.reshape(len(values), -1)
+    return flat[:, np.unique(np.linspace(0, flat.shape[1] - 1, _COLUMNS).astype(int))]
 
 
 def resampled(weight: np.ndarray) -> np.ndarray:

@@ -283,10 +283,20 @@ class Network:
         return values
 
     def prepared(self, inputs: np.ndarray) -> np.ndarray:
+        return self.prepared_rows(self.packed(inputs))
+
+    def prepared_rows(self, packed: np.ndarray) -> np.ndarray:
+        """Inputs as the model takes them.
+
+        Args:
+            packed: Inputs as `packed` returns them, shape (n, ...).
+
+        Raises:
+            InputError: They are not finite, or do not fit the model.
+        """
         from tati_re.models.inputs import checked_indices, fit_inputs
 
-        values = self.packed(inputs)
-        values = values[:, None] if values.ndim == 1 else values
+        values = packed[:, None] if packed.ndim == 1 else packed
         if values.dtype.kind not in "buif" or not np.isfinite(values).all():
             raise InputError(
                 "The inputs for prediction are not finite numbers.",
@@ -305,7 +315,7 @@ class Network:
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             raise InputError(
                 f"An input to predict is too large for {values.dtype}.",
-                f"{np.max(np.abs(self.packed(inputs))):g}",
+                f"{np.max(np.abs(packed)):g}",
                 f"numbers in the range of the training inputs, at most {np.finfo(values.dtype).max:.1e}",
             )
         return values

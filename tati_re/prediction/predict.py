@@ -33,6 +33,8 @@ from tati_re.runs.run import RunFiles
 
 FEW_DRAWS = 100
 """Independent draws below which predictions are said to be rough."""
+_FEW_INPUTS = 256
+"""Inputs up to which a prediction does not count the independent draws again."""
 
 
 @front_door
@@ -186,7 +188,7 @@ def _average_of_draws(
         raise InputError(problem, f"{len(runs)} runs", "one run, or calibrate none")
     prediction = as_calibrated(runs[0], prediction, sources, inputs, calibrate, model)
     if any(isinstance(draws, Draws) for _, draws in sources):
-        warn_of_few_draws(prediction, runs[0])
+        warn_of_few_draws(prediction, runs[0], _independent_draws(prediction, sources))
     return with_training(with_predictor(prediction, runs, sources), runs[0])
 
 
@@ -283,21 +285,46 @@ def predictor_note(manifest: Manifest) -> str:
     )
 
 
-def warn_of_few_draws(prediction: results.Prediction, run: RunFiles) -> None:
+def _independent_draws(
+    prediction: results.Prediction, sources: Sequence[tuple[Network, Draws | Members]]
+) -> float:
+    """Independent draws by which a prediction is judged.
+
+    They are counted at the inputs of the prediction. A few inputs are judged by the last count of
+    the same draws, since counting takes longer than predicting them.
+
+    Args:
+        prediction: The prediction.
+        sources: The networks and draws that it averages.
+    """
+    draws = sources[0][1]
+    if len(sources) > 1 or not isinstance(draws, Draws) or prediction.inputs is None:
+        return prediction.independent_draws
+    if draws.independent is None or len(prediction.inputs) > _FEW_INPUTS:
+        draws.independent = prediction.independent_draws
+    return draws.independent
+
+
+def warn_of_few_draws(
+    prediction: results.Prediction, run: RunFiles, independent: float | None = None
+) -> None:
     """Warns that a prediction averages few draws, or fits in place of draws.
 
     Args:
         prediction: The prediction.
         run: Its run, or the first one of several.
+        independent: Number of independent draws. Default: None, counted at the inputs of the
+            prediction.
     """
+    independent = prediction.independent_draws if independent is None else independent
     if run.manifest.has_fits_alone:
         warn_user(
             f"Predictions average {prediction.num_draws:,} fits, not draws: "
             f"{run.manifest.why_without_draws}."
         )
-    elif not prediction.independent_draws >= FEW_DRAWS:
+    elif not independent >= FEW_DRAWS:
         warn_user(
             f"Predictions average {prediction.num_draws:,} draws, "
-            f"{results.worth(prediction.independent_draws)}. Below {FEW_DRAWS} they and their "
+            f"{results.worth(independent)}. Below {FEW_DRAWS} they and their "
             "scores are rough: take more steps, or store more positions."
         )

@@ -62,6 +62,7 @@ def worth(independent_draws: float) -> str:
 
 
 @front_doors
+@deferrable("independent_draws")
 @dataclass(frozen=True, eq=False)
 class Prediction:
     """Base class of predictions of classes and of values.

@@ -58,7 +58,7 @@ def source_of(
     if run.manifest.prefers_fits and (rung, burnin, weights) == (0, None, None):
         return network, run.cached_result("fits", lambda: _fits_of(run, network))
     if thin is None:
-        thin = default_thin(run, len(network.packed(inputs)), burnin)
+        thin = default_thin(run, _number_of(inputs, network), burnin)
 
     def drawn() -> Draws:
         draws = Draws(run, rung, burnin, thin)
@@ -67,6 +67,12 @@ def source_of(
         return draws
 
     return network, run.cached_result(("draws", rung, burnin, thin, weights, id(model)), drawn)
+
+
+def _number_of(inputs: Any, network: Network) -> int:
+    """The number of rows of inputs; those of an array need no packing."""
+    is_array = isinstance(inputs, np.ndarray) and inputs.ndim > 0 and len(inputs) > 0
+    return len(inputs) if is_array else len(network.packed(inputs))
 
 
 def default_thin(run: RunFiles, num_inputs: int, burnin: int | None = None) -> int:

@@ -169,7 +169,9 @@ class RunFiles:
             ) from None
         self._read: dict[str, tuple[tuple[int, int], Any]] = {}
         self._made: dict[str, tuple[tuple[Any, ...], Any]] = {}
+        self._paths: dict[str, Path] = {}
         self._seen: dict[Path, tuple[int, int]] | None = None
+        self._seen_state: tuple[tuple[int, int], ...] | None = None
         self._results_cache = ResultCache()
         self.exit_status: int | None = None
         """The exit status of the call that made the run; None of a folder that was opened."""
@@ -334,6 +336,14 @@ class RunFiles:
         finally:
             if outermost:
                 self._seen = None
+                self._seen_state = None
+
+    def _path(self, name: str) -> Path:
+        """The path of a file of the run; joining paths takes longer than a look at the file."""
+        path = self._paths.get(name)
+        if path is None:
+            path = self._paths[name] = self.folder / name
+        return path
 
     def _mark(self, path: Path) -> tuple[int, int]:
         """Size and time of a file."""
@@ -345,7 +355,7 @@ class RunFiles:
         return seen[path]
 
     def _cached(self, name: str, read: Callable[[Path], Any]) -> Any:
-        path = self.folder / name
+        path = self._path(name)
         key = self._mark(path)
         if name not in self._read or self._read[name][0] != key:
             self._read[name] = (key, read(path))
@@ -373,15 +383,23 @@ class RunFiles:
             key: What the result depends on, apart from the files.
             make: The function that computes it.
         """
+        return self._results_cache(self._files_state(), key, make)
+
+    def _files_state(self) -> tuple[tuple[int, int], ...]:
+        """Sizes and times of the manifest and of the files of numbers."""
+        if self._seen_state is not None:
+            return self._seen_state
         names = (files.MANIFEST, *_OF_NUMBERS)
-        state = tuple(self._mark(self.folder / name) for name in names)
-        return self._results_cache(state, key, make)
+        state = tuple(self._mark(self._path(name)) for name in names)
+        if self._seen is not None:
+            self._seen_state = state
+        return state
 
     def _state(self) -> tuple[Any, ...]:
         """What changes with the numbers of the run: sizes and times of its tables and checkpoint,
         and its manifest but for the failed checks, which follow from them.
         """
-        sizes = tuple(self._mark(self.folder / name) for name in _OF_NUMBERS)
+        sizes = tuple(self._mark(self._path(name)) for name in _OF_NUMBERS)
         return str(self.manifest | {"failed_checks": None}), *sizes
 
     def _table(self, name: str) -> pandas.DataFrame:

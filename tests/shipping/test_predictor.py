@@ -19,7 +19,7 @@ import tomli_w
 import tati_re
 from tati_re import Predictor
 from tati_re.core.errors import InputError
-from tati_re.prediction import sources
+from tati_re.prediction import averaging, sources
 from tati_re.prediction.network import Network
 from tati_re.runs import checkpoint
 from tati_re.runs.positions import Positions
@@ -103,6 +103,30 @@ def test_a_second_prediction_reads_and_traces_nothing(run, monkeypatch):
         opened.predict(x[:1])
         times.append(time.process_time() - start)
     assert min(times) < 0.05
+
+
+def test_other_rows_count_no_autocorrelations(run, monkeypatch):
+    """The autocorrelations of the outputs of each new row took 6 of its 14 ms."""
+    counted = []
+
+    def counting(*args):
+        counted.append(args)
+        return draws_of_series(*args)
+
+    draws_of_series = averaging.independent_draws
+    monkeypatch.setattr(averaging, "independent_draws", counting)
+    opened = tati_re.load(run.folder)
+    x, _ = values(300)
+    first = opened.predict(x[:1]).independent_draws
+    assert len(counted) == 1
+
+    other = opened.predict(x[1:2])
+    assert len(counted) == 1
+    assert 0 < other.independent_draws != first
+    assert len(counted) == 2
+
+    opened.predict(x)
+    assert len(counted) == 3  # many rows are judged by their own outputs
 
 
 def test_predictions_follow_files_that_changed(run, tmp_path):
