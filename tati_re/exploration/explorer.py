@@ -268,9 +268,9 @@ class _Search:
                 return f"the {plan.max_time:g} seconds are used up"
             self._rounds_without_new = 0 if num_new else self._rounds_without_new + 1
             if self._rounds_without_new >= plan.patience:
-                return f"{plan.patience} rounds without a new minimum"
+                return f"{_counted(plan.patience, 'round')} without a new minimum"
             starts = _next_starts(self.minima, self.legs, starts, plan.num_legs, plan.directions)
-        return f"the {plan.max_rounds} rounds were done"
+        return f"the limit of {_counted(plan.max_rounds, 'round')} is reached"
 
     def _round(self, turn: int, starts: list[np.ndarray], path: np.ndarray | None) -> int:
         """Runs the legs of one round, and returns the number of new minima."""
@@ -287,7 +287,8 @@ class _Search:
             self.minima.add(done, turn)
         num_all = len(self.minima.points)
         num_new = num_all - num_before
-        self._say(f"round {turn}: {len(jobs)} legs, {num_new} new, {num_all} in all")
+        found = f"{num_new} new {'minimum' if num_new == 1 else 'minima'}, {num_all} in total"
+        self._say(f"round {turn}: {_counted(len(jobs), 'leg')}, {found}")
         return num_new
 
     def _job(self, turn: int, place: int, start: np.ndarray) -> Job:
@@ -326,7 +327,10 @@ class _Reports:
         if not self._is_due():
             return
         part = self._parts - self._legs * self._parts_of_leg
-        progress = f"leg {self._legs + 1}: {part} of {self._parts_of_leg} parts (leg and descents)"
+        progress = f"leg {self._legs + 1}: trajectory done"
+        if part > 1:
+            descents = _counted(self._parts_of_leg - 1, "descent")
+            progress = f"leg {self._legs + 1}: {part - 1} of {descents}"
         pace = (time.monotonic() - self._began) / self._parts
         self._say(f"{progress}; {self._left(pace * self._parts_of_leg, part / self._parts_of_leg)}")
 
@@ -338,7 +342,7 @@ class _Reports:
         if not self._is_due():
             return
         ends = [point.potential for point in done.points]
-        summary = f"leg {job.number}: {len(ends)} descents in {seconds:.3g} s"
+        summary = f"leg {job.number}: {_counted(len(ends), 'descent')} in {seconds:.3g} s"
         self._say(f"{summary}, U {min(ends):.6g} to {max(ends):.6g}; {self._left(seconds)}")
 
     def _is_due(self) -> bool:
@@ -353,7 +357,13 @@ class _Reports:
         legs = max(0, self._most - self._legs - (part > 0.0))
         seconds = (legs + (1.0 - part if part > 0.0 else 0.0)) * seconds_of_leg
         seconds = min(seconds, max(0.0, self._until - time.monotonic()))
-        return f"at most {legs} more legs, {_duration(seconds)} left"
+        left = f"{_duration(seconds)} left"
+        return f"at most {_counted(legs, 'more leg')}, {left}" if legs else left
+
+
+def _counted(number: int, noun: str) -> str:
+    """A number with its noun, such as `1 leg` or `4 legs`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 class _StationaryPoints:

@@ -26,6 +26,7 @@ from tati_re.exploration import (
     lowest_below,
 )
 from tati_re.exploration import jobs as jobs_module
+from tati_re.exploration.explorer import _Reports
 from tati_re.exploration.trajectories import (
     FunctionTrajectories,
     ModelTrajectories,
@@ -219,6 +220,25 @@ def test_time_is_over(tmp_path, monkeypatch):
         np.testing.assert_array_equal(one, other)
     with pytest.raises(InputError, match=r"^max_time is out of range. Received: 0"):
         explore(system(many(310)), np.zeros(310), max_time=0)
+
+
+def test_the_parts_of_a_leg_are_counted(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    said: list[str] = []
+    reports = _Reports(said.append, most=2, num_candidates=2, until=np.inf)
+    for _ in range(3):
+        now[0] += 60.0
+        reports.advanced()
+    assert said == [
+        "leg 1: trajectory done; at most 1 more leg, 5 min left",
+        "leg 1: 1 of 2 descents; at most 1 more leg, 4 min left",
+        "leg 1: 2 of 2 descents; at most 1 more leg, 3 min left",
+    ]
+    one = _Reports(said.append, most=1, num_candidates=1, until=np.inf)
+    now[0] += 60.0
+    one.advanced()
+    assert said[-1] == "leg 1: trajectory done; 60 s left"
 
 
 @pytest.mark.parametrize("size", [3, 310])
