@@ -1,7 +1,7 @@
 """Data from arrays and data frames, and the columns that the network takes of them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -65,6 +65,12 @@ def from_pair(source: object, first: Contents | None = None) -> Contents:
     """Arrays, of data frames by the names of their columns; of a test set in the order of those of
     `first`.
     """
+    if isinstance(source, (tuple, list)) and source and isinstance(source[0], Mapping):
+        keys = {str(key) for key in source[0]}
+        is_table = all(isinstance(row, Mapping) and {*map(str, row)} == keys for row in source)
+        rows = f"{len(source)} rows as dicts"
+        problem = "data has the wrong form."
+        refuse_if(is_table and isinstance(source, list), problem, rows, "pandas.DataFrame(data)")
     if not isinstance(source, (tuple, list)) or len(source) not in (2, 3):
         raise InputError("data has the wrong form.", type(source).__name__, FORMS)
     # As Keras' own data sets come: only tuples are pairs, so that nested lists of numbers stay

@@ -99,7 +99,7 @@ class TextTable:
                         yield number, line, True
                         continue
                     if "\0" in line:
-                        raise self._other_encoding(number, 0)
+                        raise self._other_encoding(number, 0, line.encode(errors="replace"))
                     if not (first and _SEPARATOR_LINE.fullmatch(line.strip("\r\n"))):
                         yield number, line, False
                     first = False
@@ -307,20 +307,22 @@ class TextTable:
                 try:
                     line.decode(self._codec)
                 except UnicodeDecodeError as error:
-                    return self._other_encoding(number, line[error.start])
+                    return self._other_encoding(number, line[error.start], line)
                 except UnicodeError:
                     break
-        return self._other_encoding(1, None)
+        return self._other_encoding(1, None, b"")
 
-    def _other_encoding(self, number: int, byte: int | None) -> InputError:
+    def _other_encoding(self, number: int, byte: int | None, line: bytes) -> InputError:
         name = self.encoding or "UTF-8"
         expected = _HOW_TO_READ if self.encoding is None else "another encoding"
         if number == 1 and self._head().startswith(_MARKS_OF_UTF_32):
             expected = "encoding = 'utf-32', or the file saved as UTF-8"
         elif number == 1 and byte in (0xFE, 0xFF):
             expected = "encoding = 'utf-16', or the file saved as UTF-8"
-        elif byte == 0 or (number == 1 and b"\0" in self._head()):
+        elif _is_utf_16(line) or (number == 1 and _is_utf_16(self._head())):
             expected = "encoding = 'utf-16-le' or 'utf-16-be', or the file saved as UTF-8"
+        elif byte == 0:
+            expected = "a file without zero bytes: it is damaged, or writing it was interrupted"
         elif byte is not None and 0x80 <= byte < 0xA0 and self.encoding is None:
             # Control characters in Latin-1; letters, quotes and the euro sign in Windows' encoding.
             expected = "encoding = 'cp1252' or another encoding, or the file saved as UTF-8"
@@ -328,6 +330,15 @@ class TextTable:
         return InputError(
             f"{self.path.name}, line {number} is not {name} text.", received, expected
         )
+
+
+def _is_utf_16(line: bytes) -> bool:
+    """Whether zeros stand in every second place, as between the letters of UTF-16.
+
+    Zeros in one line of a damaged file stand anywhere, or next to each other.
+    """
+    even, odd = line[::2].count(0), line[1::2].count(0)
+    return 2 * max(even, odd) >= len(line) // 2 > 0 and 10 * min(even, odd) <= max(even, odd)
 
 
 def _separator_or_space(lines: list[str]) -> str | None:

@@ -316,3 +316,12 @@ def test_the_column_of_an_infinite_value(tmp_path, value):
     frame.to_parquet(tmp_path / "own.parquet")
     with pytest.raises(InputError, match=words):
         load_data(tmp_path / "own.parquet", 0)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_rows_as_dicts_become_a_frame(count):
+    """Two rows were taken for inputs and labels: `input a is not an array of numbers`."""
+    rows = [{"a": float(k), "y": 2.0 * k} for k in range(count)]
+    with pytest.raises(InputError, match=rf"Received: {count} rows as dicts\. Expected: pandas"):
+        load_data(rows)
+    assert load_data(pd.DataFrame(rows), 0).inputs.shape == (count, 1)

@@ -147,6 +147,13 @@ def test_zeros_between_letters_say_utf_16_before_the_first_other_letter(tmp_path
         read(tmp_path, "größe,b,y\n1.5,2,3.5\n", encoding=encoding)
 
 
+@pytest.mark.parametrize("zeros", ["1,2\0,3", "\0\0\0\0\0\0\0\0", "1,2,3\0\0\0\0\0\0\0"])
+def test_zeros_of_a_damaged_file_are_no_encoding(tmp_path, zeros):
+    """The block that was not written when a disk was full, or one cell."""
+    with pytest.raises(InputError, match=r"line 3 .*the byte 0x00\. Expected: a file without zero"):
+        read(tmp_path, f"a,b,y\n1,2,3\n{zeros}\n4,5,6\n")
+
+
 def test_the_line_and_the_byte_of_another_encoding(tmp_path):
     with pytest.raises(InputError, match=r"line 5 is not UTF-8 text\. Received: the byte 0xe9"):
         read(tmp_path, "x,y\n1,b\n2,b\n3,b\n4,é\n", encoding="latin-1")
