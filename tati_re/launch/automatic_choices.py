@@ -54,6 +54,11 @@ from tati_re.tuning.choosing import FEWEST_BURNIN_STEPS, latest_end
 AUTO = "auto"
 NUM_WALKERS = 4
 FEW_PARAMETERS = 10
+FEW_NAMED_PARAMETERS = 20
+"""Parameters below which HMC samples. Draws of named parameters are handed over, so that an exact
+sampler is worth more gradients. With 10 parameters the draws that `until` asks for cannot measure
+the bias of an approximate one.
+"""
 MOST_DIRECTIONS = 100
 """Parameters up to which the mass of a density of one's own, or of a network of one layer, has all
 directions.
@@ -406,11 +411,16 @@ class _Choice:
         dimension = sim.num_parameters()
         if not uses_all_data:
             return "BAOAB", f"mini-batches of {self.options.batch_size} of {size:,} rows"
-        if dimension < FEW_PARAMETERS:
+        few = FEW_NAMED_PARAMETERS if self._is_named() else FEW_PARAMETERS
+        if dimension < few:
             return "HMC", f"exact, cheap with {dimension} parameters"
         if sim.system.has_data:
             return "MCLMC", f"full data ({size:,} rows) in each step"
         return "MCLMC", "exact gradients"
+
+    def _is_named(self) -> bool:
+        """Whether the system is a density of named parameters."""
+        return bool(self.sim.system.flat.described().get("supports"))
 
     def _settings(
         self, options: Options, sampler: str, uses_all_data: bool, steps: int
@@ -421,7 +431,7 @@ class _Choice:
         if "until" in options.explicit and options.until is None:
             values["num_steps"] = steps
         values["until"] = UNTIL + (OF_WEIGHTS if sim.system.has_data else "")
-        if sim.system.flat.described().get("supports"):
+        if self._is_named():
             values["until"] = UNTIL_OF_NAMED
         if options.goal == PREDICT:
             values["until"] = PREDICTED

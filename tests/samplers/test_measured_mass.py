@@ -116,6 +116,15 @@ def test_a_draw_that_is_not_finite_is_left_out():
     assert low_rank_mass(np.ones((9, 1, 6)), np.zeros((9, 1, 6)), 6) is None
 
 
+def test_a_draw_whose_square_is_infinite_is_left_out():
+    """Starts in a far tail have finite gradients of any size, as those of an explosive series."""
+    positions, gradients = drawn(np.linalg.inv(rotated(6, np.geomspace(1, 100, 6))), 20)
+    kept = low_rank_mass(positions[1:], gradients[1:], 6)
+    gradients[0] = 1e200
+    found = low_rank_mass(positions, gradients, 6)
+    np.testing.assert_allclose(inverse_mass(found), inverse_mass(kept), rtol=1e-10)
+
+
 def test_single_precision_and_flat_directions_stay_finite():
     """float32 about 5: 1 % at condition 100. A direction without a gradient is faster by 10⁴ at
     most.

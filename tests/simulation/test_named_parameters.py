@@ -184,6 +184,19 @@ def test_a_named_sampler_keeps_chains_and_starts():
     assert alone.num_walkers() == 2
 
 
+@pytest.mark.parametrize(("dimension", "sampler"), [(10, "HMC"), (25, "MCLMC")])
+def test_few_named_parameters_get_an_exact_sampler(dimension, sampler):
+    """A run of 10 by MCLMC ended before its bias could be measured."""
+    sim = tati_re.Simulation(
+        log_density=lambda x: -0.5 * tf.reduce_sum(x**2),
+        parameters={"x": real(dimension)},
+        seed=1,
+        verbose=0,
+        execution="eager",
+    )
+    assert sim.sample(num_steps=2).manifest.method.sampler == sampler
+
+
 def test_starts_are_given_by_name():
     made = {name: GIVEN[name] for name in ("log_density", "parameters", "data")}
     sim = tati_re.Simulation(**made, inits={"rate": 3.0}, walker_start="same", verbose=0)

@@ -28,6 +28,8 @@ _LEAST = 1e-3
 _INSIDE = 2.0
 _RIDGE = 1e-5
 _ALIKE = {"float32": 1e-4, "float64": 1e-9}
+_LARGEST = 1e150
+"""Of a number whose squares can be summed in float64."""
 
 
 class DiagonalWindows:
@@ -184,7 +186,7 @@ class LowRankWindows:
         positions, gradients = (
             np.asarray(values)[:count] for values in (state.kept_positions, state.kept_gradients)
         )
-        good = np.isfinite(positions).all(-1) & np.isfinite(gradients).all(-1)
+        good = usable(positions, gradients)
         skipped = np.asarray(state.mass_skipped) + (~good).sum(0)
         changed = {
             "window": self._window(int(number) + 1, len(state.kept_positions)),
@@ -276,8 +278,7 @@ def low_rank_mass(
 ) -> LowRankMass | None:
     """The inverse mass of least Fisher divergence from a Gaussian, diagonal but for `rank`
     directions at most; `None` where fewer than three draws are left. Positions and gradients are
-    `(draws, walkers, parameters)`, each walker about its own mean; draws with a number that is not
-    finite are left out. With D² = sqrt(Var θ / Var g), or D = 1 (the one with the smaller
+    `(draws, walkers, parameters)`, each walker about its own mean; only `usable` draws count. With D² = sqrt(Var θ / Var g), or D = 1 (the one with the smaller
     divergence counts), draws x = θ/D and slopes y = D g are projected on the space that they span;
     there S = cov x # (cov y)⁻¹, the geometric mean, solves S cov(y) S = cov x. Its eigenvalues
     outside of [1/2, 2] are kept, those furthest from 1 first. Where fewer directions than draws
@@ -287,7 +288,7 @@ def low_rank_mass(
     Seyboldt et al., arXiv 2603.18845.
     """
     alike = _ALIKE[positions.dtype.name]
-    good = np.isfinite(positions).all(-1) & np.isfinite(gradients).all(-1)
+    good = usable(positions, gradients)
     x, y = (_deviations(np.asarray(values, np.float64), good) for values in (positions, gradients))
     freedom = len(x) - int(good.any(0).sum())
     squares = (x**2).sum(0), (y**2).sum(0)
@@ -302,6 +303,22 @@ def low_rank_mass(
         for scale in (diagonal, np.ones_like(diagonal))
     ]
     return min(masses, key=lambda mass: mass.divergence(x, y))
+
+
+def usable(positions: np.ndarray, gradients: np.ndarray) -> np.ndarray:
+    """Whether squares of all numbers of a draw can be summed in float64.
+
+    A start in a far tail may have a finite gradient of 1e200, whose square is infinite.
+
+    Args:
+        positions: Positions, `(draws, walkers, parameters)`.
+        gradients: Gradients at these, of the same shape.
+
+    Returns:
+        A boolean for each draw, `(draws, walkers)`.
+    """
+    small = [np.abs(values.astype(np.float64)) < _LARGEST for values in (positions, gradients)]
+    return np.all(small, axis=(0, -1))
 
 
 def _of_scale(x, y, scale, rank: int, freedom: int, alike: float, least: float) -> LowRankMass:
