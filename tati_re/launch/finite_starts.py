@@ -1,4 +1,4 @@
-"""Starts that nobody gave and where U is not finite are drawn again."""
+"""Starts that nobody gave and where U is not finite, or out of reach, are drawn again."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,38 +15,50 @@ from tati_re.posterior.noise_level import with_extra_starts
 from tati_re.system.walkers import Walkers
 
 MOST_DRAWS = 100
+OUT_OF_REACH = 1e30
+"""Of U and its gradient. No descent comes down from there: its first steps are as small as the
+gradient is large, and grow by 5 % each.
+"""
 _AGAIN = 0x4147
 
 
 def make_finite(
     system: Any, walkers: Walkers, options: Options, objects: Mapping[str, Any]
 ) -> None:
-    """Moves walkers that nobody has placed from where U or its gradient is not finite, and says so.
+    """Moves walkers that nobody has placed to where U and its gradient are finite, and says so.
 
-    Networks are drawn as `walker_start` fresh draws them; coordinates of a function are normal
-    numbers, of deviation 1, or of `walker_jitter` where that sets walkers apart.
+    Walkers above `OUT_OF_REACH` are moved too, if lower places are found. Networks are drawn as
+    `walker_start` fresh draws them; coordinates of a function are normal numbers, of deviation 1,
+    or of `walker_jitter` where that sets walkers apart.
 
     Args:
         system: A system of a simulation.
-        walkers: Where they start; those with a finite U stay.
+        walkers: Where they start; those in reach stay.
         options: Of the run.
         objects: Of the run.
 
     Raises:
         InputError: U is not finite at any of 100 places for a walker.
     """
-    first = good = _is_finite(system, walkers.position, options, objects, walkers.auxiliary)
-    draws = 0
     position = np.array(walkers.position)
-    while not good.all() and draws < MOST_DRAWS:
+    height = _heights(system, position, options, objects, walkers.auxiliary)
+    far = height >= OUT_OF_REACH
+    count = int(far.sum())
+    if not count:
+        return
+
+    draws = 0
+    while far.any() and draws < MOST_DRAWS:
         draws += 1
         drawn = _drawn(system, position, options, objects, draws)
-        position = np.where(good[:, None], position, drawn)
-        good = _is_finite(system, position, options, objects, walkers.auxiliary)
-    if first.all():
-        return
-    if not good.all():
-        walker = int(np.flatnonzero(~good)[0])
+        new_height = _heights(system, drawn, options, objects, walkers.auxiliary)
+        better = far & (new_height < height)
+        position = np.where(better[:, None], drawn, position)
+        height = np.where(better, new_height, height)
+        far = height >= OUT_OF_REACH
+
+    if not np.isfinite(height).all():
+        walker = int(np.flatnonzero(~np.isfinite(height))[0])
         problem = (
             f"potential: not finite at the start of walker {walker}, nor at {MOST_DRAWS} "
             "other random starts."
@@ -57,23 +69,27 @@ def make_finite(
         if system.has_data:
             expected = f"inputs and targets of order 1 (standardize), or {expected}"
         raise InputError(problem, expected=expected)
+    if np.array_equal(position, walkers.position):
+        return
     walkers.move(position)
-    count = int((~first).sum())
     announce(
         options.verbose,
-        f"U was not finite at the start of {count} of {len(first)} walkers. New starts "
-        f"were drawn ({draws} times). Set a start with parameters=...",
+        f"U was not finite or above {OUT_OF_REACH:.0e} at the start of {count} of {len(far)} walkers. "
+        f"New starts were drawn ({draws} times). Set a start with parameters=...",
     )
 
 
-def _is_finite(
+def _heights(
     system: Any,
     position: np.ndarray,
     options: Options,
     objects: Mapping[str, Any],
     auxiliary: tuple,
 ) -> np.ndarray:
-    """Whether U and its gradient are finite at each position, `(walkers,)`."""
+    """The larger of U and the largest entry of its gradient at each position, `(walkers,)`.
+
+    It is infinite where one of them is not finite.
+    """
     if not system.has_data:
         values, slopes = system.target.value_and_gradient(position)
     else:
@@ -82,7 +98,9 @@ def _is_finite(
         energy = Evaluator(potential, False).energy(position, (), auxiliary)
         values = energy.potential
         slopes = energy.gradient
-    return np.isfinite(values) & np.isfinite(slopes).all(axis=1)
+    finite = np.isfinite(values) & np.isfinite(slopes).all(axis=1)
+    height = np.maximum(values.astype(np.float64), np.abs(slopes).max(axis=1))
+    return np.where(finite, height, np.inf)
 
 
 def _drawn(

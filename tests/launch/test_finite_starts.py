@@ -32,6 +32,34 @@ def test_a_start_that_is_not_finite_is_drawn_again(given, capsys):
     assert (run.trajectory.iloc[:, 4] > 0).all()
 
 
+def steep(x):
+    """U = exp(600 |x|) in the first coordinate beyond 0.2: finite, but nothing comes down."""
+    far = tf.maximum(tf.abs(x[:, 0]) - 0.2, 0.0)
+    return tf.exp(600.0 * far) - 1.0 + 0.5 * tf.reduce_sum(x**2, axis=1)
+
+
+def test_a_start_out_of_reach_is_drawn_again(capsys):
+    apart = {"num_walkers": 4, "walker_start": "jitter", "walker_jitter": 1.0}
+    sim = tati_re.Simulation(potential=steep, **apart, **RUN)
+    assert (np.abs(sim.parameters[:, 0]) > 0.4).any()
+    run = sim.sample(sampler="HMC", step_size=1e-9, num_leapfrog_steps=1, num_steps=2)
+    assert "above 1e+30" in capsys.readouterr().out
+    assert run.run_info["potential"].max() < 1e30
+
+
+def test_the_lowest_start_counts_where_all_are_out_of_reach():
+    """Data in units so small that squares are above 1e30 everywhere: the run starts anyway."""
+    sim = tati_re.Simulation(
+        potential=lambda x: 1e33 * (1.0 + tf.reduce_sum(x**2, axis=1)),
+        num_walkers=2,
+        walker_start="jitter",
+        walker_jitter=1.0,
+        **(RUN | {"verbose": 0}),
+    )
+    sim.sample(sampler="HMC", step_size=1e-18, num_leapfrog_steps=1, num_steps=2)
+    assert np.abs(sim.parameters).max() < 0.5, "100 draws of two normal numbers"
+
+
 def test_a_run_that_chooses_draws_its_walkers_again(capsys):
     run = tati_re.Simulation(potential=half, **RUN).sample(num_steps=200)
     assert "U was not finite" in capsys.readouterr().out
