@@ -278,8 +278,8 @@ def low_rank_mass(
 ) -> LowRankMass | None:
     """The inverse mass of least Fisher divergence from a Gaussian, diagonal but for `rank`
     directions at most; `None` where fewer than three draws are left. Positions and gradients are
-    `(draws, walkers, parameters)`, each walker about its own mean; only `usable` draws count. With D² = sqrt(Var θ / Var g), or D = 1 (the one with the smaller
-    divergence counts), draws x = θ/D and slopes y = D g are projected on the space that they span;
+    `(draws, walkers, parameters)`, each walker about its own mean; only `usable` draws count. With
+    D² = sqrt(Var θ / Var g), or D = 1 (the one with the smaller divergence counts), draws x = θ/D and slopes y = D g are projected on the space that they span;
     there S = cov x # (cov y)⁻¹, the geometric mean, solves S cov(y) S = cov x. Its eigenvalues
     outside of [1/2, 2] are kept, those furthest from 1 first. Where fewer directions than draws
     tell x from y, they are the space, and where the draws span all of it nothing has to be assumed:
