@@ -279,13 +279,13 @@ def low_rank_mass(
     """The inverse mass of least Fisher divergence from a Gaussian, diagonal but for `rank`
     directions at most; `None` where fewer than three draws are left. Positions and gradients are
     `(draws, walkers, parameters)`, each walker about its own mean; only `usable` draws count. With
-    D² = sqrt(Var θ / Var g), or D = 1 (the one with the smaller divergence counts), draws x = θ/D and slopes y = D g are projected on the space that they span;
-    there S = cov x # (cov y)⁻¹, the geometric mean, solves S cov(y) S = cov x. Its eigenvalues
-    outside of [1/2, 2] are kept, those furthest from 1 first. Where fewer directions than draws
-    tell x from y, they are the space, and where the draws span all of it nothing has to be assumed:
-    both are exact on a Gaussian, and all eigenvalues are kept. No mass is below 1e-3 of T / Var θ,
-    as in `DiagonalWindows`: a gradient that did not change tells of no flat direction. Source:
-    Seyboldt et al., arXiv 2603.18845.
+    D² = sqrt(Var θ / Var g), or D = 1 (the one with the smaller divergence counts), draws x = θ/D
+    and slopes y = D g are projected on the space that they span; there S = cov x # (cov y)⁻¹, the
+    geometric mean, solves S cov(y) S = cov x. Its eigenvalues outside of [1/2, 2] are kept, those
+    furthest from 1 first. Where fewer directions than draws tell x from y, they are the space, and
+    where the draws span all of it nothing has to be assumed: both are exact on a Gaussian, and all
+    eigenvalues are kept. No mass is below 1e-3 of T / Var θ, as in `DiagonalWindows`: a gradient
+    that did not change tells of no flat direction. Source: Seyboldt et al., arXiv 2603.18845.
     """
     alike = _ALIKE[positions.dtype.name]
     good = usable(positions, gradients)
