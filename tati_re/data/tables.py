@@ -138,13 +138,14 @@ def label_names(names: Sequence[str]) -> list[str]:
     ]
 
 
-def read_header(path: Path, encoding: str | None = None) -> list[str]:
+def read_header(path: Path, encoding: str | None = None, fewest_columns: int = 2) -> list[str]:
     """The column names of a text table; without a header line x1, x2, ... The line 0, 1, 2, ... is
     one where it has three columns or more: names that nobody gave.
 
     Args:
         path: The file.
         encoding: How characters are stored. Default: UTF-8.
+        fewest_columns: Columns that the table must have. Default: 2, inputs and labels.
     """
     file = TextTable(path, encoding)
     file.size()
@@ -154,7 +155,7 @@ def read_header(path: Path, encoding: str | None = None) -> list[str]:
     if not counted and names and all(map(is_number, names)):
         expected = "column names separated by commas"
         raise InputError(f"{path.name} has no header line.", line, expected)
-    if len(names) < 2:
+    if len(names) < fewest_columns:
         by = "white space" if file.separator is None else "commas, semicolons, tabs or |"
         raise InputError(
             f"{path.name} has a single column.", line, f"at least two, separated by {by}"

@@ -110,7 +110,7 @@ def _from_table(
     path: Path, run: RunFiles, reader: TableReader, encoding: str | None
 ) -> tuple[np.ndarray, np.ndarray | None]:
     with readable(path, reader):
-        names = list(reader.column_names(path, ReadRequest(encoding=encoding)))
+        names = list(reader.column_names(path, ReadRequest(encoding=encoding, fewest_columns=1)))
     weights = run.manifest.options.sample_weights
     input_columns = list(run.manifest.dataset.feature_names)
     if not input_columns:

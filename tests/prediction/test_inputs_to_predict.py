@@ -142,6 +142,23 @@ def test_labels_that_nobody_knows_are_none(tmp_path, suffix):
         read_inputs(str(path), run)
 
 
+def test_a_file_of_one_column_is_one_input(tmp_path):
+    """It was refused for its single column, also by a run that has one input."""
+    frame = table(tmp_path / "t.csv")
+    options = {**LINEAR, "input_columns": ["a"]}
+    run = Simulation(data=tmp_path / "t.csv", **options).sample(**GRAPH, output=tmp_path / "run")
+    for name in ("new.csv", "new.txt", "new.csv.gz"):
+        frame[["a"]].to_csv(tmp_path / name, index=False)
+        inputs, labels = read_inputs(str(tmp_path / name), load(run.folder))
+        np.testing.assert_allclose(inputs, frame[["a"]])
+        assert labels is None
+    frame[["b"]].to_csv(tmp_path / "new.csv", index=False)
+    with pytest.raises(InputError, match=r"lacks a column .*Received: b\. Expected: a"):
+        read_inputs(str(tmp_path / "new.csv"), run)
+    with pytest.raises(InputError, match=r"single column"):
+        load_data(tmp_path / "new.csv")
+
+
 def test_weights_are_no_labels(tmp_path):
     frame = table(tmp_path / "w.csv", w=np.linspace(0.5, 2, 30))
     run = Simulation(data=tmp_path / "w.csv", sample_weights="w", **LINEAR).sample(

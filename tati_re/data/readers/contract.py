@@ -40,6 +40,8 @@ class ReadRequest:
         encoding: Character encoding of text tables. Default: UTF-8.
         categories: Categories of the input columns that hold text, as the training data have them.
             Default: None, found in the columns.
+        fewest_columns: Columns that a text table must have: 1 for inputs alone. Default: 2, inputs
+            and labels.
     """
 
     inputs: tuple[str, ...] = ()
@@ -50,6 +52,7 @@ class ReadRequest:
     named: bool = False
     encoding: str | None = None
     categories: tuple[Categories, ...] | None = None
+    fewest_columns: int = 2
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ class TextReader(TableReader):
     joins_suffixes = False
 
     def column_names(self, path: Path, request: ReadRequest) -> list[str]:
-        return read_header(path, request.encoding)
+        return read_header(path, request.encoding, request.fewest_columns)
 
     def read(self, path: Path, request: ReadRequest) -> Contents:
         return read_table(path, request)
