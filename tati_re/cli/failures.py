@@ -29,8 +29,8 @@ from tati_re.core.user_input import error_text
 from tati_re.runs.files import MANIFEST
 
 MADE: ContextVar[Path | None] = ContextVar("folder created by this command", default=None)
-PRINTS_RESULT: ContextVar[bool] = ContextVar("the result is what is printed", default=False)
-"""Whether the result of the command that runs is what it prints, and not files that it writes."""
+PRINTS_RESULT: ContextVar[bool] = ContextVar("result is printed", default=False)
+"""Whether the running command prints its result. Otherwise it writes files."""
 _VERSIONS = ("numpy", "tensorflow", "keras", "scipy", "pandas", "h5py", "pydantic")
 
 
