@@ -26,7 +26,12 @@ from tati_re.launch.member_fits import (
 from tati_re.launch.request import BATCH_SIZE, is_cheap
 from tati_re.launch.short_chains import ShortChains
 from tati_re.launch.starts import starting_walkers
-from tati_re.launch.time_plan import TimePlan, seconds_of_step
+from tati_re.launch.time_plan import (
+    CANDIDATE_SECONDS,
+    LIKELIHOOD_SECONDS,
+    TimePlan,
+    seconds_of_step,
+)
 from tati_re.options.make import Options, make_options
 from tati_re.system.target import system_of
 
@@ -60,11 +65,13 @@ class ModelChoice:
         chosen: The candidate.
         held_out: Rows of the training set that were put aside.
         densities: Mean held-out log density of a row by candidate, in the order of comparison.
+        seconds_needed: `max_time` from which on candidates are compared, if it is too short.
     """
 
     chosen: Candidate
     held_out: np.ndarray
     densities: dict[str, float] = field(default_factory=dict)
+    seconds_needed: float | None = None
 
     def described(self) -> dict[str, Any]:
         """The entry of the manifest."""
@@ -150,8 +157,23 @@ class PredictionSetup:
         choice = ModelChoice(listed[0], held_out)
         if len(listed) == 1:
             return choice
-        planned = self._plan.num_candidates(min(len(listed), FEWEST_COMPARED))
-        return self._compare(listed, planned, choice) if planned else choice
+        least = self._seconds_of_candidate(candidates)
+        planned = self._plan.num_candidates(min(len(listed), FEWEST_COMPARED), least)
+        if not planned:
+            choice.seconds_needed = self._plan.seconds_to_compare(least)
+            return choice
+        return self._compare(listed, planned, choice)
+
+    def _seconds_of_candidate(self, candidates: Sequence[Candidate]) -> float:
+        """What a candidate has to be given before its density says something, in seconds.
+
+        A list of the user's own is compared as long as there is any time.
+        """
+        several = len({candidate.loss for candidate in candidates}) > 1
+        by_chains = self.maker.sees_all_rows()
+        if several and by_chains and not self._options.candidates:
+            return LIKELIHOOD_SECONDS
+        return CANDIDATE_SECONDS
 
     def _widths_of(self, candidate: Candidate) -> tuple[float | None, ...]:
         """The prior widths to compare for a candidate: one where short fits would compare them.
@@ -294,6 +316,9 @@ class PredictionSetup:
         loss = options.loss or "the loss that follows from the labels"
         prior = f", prior width {choice.chosen.width:g}" if choice.chosen.width else ""
         chosen = f"{loss}, {model}{prior} (candidates)"
+        if choice.seconds_needed is not None:
+            needed = f"{choice.seconds_needed:.0f} s"
+            return f"{chosen}. Candidates are compared if max_time is at least {needed}."
         if not choice.densities:
             return f"{chosen}."
         listed = ", ".join(f"{name} {value:.3f}" for name, value in choice.densities.items())

@@ -14,6 +14,9 @@ UNBOUNDED = 1e7
 it computes."""
 CANDIDATE_SECONDS = 2.5
 """Seconds of one candidate, with its compilation, below which a comparison only shows noise."""
+LIKELIHOOD_SECONDS = 10.0
+"""The same where short chains compare likelihoods: after 3 seconds the one that burns in fastest wins,
+one noise for all rows, and loses up to 1.5 nats a row when the chains are longer."""
 LAUNCH_SECONDS = 6.0
 """Seconds from the fits to the first step of the chains: what is compiled as a graph."""
 WORKER_SECONDS = 9.0
@@ -31,6 +34,9 @@ END_OF_FITS_SECONDS = 2.5
 """The same of a run that ends with its fits."""
 MOST_RESERVE = 0.4
 """Part of `max_time` that is kept for the end at most."""
+_REST_SHARE = 1.0 - CHOICE_SHARE - FIT_SHARE
+_SECONDS_OF_REST = LAUNCH_SECONDS + CHAIN_SECONDS + END_SECONDS
+"""What follows the fits: its part of `max_time`, and what it takes at least."""
 _MOST_SLOWNESS = 10.0
 _BATCH_ADVANTAGE = 0.3
 """Time of an example in a step on all rows, in units of that in a step on a mini-batch."""
@@ -85,20 +91,25 @@ class TimePlan:
         """Seconds of this process for so many of the processor, at most two fifths of the time."""
         return min(seconds * self.slowness, MOST_RESERVE * self.seconds)
 
-    def num_candidates(self, most: int) -> int:
+    def num_candidates(self, most: int, seconds: float = CANDIDATE_SECONDS) -> int:
         """How many candidates there is time to compare, at most so many.
 
         Args:
             most: Candidates at most.
+            seconds: What one of them takes at least, in seconds. Default: 2.5.
 
         Returns:
             Two or more; 0 if there is only time for one, or if chains would have too little after it.
         """
-        affordable = int(CHOICE_SHARE * self.seconds / CANDIDATE_SECONDS)
+        affordable = int(CHOICE_SHARE * self.seconds / seconds)
         count = min(most, affordable)
-        remaining_seconds = (1.0 - CHOICE_SHARE - FIT_SHARE) * self.seconds
-        has_room = remaining_seconds >= LAUNCH_SECONDS + CHAIN_SECONDS + END_SECONDS
+        has_room = self.seconds * _REST_SHARE >= _SECONDS_OF_REST
         return count if count > 1 and has_room else 0
+
+    @staticmethod
+    def seconds_to_compare(seconds: float) -> float:
+        """The shortest `max_time` that compares two candidates of so many seconds."""
+        return max(2.0 * seconds / CHOICE_SHARE, _SECONDS_OF_REST / _REST_SHARE)
 
     @property
     def choice_deadline(self) -> float:

@@ -23,7 +23,7 @@ from tati_re.launch.loo_density import left_out
 from tati_re.launch.mean_first import with_spread
 from tati_re.launch.member_fits import FEWEST_STEPS, LOOKS, MemberFits, held_out_rows
 from tati_re.launch.predicting import exceeds
-from tati_re.launch.time_plan import TimePlan
+from tati_re.launch.time_plan import LIKELIHOOD_SECONDS, TimePlan
 from tati_re.options.make import make_options
 from tati_re.posterior.potential import ModelPotential
 from tati_re.runs.fits import read_fits
@@ -53,7 +53,13 @@ def run_and_screen(tmp_path_factory):
     test = table(seed=1)
     screen = io.StringIO()
     with contextlib.redirect_stdout(screen):
-        sim = tati_re.Simulation(data=((x, y), test), goal="predict", max_time=34.0, seed=2)
+        sim = tati_re.Simulation(
+            data=((x, y), test),
+            goal="predict",
+            candidates=["heteroscedastic_gaussian:16-16:1", "gaussian:16-16:1"],
+            max_time=34.0,
+            seed=2,
+        )
         run = sim.sample(output=str(tmp_path_factory.mktemp("runs") / "a"))
     return run, screen.getvalue()
 
@@ -307,6 +313,13 @@ def test_time_is_divided_by_what_it_is_enough_for():
     assert plan(15.0).num_candidates(4) == 0 and plan(60.0).num_candidates(3) == 3
     assert plan(26.0).num_candidates(4) == 0 and plan(26.0).has_chains(fits=True)
     assert plan(30.0).num_candidates(4) == 2 and plan(None).num_candidates(9) == 9
+    assert plan(60.0).num_candidates(3, LIKELIHOOD_SECONDS) == 0
+    assert plan(150.0).num_candidates(4, LIKELIHOOD_SECONDS) == 3
+    assert plan(None).num_candidates(9, LIKELIHOOD_SECONDS) == 9
+    for least in (2.5, LIKELIHOOD_SECONDS):
+        needed = TimePlan.seconds_to_compare(least)
+        assert plan(needed + 0.1).num_candidates(9, least) == 2
+        assert plan(needed - 0.1).num_candidates(9, least) == 0
     assert not plan(15.0).has_chains(fits=True) and plan(60.0).has_chains(fits=True)
     assert not plan(60.0).has_chains(step_seconds=0.1), "600 steps are too few"
     assert plan(None).has_chains(step_seconds=1e6) and plan(None).left == math.inf
