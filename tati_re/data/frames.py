@@ -40,7 +40,10 @@ SENTENCES = (
     "model, not inside it"
 )
 CLASSES = "a number, or a class name in all rows"
-_FRACTION = re.compile(r"\s*[-+]?\d*[.,]\d+(e[-+]?\d+)?\s*", re.I)
+_NUMERAL = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\s*", re.I)
+INPUTS = "inputs"
+"""What messages call rows to predict."""
+_AS_TRAINED = "numbers, as in the training data"
 
 
 def is_frame(values: Any) -> bool:
@@ -185,11 +188,11 @@ def numbers_of(values: Any, name: str) -> np.ndarray:
 
     frame = pandas.DataFrame(values if framed else array).infer_objects()
     for place, column in enumerate(frame.columns):
-        _check(frame.iloc[:, place], f"{name}: column '{column}'")
+        _check(frame.iloc[:, place], f"{name}: column '{column}'", is_predicted=name == INPUTS)
     return array if array.dtype.kind in "buif" else frame.to_numpy(np.float64).reshape(array.shape)
 
 
-def _check(column: Any, where: str) -> None:
+def _check(column: Any, where: str, is_predicted: bool) -> None:
     from pandas import CategoricalDtype, Series
     from pandas.api import types
 
@@ -211,9 +214,13 @@ def _check(column: Any, where: str) -> None:
         )
         text = value if isinstance(value, str) else "text"
         problem = f"{where} contains text."
-        written = "," not in text and _FRACTION.fullmatch(text)
-        instead = "numbers: x.astype(float) converts text to numbers" if written else advice(text)
-        instead = {COLUMNS: SENTENCES if " " in text else TEXT}.get(instead, instead)
+        is_numeral = _NUMERAL.fullmatch(text)
+        instead = (
+            "numbers: x.astype(float) converts text to numbers" if is_numeral else advice(text)
+        )
+        if instead == COLUMNS:
+            of_training = SENTENCES if " " in text else TEXT
+            instead = _AS_TRAINED if is_predicted else of_training
         instead = MISSING if is_placeholder(text) and any(map(_counts, column)) else instead
         refuse_if(isinstance(value, str | bytes), problem, repr(value), instead)
         kind = "dates" if isinstance(value, date) else type(value).__name__

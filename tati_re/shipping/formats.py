@@ -68,6 +68,8 @@ def npz_bytes(predictor: Exportable) -> bytes:
     They are `members` (members, parameters), `weights` (members,), the names and shapes of the
     tensors that follow each other in a member, means and deviations of inputs and targets, names of
     columns, classes and categories of text, and the Keras configuration of the network as JSON.
+    Inputs that are functions of columns have `column_source`, the number of the column,
+    `column_function` and `column_power`. `calibration` is there if predictions are calibrated.
 
     Args:
         predictor: The predictor.
@@ -93,6 +95,13 @@ def npz_bytes(predictor: Exportable) -> bytes:
             if standard is not None:
                 arrays[f"{name}_mean"] = standard.mean
                 arrays[f"{name}_deviation"] = standard.deviation
+    if preparation is not None and preparation.columns is not None:
+        columns = preparation.columns.columns
+        arrays["column_source"] = np.asarray([column.source for column in columns])
+        arrays["column_function"] = _texts(column.function for column in columns)
+        arrays["column_power"] = np.asarray([float(column.power) for column in columns])
+    if predictor.calibration is not None:
+        arrays["calibration"] = np.asarray(predictor.calibration)
     for column_categories in network.categories:
         arrays[f"categories_{column_categories.column}"] = _texts(column_categories.texts)
     for number, values in enumerate(network.auxiliary):

@@ -29,7 +29,7 @@ from tati_re.core.files.typed_tables import (
 )
 from tati_re.core.files.unpacking import DAMAGED, check_members, load_arrays
 from tati_re.runs.files import MODEL
-from tati_re.runs.manifest import Manifest, plain
+from tati_re.runs.manifest import SCHEMA_VERSION, Manifest, plain
 from tati_re.runs.storage import write_whole
 from tati_re.shipping.forms import ENDINGS, TATI
 
@@ -267,6 +267,11 @@ def _parts(path: Path, files: Mapping[str, bytes]) -> Parts:
     newer = f"{path} was written by a later version of the package."
     refuse_if(
         description.format != FORMAT, newer, f"format {description.format}", f"format {FORMAT}"
+    )
+    version = description.manifest.get("schema_version", SCHEMA_VERSION)
+    is_newer = not isinstance(version, int) or version > SCHEMA_VERSION
+    refuse_if(
+        is_newer, newer, f"schema_version {version}", f"schema_version up to {SCHEMA_VERSION}"
     )
     manifest = Manifest.of(description.manifest)
     members = _finite(files, MEMBERS, 2)

@@ -66,6 +66,11 @@ def test_one_row_and_several_by_name(made):
         ([ROW, {"a": 1.0, "B": 2.0, "c": 3}], r"inputs: row 1 lacks the column 'b'\. Did you mean"),
         (pd.Series({"a": 1.0, "c": 2.0}), r"inputs lacks the column 'b'"),
         ({"a": 1.0, "b": "9 cm", "c": 2.0}, "column 'b' contains text. Received: '9 cm'.*no units"),
+        (
+            {"a": 1.0, "b": "old", "c": 2.0},
+            "Received: 'old'. Expected: numbers, as in the training",
+        ),
+        ({"a": 1.0, "b": "58", "c": 2.0}, r"Received: '58'. Expected: numbers: x.astype\(float\)"),
         ({"a": 1.0, "b": None, "c": 2.0}, r"column 'b' has missing values"),
         ({"a": [1.0, 2.0], "b": [1.0], "c": [1.0]}, "columns cannot be combined"),
     ],

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ import pytest
 import tati_re
 from tati_re.core.backend import keras
 from tati_re.core.errors import InputError
+from tati_re.shipping.formats import npz_bytes
 
 # Keras, when it writes a model.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -92,6 +95,20 @@ def test_the_model_predicts_as_the_predictor_does(name):
     assert (
         np.abs(found["quantiles"] - ends) < 1e-5 * np.maximum(expected.std, 50)[..., None]
     ).all()
+
+
+def test_arrays_tell_how_inputs_and_calibration_enter():
+    """A file of arrays lacked both, so that predictions by hand differed without a word."""
+    run, _ = regression(input_columns=["x1", "x1^2", "sin(x2)"])
+    predictor = run.compress(members=None)
+    calibrated = tati_re.Predictor(replace(predictor.parts, calibration=1.5))
+    with np.load(io.BytesIO(npz_bytes(calibrated)), allow_pickle=False) as arrays:
+        assert arrays["column_source"].tolist() == [0, 0, 1]
+        assert arrays["column_function"].tolist() == ["power", "power", "sin"]
+        assert arrays["column_power"][:2].tolist() == [1, 2]
+        assert arrays["calibration"] == 1.5
+    with np.load(io.BytesIO(npz_bytes(predictor)), allow_pickle=False) as arrays:
+        assert "calibration" not in arrays
 
 
 @pytest.fixture(scope="module")

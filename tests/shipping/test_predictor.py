@@ -294,6 +294,12 @@ HOSTILE = {
     "deep": ("predictor.toml", b"a = " + b"[" * 100_000, True, "nested"),
     "empty": ("predictor.toml", b"", True, "lacks format"),
     "later": ("predictor.toml", b"format = 9\n[manifest]\n", True, "later version"),
+    "later manifest": (
+        "predictor.toml",
+        b"format = 1\n[manifest]\nschema_version = 9\n",
+        True,
+        "later version of the package. Received: schema_version 9",
+    ),
     "model": ("model.keras", b"no model", True, "not a .keras file"),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tests.product.test_userguide import blocks
@@ -20,6 +21,8 @@ def test_mapie():
     exec(compile(example("with_mapie.py"), "with_mapie.py", "exec"), names)
     lower, upper = names["intervals"][:, 0, 0], names["intervals"][:, 1, 0]
     assert ((lower < names["mean"]) & (names["mean"] < upper)).all()
+    assert np.abs(names["mean"] - names["x"][:5, 0]).max() < 0.5
+    assert (upper - lower).max() < 2  # the noise is 0.1; a run too short had intervals of 200
 
 
 @pytest.mark.slow
@@ -30,3 +33,4 @@ def test_skpro():
     exec(compile(example("with_skpro.py"), "with_skpro.py", "exec"), names)
     assert names["distribution"].mean().shape == (5, 1)
     assert (names["distribution"].var().to_numpy() > 0).all()
+    assert (names["distribution"].var().to_numpy() < 0.25).all()
