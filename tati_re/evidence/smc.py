@@ -147,7 +147,7 @@ def cooled(
             state["acceptance"],
             state["step_size"],
         )
-        rows = np.vstack([state["rows"], row])
+        rows: np.ndarray = np.vstack([np.asarray(state["rows"]), np.asarray(row)])
         log_z = state["log_z"] + shares
         progress.stage(rows, log_z)
         entries = {"log_z": log_z, "rows": rows, "step_size": float(state["step_size"])}
