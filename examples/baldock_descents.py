@@ -2,7 +2,7 @@
 
 The networks, images and starts are those of replica_exchange_hmc.py. 16 descents start at small
 weights. Each goes on until the largest |θ_i| sqrt(k_i), with k_i = fan-in + 1, reaches a bound, as
-in the paper: 30 for linear outputs, 890 for logistic ones. Three optimizers go the way, since the
+in the paper: 30 for linear outputs, 890 for logistic ones. Two optimizers go the way, since the
 test loss at the bound depends on the way. Beside the stop at the bound stand a stop after 500
 steps, and the least test loss on the way, which no user can know.
 
@@ -49,7 +49,6 @@ BOUNDS = {name: float(value) for name, value in published("baldock_descents").it
 OPTIMIZERS: dict[str, dict[str, Any]] = {
     "FIRE": {"optimizer": "fire", "learning_rate": 0.1},
     "Adam": {"optimizer": "adam", "learning_rate": 0.03},
-    "gradient descent": {"optimizer": "sgd", "momentum": 0.9, "learning_rate": 0.001},
 }
 """The potential is the sum over the images; Adam does not see its scale."""
 FEW_STEPS = 500
