@@ -54,6 +54,8 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
 FEW_STEPS = 500
 """The stop of the baseline of replica_exchange_hmc.py."""
 SMALLEST_NUM_STEPS = 40
+_WIDE_RANGE = 20.0
+"""Ratio of training losses above which their axis is logarithmic."""
 
 
 class Sizes(NamedTuple):
@@ -190,6 +192,8 @@ def draw(paths: dict[tuple[str, str, str], Any], path: Path) -> None:
     figure = new_figure(4.2 * len(cases), 3.4)
     panels = np.atleast_1d(figure.subplots(1, len(cases), squeeze=False)[0])
     for axes, case in zip(panels, cases, strict=True):
+        losses = [paths[*case, optimizer]["loss"] for optimizer in OPTIMIZERS]
+        least, greatest = (function(np.concatenate(losses)) for function in (np.min, np.max))
         for place, optimizer in enumerate(OPTIMIZERS):
             rows = paths[*case, optimizer]
             medians = rows.groupby("step")[["loss", "test_loss"]].median()
@@ -197,7 +201,8 @@ def draw(paths: dict[tuple[str, str, str], Any], path: Path) -> None:
             axes.plot(medians["loss"], medians["test_loss"], color=color, label=optimizer)
             there = rows[rows["largest"] >= BOUNDS[case[1]]].groupby("walker").first()
             axes.plot(there["loss"], there["test_loss"], "o", color=color, markersize=3)
-        axes.set_xscale("log")
+        if greatest > _WIDE_RANGE * least:
+            axes.set_xscale("log")
         axes.set_xlabel("training loss")
         axes.set_ylabel("test loss")
         axes.set_title(f"{case[0]} images, {WORDS[case[1]]}", fontsize=9, loc="left")
