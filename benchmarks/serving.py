@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 import tati_re
-from tati_re.prediction.sources import source_of
+from tati_re.prediction import source_of
 
 CALLS = 60
 """Predictions of one row."""

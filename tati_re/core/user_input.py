@@ -85,8 +85,9 @@ def check_seed(seed: Any) -> None:
 
     is_list = isinstance(seed, (list, tuple)) or (isinstance(seed, np.ndarray) and seed.ndim == 1)
     entries = list(seed) if is_list else [seed]
-    whole = all(isinstance(entry, (int, np.integer)) and entry >= 0 for entry in entries)
+    whole = all(isinstance(entry, (int, np.integer)) for entry in entries)
     refuse_if(not whole, "seed is not a whole number.", seed, "a whole number from 0")
+    refuse_if(min(entries, default=0) < 0, "seed is out of range.", seed, "a whole number from 0")
 
 
 @contextmanager

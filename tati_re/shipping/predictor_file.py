@@ -268,12 +268,13 @@ def _parts(path: Path, files: Mapping[str, bytes]) -> Parts:
     refuse_if(
         description.format != FORMAT, newer, f"format {description.format}", f"format {FORMAT}"
     )
-    version = description.manifest.get("schema_version", SCHEMA_VERSION)
-    is_newer = not isinstance(version, int) or version > SCHEMA_VERSION
-    refuse_if(
-        is_newer, newer, f"schema_version {version}", f"schema_version up to {SCHEMA_VERSION}"
-    )
     manifest = Manifest.of(description.manifest)
+    refuse_if(
+        manifest.schema_version > SCHEMA_VERSION,
+        newer,
+        f"schema_version {manifest.schema_version}",
+        f"schema_version up to {SCHEMA_VERSION}",
+    )
     members = _finite(files, MEMBERS, 2)
     weights = _finite(files, WEIGHTS, 1).astype(np.float64)
     are_weights = len(weights) == len(members) > 0 and (weights >= 0).all()

@@ -43,7 +43,10 @@ class Linear:
         return np.asarray(inputs)
 
     def prepared(self, inputs):
-        return np.asarray(inputs, np.float64)
+        return self.prepared_rows(self.packed(inputs))
+
+    def prepared_rows(self, packed):
+        return np.asarray(packed, np.float64)
 
     def prepared_targets(self, targets):
         return targets
