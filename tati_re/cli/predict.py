@@ -1,5 +1,6 @@
 """`tati-predict`: predict with the average over the draws or fits of a run, and score it."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,7 @@ def _body(argv: list[str]) -> None:
     first = typed["runs"][0]
     if first.endswith(SUFFIX) and not Path(first).is_dir():
         return _predicted_by_file(typed)
+    _refuse_files(typed["runs"])
     for name, kind in NUMBERS.items():
         if name in typed:
             typed[name] = number_typed(name, typed[name], kind, 0)
@@ -108,6 +110,14 @@ def _body(argv: list[str]) -> None:
         text = report(runs, folder, typed)
     if not typed.get("quiet"):
         print(text)
+
+
+def _refuse_files(runs: list[str]) -> None:
+    """Refuses a file among the run folders, most likely the inputs, which --data names."""
+    run = "RUN" if Path(runs[0]).is_file() else shlex.quote(runs[0])
+    for name in runs:
+        expected = f"tati-predict {run} --data {shlex.quote(name)}, if these are the inputs"
+        refuse_if(Path(name).is_file(), f"{name} is a file, not a run folder.", expected=expected)
 
 
 def _predicted_by_file(typed: dict[str, Any]) -> None:

@@ -57,6 +57,14 @@ def test_what_is_no_run_folder_is_called_what_it_is(capsys, name, path):
     assert err.count("\n") == 1 and err.startswith("error: ") and PATHS[path] in err
 
 
+def test_inputs_among_the_run_folders_are_told_their_option(capsys):
+    assert predict.main(["my run", "table.csv"]) == 2
+    err = capsys.readouterr().err
+    assert "tati-predict 'my run' --data table.csv" in err and err.count("\n") == 1
+    assert predict.main(["table.csv"]) == 2
+    assert "tati-predict RUN --data table.csv" in capsys.readouterr().err
+
+
 def test_a_training_is_resumed_by_another_command(capsys):
     assert optimize.main(["--resume", "runs/fit"]) == 2
     err = capsys.readouterr().err
