@@ -1,10 +1,10 @@
-"""Descents beside the posterior: which of them predicts better hangs on where a descent stops.
+"""Whether descents predict better than the posterior depends on where a descent stops.
 
-The networks, images and starts are those of replica_exchange_hmc.py. 16 descents start at small
-weights. Each goes on until the largest |θ_i| sqrt(k_i), with k_i = fan-in + 1, reaches a bound, as
-in the paper: 30 for linear outputs, 890 for logistic ones. Two optimizers go the way, since the
-test loss at the bound depends on the way. Beside the stop at the bound stand a stop after 500
-steps, and the least test loss on the way, which no user can know.
+Networks, images and starts are as in replica_exchange_hmc.py. 16 descents start at small weights.
+Each continues until the largest |θ_i| sqrt(k_i), with k_i = fan-in + 1, reaches a bound, as in the
+paper: 30 for linear outputs, 890 for logistic ones. The test loss at the bound depends on the
+optimizer, so two are compared. The script also reports a stop after 500 steps, the last step, and
+the least test loss along the descent, which no user can know.
 
     python examples/baldock_descents.py --data FOLDER [--sets 500 50] [--nets linear logistic]
 
@@ -274,7 +274,7 @@ def experiment(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the descents; the exit status is 2 for bad input."""
-    parser = argparse.ArgumentParser(description="Where descents stop, and how they predict there.")
+    parser = argparse.ArgumentParser(description="Test losses of descents by where they stop.")
     parser.add_argument(
         "--data",
         type=Path,

@@ -110,7 +110,7 @@ class Method(NamedTuple):
 
     @property
     def steps_as_a_ladder(self) -> bool:
-        """It makes the steps of a ladder, not those of a single chain."""
+        """It makes as many steps as a ladder, fewer than a single chain."""
         return self.ladder or self.chains or self.short
 
 
