@@ -171,107 +171,211 @@ def estimated_difference(
     others for each pair.
 
     The variance is that of the mean over n of N examples, (N s)² (1 - n/N) / n with s the standard
-    deviation of the paired differences of single examples. One batch is drawn, of `batch_size`, 2
-    or more; with a `target_variance` as many as bring the variance of every pair below it, and all
-    examples at most. The uniform numbers `keys`, `(ladders, pairs, n)`, choose them. Pairs that
-    share examples would share their noise: each swap by itself is right then, all of a round
-    together are not.
-
-    `at_rung` is the walker at each rung, int32, `penalty` V of it; `(ladders, rungs)` each. As
-    control variates serve the positions `centre`, `(walkers, parameters)`, and the mean loss over
-    all data there, `centre_loss`, `(walkers,)`.
+    deviation of the paired differences of single examples. Pairs that share examples would share
+    their noise: each swap by itself is right then, all of a round together are not.
 
     Under a `bias` D is no longer linear in the energies, and the paired differences are f l_i - g
     l_j with the `noise_factors` at the first batch's energies: right to first order in their
     noise.
+
+    Args:
+        table: The target of each rung.
+        pairs: The pairs of rungs.
+        evaluate: Losses of examples at positions.
+        position: Positions of the walkers, shape (walkers, parameters).
+        at_rung: The walker at each rung, int32, shape (ladders, rungs).
+        penalty: V of it, shape (ladders, rungs).
+        keys: Uniform numbers that choose the examples, shape (ladders, pairs, n).
+        batch_size: Examples of a batch, 2 or more.
+        target_variance: As many batches are drawn as bring the variance of every pair below it, and
+            all examples at most. Default: None, one batch.
+        centre: Positions that serve as control variates, shape (walkers, parameters). Default: None.
+        centre_loss: The mean loss over all data there, shape (walkers,). Default: None.
+        bias: The bias of each rung. Default: None.
     """
-    count = evaluate.num_examples
-    on_loss, on_penalty = coefficients(table, pairs)
-    factor = on_loss * evaluate.scale
+    batches = _Batches(evaluate, pairs, position, at_rung, keys, batch_size, centre)
+    if bias is None:
+        known = None if centre_loss is None else tf.gather(centre_loss, at_rung)
+        estimate: _Differences = _Differences(table, pairs, batches, penalty, known)
+    else:
+        known = penalty
+        if centre_loss is not None:
+            known = penalty + evaluate.scale * tf.gather(centre_loss, at_rung)
+        estimate = _BiasedDifferences(table, pairs, batches, known, bias)
+    return estimate.log_ratio(estimate.sampled(target_variance))
 
-    pair_of_walker = _pair_of_walker(pairs, at_rung)
-    slopes: list | None = None
 
-    def sides(values):
-        return [tf.gather(values, part, batch_dims=1) for part in (pairs.low, pairs.high)]
+class _Batches:
+    """Losses of examples that are drawn without replacement, the same for both of a pair.
 
-    def drawn(number):
-        numbers = number * batch_size + tf.range(batch_size)
-        indices = tf.gather(
-            tf.reshape(permuted(tf.minimum(numbers, count - 1), keys, count), (-1, batch_size)),
-            pair_of_walker,
-        )
-        losses = evaluate.examples(position, indices)
-        if centre is not None:
-            losses = losses - evaluate.examples(centre, indices)
-        return tf.gather(losses, at_rung), numbers < count
+    See `estimated_difference` for the arguments.
+    """
 
-    def grown(losses, inside) -> DifferenceMoments:
-        if slopes is None:
-            return moments(gap(pairs, losses), inside)
-        low, high = sides(losses)
-        return moments(tf.stack([slopes[0] * low - slopes[1] * high, low, high]), inside)
+    def __init__(
+        self, evaluate, pairs: Pairs, position, at_rung, keys, batch_size: int, centre
+    ) -> None:
+        self.size = batch_size
+        self.count = evaluate.num_examples
+        self.scale = evaluate.scale
+        self._evaluate = evaluate
+        self._position = position
+        self._at_rung = at_rung
+        self._keys = keys
+        self._centre = centre
+        self._pair_of_walker = _pair_of_walker(pairs, at_rung)
 
-    def paired(seen: DifferenceMoments) -> DifferenceMoments:
-        return seen if slopes is None else DifferenceMoments(*(values[0] for values in seen))
+    def drawn(self, number):
+        """Losses of a batch at each rung, (ladders, rungs, n), and which places have an example.
 
-    def variance(seen: DifferenceMoments):
-        # A pair that is none must not ask for more examples.
-        return tf.where(pairs.valid, estimate_variance(seen, factor, count), 0.0)
+        Args:
+            number: Of the batch, from 0.
+        """
+        numbers = number * self.size + tf.range(self.size)
+        examples = permuted(tf.minimum(numbers, self.count - 1), self._keys, self.count)
+        indices = tf.gather(tf.reshape(examples, (-1, self.size)), self._pair_of_walker)
+        losses = self._evaluate.examples(self._position, indices)
+        if self._centre is not None:
+            losses = losses - self._evaluate.examples(self._centre, indices)
+        return tf.gather(losses, self._at_rung), numbers < self.count
 
-    first = drawn(tf.constant(0))
-    if bias is not None:
-        known = (
-            penalty
-            if centre_loss is None
-            else penalty + evaluate.scale * tf.gather(centre_loss, at_rung)
-        )
-        known = tf.stack(sides(known))
-        factor = tf.fill(tf.shape(factor), tf.constant(evaluate.scale, tf.float64))
-        low, high = tf.unstack(
-            known + evaluate.scale * moments(tf.stack(sides(first[0])), first[1]).mean
-        )
-        both = noise_factors(bias, table.inverse_temperature, low, high, pairs.low, pairs.high)
-        slopes = [values[..., None] for values in both]
-    seen = grown(*first)
-    if target_variance is not None and batch_size < count:
-        # How many are needed is settled by the first batch: to stop at the first variance that
-        # looks small enough would prefer those that are estimated too small.
-        begun = paired(seen)
-        spread = begun.squares / tf.maximum(begun.count - 1.0, 1.0)
-        needed_by_pair = sample_size(
-            target_variance, tf.where(pairs.valid, factor, 0.0), count, spread
-        )
+
+class _Differences:
+    """D of all pairs from paired differences of examples; D is linear in the energies.
+
+    Args:
+        table: The target of each rung.
+        pairs: The pairs of rungs.
+        batches: Losses of examples.
+        penalty: V at each rung, shape (ladders, rungs).
+        centre_loss: The mean loss over all data where the control variates are, at each rung; None
+            without them.
+    """
+
+    def __init__(
+        self, table: RungTargets, pairs: Pairs, batches: _Batches, penalty, centre_loss=None
+    ) -> None:
+        self.pairs = pairs
+        self.batches = batches
+        self._penalty = penalty
+        self._centre_loss = centre_loss
+        on_loss, self._on_penalty = coefficients(table, pairs)
+        self.factor = on_loss * batches.scale
+
+    def sampled(self, target_variance: float | None) -> DifferenceMoments:
+        """Moments of one batch, or of as many as bring the variance below the target."""
+        first = self.batches.drawn(tf.constant(0))
+        self.begin(*first)
+        begun = self.grown(*first)
+        if target_variance is None or self.batches.size >= self.batches.count:
+            return begun
+        return self._continued(begun, target_variance)
+
+    def begin(self, losses, inside) -> None:
+        """What the first batch settles: nothing where D is linear."""
+
+    def grown(self, losses, inside) -> DifferenceMoments:
+        """The moments of a batch."""
+        return moments(gap(self.pairs, losses), inside)
+
+    def paired(self, seen: DifferenceMoments) -> DifferenceMoments:
+        """The moments of the differences, among all that are followed."""
+        return seen
+
+    def variance(self, seen: DifferenceMoments):
+        """The variance of D. A pair that is none must not ask for more examples."""
+        variance = estimate_variance(self.paired(seen), self.factor, self.batches.count)
+        return tf.where(self.pairs.valid, variance, 0.0)
+
+    def _continued(self, begun: DifferenceMoments, target_variance: float) -> DifferenceMoments:
+        """Moments of as many batches as bring the variance of every pair below the target.
+
+        How many are needed is settled by the first batch: to stop at the first variance that looks
+        small enough would prefer those that are estimated too small.
+        """
+        size = self.batches.size
+        count = self.batches.count
+        differences = self.paired(begun)
+        spread = differences.squares / tf.maximum(differences.count - 1.0, 1.0)
+        factor = tf.where(self.pairs.valid, self.factor, 0.0)
+        needed_by_pair = sample_size(target_variance, factor, count, spread)
         needed = tf.cast(tf.reduce_max(needed_by_pair), tf.int32)
 
         def wanting(number, *values):
-            above = tf.reduce_any(variance(paired(DifferenceMoments(*values))) > target_variance)
-            return tf.logical_and(
-                tf.logical_or(above, number * batch_size < needed), number * batch_size < count
-            )
+            above = tf.reduce_any(self.variance(DifferenceMoments(*values)) > target_variance)
+            is_short = tf.logical_or(above, number * size < needed)
+            return tf.logical_and(is_short, number * size < count)
 
         def more(number, *values):
-            return number + 1, *merged(DifferenceMoments(*values), grown(*drawn(number)))
+            batch = self.grown(*self.batches.drawn(number))
+            return number + 1, *merged(DifferenceMoments(*values), batch)
 
-        seen = DifferenceMoments(*tf.while_loop(wanting, more, (tf.constant(1), *seen))[1:])
-    total = paired(seen)
-    used = tf.reduce_max(total.count)
-    if bias is not None:
-        low, high = tf.unstack(known + evaluate.scale * seen.mean[1:])
-        ratio = biased_log_ratio(bias, table.inverse_temperature, low, high, pairs.low, pairs.high)
-        return LogRatioEstimate(ratio, variance(total), total.count, used)
-    mean = seen.mean
-    if centre_loss is not None:
-        mean = mean + gap(pairs, tf.gather(centre_loss, at_rung))
-    log_ratio = factor * mean + on_penalty * gap(pairs, penalty)
-    by_example = evaluate.scale**2 * seen.squares / tf.maximum(seen.count - 1.0, 1.0)
-    return LogRatioEstimate(
-        log_ratio=log_ratio,
-        variance=variance(seen),
-        count=seen.count,
-        used=used,
-        example_variance=by_example,
-    )
+        return DifferenceMoments(*tf.while_loop(wanting, more, (tf.constant(1), *begun))[1:])
+
+    def log_ratio(self, seen: DifferenceMoments) -> LogRatioEstimate:
+        """The estimate from moments of all batches."""
+        mean = seen.mean
+        if self._centre_loss is not None:
+            mean = mean + gap(self.pairs, self._centre_loss)
+        spread = seen.squares / tf.maximum(seen.count - 1.0, 1.0)
+        return LogRatioEstimate(
+            log_ratio=self.factor * mean + self._on_penalty * gap(self.pairs, self._penalty),
+            variance=self.variance(seen),
+            count=seen.count,
+            used=tf.reduce_max(seen.count),
+            example_variance=self.batches.scale**2 * spread,
+        )
+
+
+class _BiasedDifferences(_Differences):
+    """D under a bias, from the energies of both replicas and their differences.
+
+    Args:
+        table: The target of each rung.
+        pairs: The pairs of rungs.
+        batches: Losses of examples.
+        known: The part of the energy at each rung that needs no examples, shape (ladders, rungs).
+        bias: The bias of each rung.
+    """
+
+    def __init__(
+        self, table: RungTargets, pairs: Pairs, batches: _Batches, known, bias: Bias
+    ) -> None:
+        super().__init__(table, pairs, batches, known)
+        self._bias = bias
+        self._beta = table.inverse_temperature
+        self._known = tf.stack(self._sides(known))
+        self._slopes: list[Any] = []
+        scale = tf.constant(batches.scale, tf.float64)
+        self.factor = tf.fill(tf.shape(self.factor), scale)
+
+    def _sides(self, values):
+        """Values of the colder and of the hotter rung of each pair."""
+        return [tf.gather(values, part, batch_dims=1) for part in (self.pairs.low, self.pairs.high)]
+
+    def _energies(self, mean):
+        """Energies of both sides with these mean losses."""
+        return tf.unstack(self._known + self.batches.scale * mean)
+
+    def begin(self, losses, inside) -> None:
+        """Settles by how much the noise of either energy counts."""
+        energies = self._energies(moments(tf.stack(self._sides(losses)), inside).mean)
+        both = noise_factors(self._bias, self._beta, *energies, self.pairs.low, self.pairs.high)
+        self._slopes = [values[..., None] for values in both]
+
+    def grown(self, losses, inside) -> DifferenceMoments:
+        low, high = self._sides(losses)
+        difference = self._slopes[0] * low - self._slopes[1] * high
+        return moments(tf.stack([difference, low, high]), inside)
+
+    def paired(self, seen: DifferenceMoments) -> DifferenceMoments:
+        return DifferenceMoments(*(values[0] for values in seen))
+
+    def log_ratio(self, seen: DifferenceMoments) -> LogRatioEstimate:
+        total = self.paired(seen)
+        energies = self._energies(seen.mean[1:])
+        ratio = biased_log_ratio(self._bias, self._beta, *energies, self.pairs.low, self.pairs.high)
+        used = tf.reduce_max(total.count)
+        return LogRatioEstimate(ratio, self.variance(seen), total.count, used)
 
 
 def _pair_of_walker(pairs: Pairs, at_rung):

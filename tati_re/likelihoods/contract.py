@@ -28,6 +28,9 @@ NAME, COLUMN = "log_noise_std", "noise_std"
 VALUES, CLASSES, LABELS = "regression", "classification", "multi_label"
 """What outputs predict: numbers, one of several classes, or several labels of 0 and 1 at once."""
 
+_LEAST_LOGARITHM = -1e300
+"""In place of the logarithm of 0, so that its product with 0 is 0."""
+
 
 @front_doors
 @dataclass(frozen=True)
@@ -517,6 +520,20 @@ class Likelihood(Objective):
             Logarithms, shape (..., classes).
         """
         raise NotImplementedError(f"{self.name} describes values, not classes.")
+
+    def probabilities_by_class(self, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the probabilities of the classes and their entropies, in NumPy.
+
+        Args:
+            outputs: Outputs of the network, shape (draws, n, outputs), in its number type.
+
+        Returns:
+            Probabilities, shape (classes, draws, n), and entropies in nats, shape (draws, n).
+        """
+        logarithms = self.log_probabilities(np.asarray(outputs, np.float64))
+        probabilities = np.exp(logarithms)
+        entropies = -(np.maximum(logarithms, _LEAST_LOGARITHM) * probabilities).sum(axis=-1)
+        return np.moveaxis(probabilities, -1, 0), entropies
 
     def get_config(self) -> dict[str, Any]:
         """Returns name, settings and constants as plain numbers, the input of `from_config`."""

@@ -90,6 +90,9 @@ class LikelihoodPredictive(Predictive):
     def log_probabilities(self, outputs: np.ndarray) -> np.ndarray:
         return self.target_law.log_probabilities(np.asarray(outputs, np.float64))
 
+    def probabilities_by_class(self, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self.target_law.probabilities_by_class(outputs)
+
     def losses(
         self, outputs: np.ndarray, targets: np.ndarray, extra: np.ndarray | None = None
     ) -> np.ndarray:

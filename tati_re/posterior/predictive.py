@@ -155,6 +155,25 @@ class Predictive:
         ]
         return log_softmax(-np.stack(losses, axis=-1), axis=-1)
 
+    def probabilities_by_class(self, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Probabilities of the classes, or of 1 for each of several labels, and their entropies.
+
+        Args:
+            outputs: Outputs of the network, shape (draws, n, outputs), in its number type.
+
+        Returns:
+            Probabilities, shape (classes or labels, draws, n), and entropies of each row in nats,
+            shape (draws, n).
+        """
+        if self.kind == CLASSES and self._codes is None:
+            return self.objective.probabilities_by_class(outputs)
+        logarithms = self.log_probabilities(outputs)
+        probabilities = np.exp(logarithms)
+        entropies = entropy_of(logarithms)
+        if self.kind == LABELS:
+            return np.moveaxis(probabilities[..., 1], -1, 0), entropies.sum(axis=-1)
+        return np.moveaxis(probabilities, -1, 0), entropies
+
     def losses(
         self, outputs: np.ndarray, targets: np.ndarray, extra: np.ndarray | None = None
     ) -> np.ndarray:

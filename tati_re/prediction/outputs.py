@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from tati_re.posterior.predictive import CLASSES
 from tati_re.prediction.draws import Draws, Members
 from tati_re.prediction.network import Network
 
@@ -15,21 +16,29 @@ _PARAMETERS_AT_ONCE = 4_000_000
 def outputs_of_draws(
     network: Network, draws: Draws | Members, inputs: np.ndarray, block_draws: int = BLOCK_DRAWS
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Outputs of all draws, as of `Network.outputs`, float64, and their extra parameters `(draws,
-    numbers)`, None without any.
+    """Outputs of all draws, as of `Network.outputs`, and their extra parameters `(draws, numbers)`,
+    None without any. Outputs of classes are in the number type of the network, others float64.
     """
-    extra: list[Any] = []
-    outputs = np.empty(
-        (len(draws), len(inputs) * network.predictive.rows, network.predictive.num_outputs)
-    )
     # Small networks go through in one call, whose fixed cost is that of a hundred draws.
     few = len(draws) * network.num_parameters <= _PARAMETERS_AT_ONCE
     if few and draws.in_memory and not network.predictive.num_extra:
-        outputs[:] = network.outputs_of_all(draws, inputs)
-        return outputs, None
+        outputs = network.outputs_of_all(draws, inputs)
+        return outputs.astype(_stored_dtype(network, outputs), copy=False), None
+
+    extra: list[Any] = []
+    outputs = np.empty(0)
     for first, vectors in draws.blocks(block_draws):
         some_draws = slice(first, first + len(vectors))
-        outputs[some_draws] = network.outputs(vectors, draws.walker[some_draws], inputs)
+        of_block = network.outputs(vectors, draws.walker[some_draws], inputs)
+        if not first:
+            dtype = _stored_dtype(network, of_block)
+            outputs = np.empty((len(draws), *of_block.shape[1:]), dtype)
+        outputs[some_draws] = of_block
         if network.predictive.num_extra:
             extra.append(network.extra(vectors))
     return outputs, np.concatenate(extra) if extra else None
+
+
+def _stored_dtype(network: Network, outputs: np.ndarray) -> np.dtype:
+    """The number type in which outputs are kept."""
+    return outputs.dtype if network.predictive.kind == CLASSES else np.dtype(np.float64)

@@ -10,6 +10,7 @@ from tati_re.core.errors import refuse_if
 from tati_re.likelihoods.mixture import mixture_crps, mixture_pit, mixture_quantile
 from tati_re.posterior.likelihood_predictive import LikelihoodPredictive
 from tati_re.posterior.predictive import LABELS, VALUES, log_mean_exp
+from tati_re.prediction.class_averages import ClassAverages
 from tati_re.prediction.draws import Draws, Members
 from tati_re.prediction.metrics import class_labels
 from tati_re.prediction.network import Network
@@ -20,7 +21,8 @@ _PIT_SEED = 0x717
 """Of the places between two probabilities of a count."""
 _BLOCK_VALUES = 1 << 17
 """Probabilities that are computed at a time."""
-_LARGE = 1e300
+_IMPRECISE = 1e-30
+"""Smaller mean probabilities are computed in double precision."""
 _KEPT_VALUES = 2_000_000
 """Outputs that a prediction keeps for what is computed later, 16 MB; more are computed again."""
 
@@ -123,32 +125,48 @@ class PredictedPart:
 
     def _classes(self, source_outputs: list[tuple], labels: np.ndarray | None) -> None:
         several = self._predictive[0].kind == LABELS
-        p = np.empty(
-            (sum(len(f) for f, _ in source_outputs), *self._shape_of(source_outputs[0][0]))
-        )
-        entropy = np.zeros(p.shape[1:] if several else p.shape[1:-1])
-        right = np.zeros(len(p), np.int64)
+        rows, columns = self._shape_of(source_outputs[0][0])
         classes = None
         if labels is not None and not several:
-            classes = class_labels(labels.reshape(p.shape[1], -1), p.shape[-1])
-        # A few draws at a time: temporary arrays stay in the cache.
-        for some_draws, (predictive, outputs, _) in self._blocks(source_outputs, p[0].size):
-            logs = predictive.log_probabilities(outputs)
-            probabilities = np.exp(logs)
-            logs = np.maximum(logs, -_LARGE)
-            logs *= probabilities
-            entropy -= np.tensordot(self._share[some_draws], logs @ np.ones(logs.shape[-1]), 1)
-            probabilities = probabilities[..., 1] if several else probabilities
-            p[some_draws] = probabilities
-            if classes is not None:
-                right[some_draws] = (probabilities.argmax(axis=-1) == classes).sum(axis=1)
-        self.expected_entropy = entropy.sum(axis=1) if several else entropy
-        self.probabilities = np.tensordot(self._share, p, 1)
-        self.std = self._deviation(p, self.probabilities)
-        if labels is not None and several:
-            self.right = ((p > 0.5) == labels).all(axis=-1).sum(axis=1)
-        elif labels is not None:
-            self.right = right
+            classes = class_labels(labels.reshape(rows, -1), columns)
+        averages = self._class_averages(source_outputs, classes, labels if several else None)
+        self.right = averages.right
+        self.expected_entropy = averages.entropy
+        self.probabilities = averages.mean
+        self.std = averages.std
+
+        # What is that small has lost digits in single precision, or is not that small.
+        imprecise = (self.probabilities < _IMPRECISE).any(axis=1)
+        if imprecise.any() and any(outputs.dtype == np.float32 for outputs, _ in source_outputs):
+            precise_outputs = [
+                (outputs[:, imprecise].astype(np.float64), extra)
+                for outputs, extra in source_outputs
+            ]
+            precise = self._class_averages(precise_outputs)
+            self.expected_entropy[imprecise] = precise.entropy
+            self.probabilities[imprecise] = precise.mean
+            self.std[imprecise] = precise.std
+
+    def _class_averages(
+        self,
+        source_outputs: list[tuple],
+        classes: np.ndarray | None = None,
+        labels: np.ndarray | None = None,
+    ) -> ClassAverages:
+        """Averages of the probabilities of all draws, a few draws at a time.
+
+        Args:
+            source_outputs: Outputs of the draws of each source, and their extra parameters.
+            classes: True classes, shape (n,), or None.
+            labels: True labels of 0 and 1, shape (n, labels), or None.
+        """
+        rows, columns = self._shape_of(source_outputs[0][0])
+        averages = ClassAverages(classes, labels)
+        # Temporary arrays of a few draws stay in the cache.
+        for some_draws, (predictive, outputs, _) in self._blocks(source_outputs, rows * columns):
+            probabilities, entropies = predictive.probabilities_by_class(outputs)
+            averages.add(probabilities, entropies, self._share[some_draws])
+        return averages
 
     def _shape_of(self, outputs: np.ndarray) -> tuple[int, int]:
         """Rows, and classes or labels, of the outputs of draws."""
@@ -254,13 +272,11 @@ class PredictedPart:
     def probability_ends(self) -> np.ndarray:
         """Ends of the intervals of probabilities over the draws, shape (2, n, classes)."""
         source_outputs = self._outputs()
-        several = self._predictive[0].kind == LABELS
-        p = np.empty(
-            (sum(len(f) for f, _ in source_outputs), *self._shape_of(source_outputs[0][0]))
-        )
+        rows, columns = self._shape_of(source_outputs[0][0])
+        p = np.empty((sum(len(f) for f, _ in source_outputs), rows, columns))
         for some_draws, (predictive, outputs, _) in self._blocks(source_outputs, p[0].size):
-            logs = predictive.log_probabilities(outputs)
-            p[some_draws] = np.exp(logs[..., 1] if several else logs)
+            probabilities, _ = predictive.probabilities_by_class(outputs)
+            p[some_draws] = np.moveaxis(probabilities, 0, -1)
         return weighted_quantiles(p, self._weight, self._ends)
 
     @cached_property

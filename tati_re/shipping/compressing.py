@@ -152,10 +152,17 @@ def held_out_loss(
 
 
 def test_part_of(run: RunFiles, network: Network) -> tuple[Any, np.ndarray] | None:
-    """Inputs and targets of the run's test set; None if there are none, or no likelihood."""
+    """Inputs and targets of the run's test set; None if there are none, or no likelihood.
+
+    A data file that cannot be read is a warning: members can be chosen without it.
+    """
     if not network.predictive.likelihood or not has_its_data(run):
         return None
-    data = dataset_of(run)
+    try:
+        data = dataset_of(run)
+    except InputError as error:
+        warn_user(f"The loss on held-out rows is not measured. {error}")
+        return None
     if data.test_inputs is None or data.test_targets is None:
         return None
     return data.test_inputs, data.test_targets

@@ -232,6 +232,14 @@ def _check_classes(likelihood: Likelihood, outputs: np.ndarray) -> None:
     text = "The probabilities of the classes do not add up to 1."
     require(np.allclose(total, 1, atol=1e-9), text)
 
+    probabilities, entropies = likelihood.probabilities_by_class(outputs)
+    same = np.allclose(np.moveaxis(probabilities, 0, -1), np.exp(logarithms), atol=1e-9)
+    require(same, "probabilities_by_class are not the exponentials of log_probabilities.")
+    expected = -(np.exp(logarithms) * np.maximum(logarithms, -1e300)).sum(axis=-1)
+    require(
+        np.allclose(entropies, expected, atol=1e-9), "The entropies are not those of the classes."
+    )
+
 
 def _drawn_classes(likelihood: Likelihood, outputs: np.ndarray) -> np.ndarray:
     random = np.random.default_rng(_SEED)

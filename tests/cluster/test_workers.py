@@ -168,7 +168,9 @@ def test_a_ladder_without_swaps_is_made_in_blocks(tmp_path):
     frames = [
         simulation(2).sample(**options, **workers).run_info for workers in ({}, {"workers": 1})
     ]
-    np.testing.assert_allclose(*(frame[["step", "rung", "loss"]] for frame in frames), rtol=1e-9)
+    columns = ["step", "rung", "loss"]
+    # The sums of blocks of other sizes are rounded otherwise, by processor.
+    np.testing.assert_allclose(*(frame[columns] for frame in frames), rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.slow

@@ -228,6 +228,22 @@ def test_few_members_keep_the_density(run):
         run.compress(members=1, tolerance=1e-6)
 
 
+def test_inputs_that_are_given_need_no_data_file(run):
+    """The data of a copied run were asked for, although only the held-out loss needs them."""
+    x, _ = values()
+    table = run.folder.parent / "table.csv"
+    table.rename(table.with_suffix(".away"))
+    try:
+        copied = tati_re.load(run.folder)
+        with pytest.warns(UserWarning, match="held-out rows is not measured.*table.csv"):
+            few = copied.compress(members=10, tolerance=10, inputs=x)
+        assert {*few.losses} == {"inside", "outside"}
+        with pytest.raises(InputError, match=r"table\.csv"):
+            copied.compress(members=10)
+    finally:
+        table.with_suffix(".away").rename(table)
+
+
 def test_greedy_members_beat_random_ones(run):
     """Of targets drawn from all draws, the chosen members lose less than random ones do."""
     x, _ = values(200)
