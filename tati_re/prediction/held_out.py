@@ -224,7 +224,7 @@ def _draws_note(run: RunFiles, frame: pd.DataFrame) -> str:
     if of_predictions <= averaged:
         return ""
     return (
-        f"The posterior averages {averaged:,} draws here and up to {of_predictions:,} in "
+        f"The posterior averages {averaged:,} draws here and about {of_predictions:,} in "
         "predictions, whose scores differ slightly."
     )
 

@@ -121,7 +121,7 @@ def test_a_comparison_of_fewer_draws_than_predictions_names_both(
     frame = run.comparison
     members = frame.loc[POSTERIOR, "members"]
     assert members < 30 and run.predict().num_draws == 60
-    note = f"The posterior averages {members} draws here and up to 60 in predictions, whose scores"
+    note = f"The posterior averages {members} draws here and about 60 in predictions, whose scores"
     for text in (str(frame), run.summary(), "\n".join(comparison_lines(run))):
         assert note in " ".join(text.split())
 
