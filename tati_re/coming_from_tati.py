@@ -120,7 +120,15 @@ class SimulationOfTati(_Simulation):
         )
 
     def init_momenta(self, *unnamed: Any, **named: Any) -> None:
-        """Draws all momenta anew; the inverse temperature needs no name, as in TATi."""
+        """Draws all momenta again; the inverse temperature needs no name, as in TATi.
+
+        Args:
+            *unnamed: The inverse temperature, at most one number.
+            **named: `temperature`, `inverse_temperature` or `seed`, see `Simulation.init_momenta`.
+
+        Raises:
+            InputError: The sampler in the options has no momenta, or there are several numbers.
+        """
         temperature = {"inverse_temperature": unnamed[0]} if unnamed else {}
         super().init_momenta(*unnamed[1:], **temperature | named)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import ast
 import enum
-import importlib
+import importlib.util
 import inspect
 import itertools
 import re
@@ -449,26 +449,94 @@ def arguments_of(function: Function) -> list[ast.arg]:
     return [argument for argument in found if argument.arg not in {"self", "cls"}]
 
 
-def public_functions(tree: ast.Module) -> Iterator[tuple[Function, str]]:
+class InheritedDocstrings:
+    """Docstrings of the methods that classes of a package override, by names of classes.
+
+    Args:
+        package: The folder of the package.
+    """
+
+    def __init__(self, package: Path) -> None:
+        self._bases: dict[str, list[str]] = {}
+        self._docstrings: dict[tuple[str, str], str] = {}
+        for path in sorted(package.rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ClassDef):
+                    self._add(node)
+
+    def _add(self, definition: ast.ClassDef) -> None:
+        names = [ast.unparse(base).split("[")[0].split(".")[-1] for base in definition.bases]
+        self._bases[definition.name] = names
+        for node in filter(is_function, definition.body):
+            self._docstrings[definition.name, node.name] = ast.get_docstring(node) or ""
+
+    def of(self, name: str, method: str) -> str:
+        """The docstrings of a method in all base classes of a class.
+
+        Args:
+            name: Name of the class.
+            method: Name of the method.
+        """
+        waiting = list(self._bases.get(name, []))
+        found: dict[str, str] = {}
+        while waiting:
+            base = waiting.pop(0)
+            if base not in found:
+                found[base] = self._docstrings.get((base, method), "")
+                waiting += self._bases.get(base, [])
+        return "\n\n".join(text for text in found.values() if text)
+
+
+def public_functions(
+    tree: ast.Module, inherited: InheritedDocstrings | None = None
+) -> Iterator[tuple[Function, str]]:
     """Public functions, methods and constructors of a file, with the docstring that describes them.
 
+    Args:
+        tree: The file.
+        inherited: Docstrings of base classes. Default: None, overriding methods inherit none.
+
     Yields:
-        The function, and its docstring; for a constructor with that of its class.
+        The function, and its docstring; for a constructor with that of its class, and for a method
+        with those of the methods that it overrides.
     """
     for node in tree.body:
         if is_function(node) and not node.name.startswith("_"):
             yield node, ast.get_docstring(node) or ""
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-            yield from _public_methods(node)
+            yield from _public_methods(node, inherited)
 
 
-def _public_methods(definition: ast.ClassDef) -> Iterator[tuple[Function, str]]:
+def _public_methods(
+    definition: ast.ClassDef, inherited: InheritedDocstrings | None
+) -> Iterator[tuple[Function, str]]:
     for node in filter(is_function, definition.body):
         text = ast.get_docstring(node) or ""
         if node.name == "__init__":
             yield node, f"{ast.get_docstring(definition) or ''}\n\n{text}"
         elif not node.name.startswith("_"):
-            yield node, text
+            above = "" if inherited is None else inherited.of(definition.name, node.name)
+            yield node, f"{text}\n\n{above}"
+
+
+def undescribed_functions(package: Path) -> Iterator[tuple[str, set[str]]]:
+    """Public functions with two arguments or more of which a docstring describes some or none.
+
+    Args:
+        package: The folder of the package.
+
+    Yields:
+        The place of the function, and the arguments that are not described.
+    """
+    inherited = InheritedDocstrings(package)
+    for path in sorted(package.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for function, docstring in public_functions(tree, inherited):
+            names = {argument.arg for argument in arguments_of(function)}
+            missing = names - described_arguments(docstring)
+            if len(names) >= 2 and missing:
+                place = f"{path.relative_to(package.parent)}:{function.lineno} {function.name}"
+                yield place, missing
 
 
 def described_arguments(docstring: str) -> set[str]:
@@ -621,12 +689,13 @@ def _ratio(part: float, whole: float, scale: float = 1.0) -> float:
     return scale * part / whole if whole else 0.0
 
 
-def density_of(text: str, name: str) -> Density:
+def density_of(text: str, name: str, inherited: InheritedDocstrings | None = None) -> Density:
     """Counts in one file.
 
     Args:
         text: Its source.
         name: Its path, for the list of branched functions.
+        inherited: Docstrings of base classes. Default: None, overriding methods inherit none.
 
     Returns:
         The counts.
@@ -657,7 +726,7 @@ def density_of(text: str, name: str) -> Density:
     density = Density(counts)
     for function in functions_in(tree):
         _count_function(density, function, lines, described, name)
-    for function, docstring in public_functions(tree):
+    for function, docstring in public_functions(tree, inherited):
         _count_docstring(counts, function, docstring)
     return density
 
@@ -709,7 +778,12 @@ def formatted(package: Path, folder: Path) -> Path:
 
     Returns:
         The folder of the copy.
+
+    Raises:
+        SystemExit: The formatter is not installed.
     """
+    if importlib.util.find_spec("ruff") is None:
+        sys.exit("ruff is not installed. Expected: pip install -c constraints.txt -e '.[dev]'")
     copy = folder / package.name
     shutil.copytree(package, copy, ignore=shutil.ignore_patterns("__pycache__"))
     format_command = [sys.executable, "-m", "ruff", "format", "--isolated", "--quiet", str(copy)]
@@ -730,9 +804,10 @@ def densities(package: Path) -> dict[str, Density]:
 
     with tempfile.TemporaryDirectory() as folder:
         copy = formatted(package, Path(folder))
+        inherited = InheritedDocstrings(copy)
         for path in sorted(copy.rglob("*.py")):
             place = path.relative_to(copy)
-            density = density_of(path.read_text(encoding="utf-8"), str(place))
+            density = density_of(path.read_text(encoding="utf-8"), str(place), inherited)
             found[package.name].add(density)
             if len(place.parts) > 1:
                 found.setdefault(place.parts[0], Density()).add(density)
@@ -815,6 +890,8 @@ def main() -> None:
         return
 
     if options.undescribed:
+        for place, missing in undescribed_functions(options.package):
+            print(f"{place}: {', '.join(sorted(missing))}")
         for name, value in public_callables():
             if missing := undescribed(value):
                 print(f"{name}: {', '.join(sorted(missing))}")

@@ -78,8 +78,15 @@ def averages(
 
 
 def rows_at_target(run: AnyRun, burnin: int | None = None, thin: int = 1) -> pd.DataFrame:
-    """The rows past the burn-in at the target; of walkers that come and leave all, with weight 0
-    elsewhere.
+    """The rows at the target after the burn-in.
+
+    Args:
+        run: The run, or its folder.
+        burnin: Steps to leave out. Default: None, the burn-in of the run.
+        thin: Keep one in this many rows. Default: 1.
+
+    Returns:
+        Rows of `run.csv`. If walkers come and leave, all their rows, with weight 0 at other rungs.
     """
     rows = select_rows(run, burnin, thin, rung=None)
     comes = {"rung", "weight"} <= {*rows} and not rows.loc[rows["rung"] != 0, "weight"].any()
@@ -91,7 +98,20 @@ def averages_of_rows(
     observables: Iterable[str] | Mapping[str, Callable[[pd.DataFrame], Any]] | None = None,
     by: By = "all",
 ) -> pd.DataFrame:
-    """As `averages`, from selected rows of `run.csv`."""
+    """Averages as `averages` computes them, from selected rows of `run.csv`.
+
+    Args:
+        rows: The rows.
+        observables: Columns, or functions of the rows by name. Default: None, the columns that
+            vary.
+        by: Whether to average over all rows, or for each "walker" or "rung". Default: "all".
+
+    Returns:
+        A table as from `averages`.
+
+    Raises:
+        InputError: There is no such column, or the run has no rungs.
+    """
     if isinstance(observables, Mapping):
         named = {
             name: np.asarray(function(rows), dtype=np.float64)

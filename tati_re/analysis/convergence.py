@@ -76,8 +76,13 @@ def chains_of(run_info: pd.DataFrame, column: str, num_burnin_steps: int = 0) ->
 
 
 def rows_by_walker(steps: np.ndarray, walkers: np.ndarray) -> np.ndarray:
-    """The numbers of rows `(n,)` by walker and step, `(walkers, draws)`, cut to the walker that has
-    fewest.
+    """The numbers of rows by walker and step, shape (walkers, draws).
+
+    All walkers are cut to the number of rows that the shortest one has.
+
+    Args:
+        steps: Step of each row, shape (n,).
+        walkers: Walker of each row, shape (n,).
     """
     order = np.lexsort((steps, walkers))
     parts = np.split(order, np.flatnonzero(np.diff(walkers[order])) + 1)
@@ -85,8 +90,15 @@ def rows_by_walker(steps: np.ndarray, walkers: np.ndarray) -> np.ndarray:
 
 
 def rows_on_grid(steps: np.ndarray, walkers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """As `rows_by_walker`, uncut, for walkers that come and leave: where no row is, the last or
-    first, and False.
+    """The numbers of rows by walker and step, for walkers that come and leave.
+
+    Args:
+        steps: Step of each row, shape (n,).
+        walkers: Walker of each row, shape (n,).
+
+    Returns:
+        Numbers of rows, shape (walkers, different steps), and whether a row exists there. Where
+        none does, the number is the walker's last row before, or its first row.
     """
     (every, place), (names, walker) = (
         np.unique(values, return_inverse=True) for values in (steps, walkers)
@@ -103,9 +115,17 @@ def rows_on_grid(steps: np.ndarray, walkers: np.ndarray) -> tuple[np.ndarray, np
 def rows_that_count(
     steps: np.ndarray, walkers: np.ndarray, weights: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """The numbers of rows, `(walkers, draws)`, and what each counts, None where all count alike: as
-    `rows_by_walker`, or, for walkers that come and leave, of which that would cut some off, as
-    `rows_on_grid`, 0 where no row is.
+    """The numbers of rows by walker and step, and their weights.
+
+    Args:
+        steps: Step of each row, shape (n,).
+        walkers: Walker of each row, shape (n,).
+        weights: Weight of each row, shape (n,). Default: None, 1 each.
+
+    Returns:
+        Numbers of rows, shape (walkers, draws), as from `rows_by_walker`. If that would cut rows
+        off, they are as from `rows_on_grid`, with weight 0 where no row exists. Weights have the
+        same shape, or are None if all rows count the same.
     """
     rows = rows_by_walker(steps, walkers)
     if rows.size == len(steps):

@@ -22,8 +22,11 @@ FOOTNOTE = f"{SHORT} {SHORT_NOTE}"
 
 
 def table(lines: list[tuple[str, str]], width: int = WIDTH) -> str:
-    """Aligns pairs of label and value in lines of `width` characters; long values go on below
-    themselves.
+    """Aligns pairs of label and value; long values continue in the next line.
+
+    Args:
+        lines: Pairs of label and value.
+        width: Characters in a line. Default: 110.
     """
     indent = max((len(label) for label, _ in lines), default=0) + 2
     fill = textwrap.TextWrapper(
@@ -37,8 +40,13 @@ def table(lines: list[tuple[str, str]], width: int = WIDTH) -> str:
 
 
 def with_error(mean: float, error: float, short: bool = False) -> str:
-    """Returns `1,295.8 ± 2.8`: two digits of the error, and the mean to the same place; `± 2.8†` of
-    short chains.
+    """Text such as `1,295.8 ± 2.8`: two digits of the error, and the mean to the same place.
+
+    Args:
+        mean: The mean.
+        error: Its error. Without a finite error above 0, only the mean is written.
+        short: Whether chains are short, so that the error is marked, as in `± 2.8†`. Default:
+            False.
     """
     if not (math.isfinite(mean) and math.isfinite(error) and error > 0):
         return f"{mean:,.6g}"

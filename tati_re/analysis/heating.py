@@ -115,11 +115,27 @@ def noise_covariance(
     record_every: int = 1,
     most_places: int = MOST_PLACES,
 ) -> Heating:
-    """Per unit of the variance of a step's noise: the variance of the position, in `virial` its
-    covariance with the noise of the step, and the variance of the momentum, `(wells,)` each, over
-    the steps that are looked at. With replacement the noise is white. A sweep of m batches without
-    it has C = s (δ/n - 1/N) between two batches of n of N examples, so that it sums to zero;
-    symmetric sweeps see each batch twice, the second time backwards.
+    """Variances and covariances of a step on harmonic wells per unit of gradient noise.
+
+    With replacement the noise is white. A sweep of m batches without replacement has the covariance
+    C = s (δ/n - 1/N) between two batches of n of N examples. Thus it sums to zero. Symmetric sweeps
+    see each batch twice, the second time in reverse order.
+
+    Args:
+        step: The linear step.
+        order: Order of the batches, "epochs", "symmetric" or "replacement".
+        batch_size: Number of examples in a batch.
+        num_examples: N, the number of all examples.
+        record_every: Steps between the recorded steps. Default: 1.
+        most_places: Steps of a sweep that are averaged over at most. Default: 128.
+
+    Returns:
+        Three numbers for each well, shape (wells,) each. `position` is the variance of the
+        position. `virial` is its covariance with the noise of the step. `kinetic` is the variance
+        of the momentum, nan without momenta.
+
+    Raises:
+        InputError: The steps are unstable.
     """
     wells, size = step.push.shape
     # The noise of the step itself is one more entry of z.
@@ -258,8 +274,14 @@ def memory_steps(
 def slowest_frequency(
     method: Method, step_size: float, temperature: float, fastest: float, num_steps: int
 ) -> float:
-    """The lowest frequency, up to the fastest, at which a deviation falls by the factor e within so
-    many steps.
+    """The lowest frequency at which a deviation falls by the factor e within some number of steps.
+
+    Args:
+        method: A sampler whose step is linear in a harmonic well.
+        step_size: h.
+        temperature: T, above 0.
+        fastest: The highest frequency; returned if no frequency relaxes.
+        num_steps: The number of steps.
     """
     omega = fastest * np.logspace(-6, 0, 121)
     radius = np.abs(
@@ -272,10 +294,20 @@ def slowest_frequency(
 def linear_step(
     method: Method, step_size: float, temperature: float, stiffness: np.ndarray
 ) -> LinearStep:
-    """The sampler's own step, without its random numbers, on wells U = k x²/2 of several k,
-    `(wells,)`: one call moves a walker from each unit vector of the state, one from zero with a
-    unit of gradient noise, and two more that tell whether the step is linear, and whether something
+    """The sampler's step on wells U = k x²/2, without its random numbers.
+
+    One call moves a walker from each unit vector of the state. One call starts from zero with a
+    unit of gradient noise. Two more calls show whether the step is linear, and whether something
     adapts.
+
+    Args:
+        method: The sampler.
+        step_size: h.
+        temperature: T, above 0.
+        stiffness: k of each well, shape (wells,).
+
+    Raises:
+        InputError: The step is not linear, or does not run on NumPy arrays.
     """
     clause = method.against_noise
     refuse_if(clause is not None, f"{method.name}: {clause}")

@@ -201,7 +201,17 @@ def _fitted(
 def curve_value(
     multiplicity: int, coefficient: float, offset: float, examples: np.ndarray
 ) -> np.ndarray:
-    """The fitted curve at nβ = `examples`."""
+    """The fitted curve of `learning_curve`.
+
+    Args:
+        multiplicity: m, at least 1.
+        coefficient: λ.
+        offset: c.
+        examples: nβ, shape (n,).
+
+    Returns:
+        Estimates of the learning coefficient, shape (n,).
+    """
     if multiplicity == 1:
         return coefficient + offset / examples
     return coefficient - (multiplicity - 1) / (np.log(examples) + offset)

@@ -33,9 +33,12 @@ def load_pymbar():
 def mbar_free_energies(
     reduced: np.ndarray, counts: np.ndarray, start: np.ndarray | None = None
 ) -> np.ndarray:
-    """Free energies f_k = -ln Z_k of K states relative to the first, from the reduced potential of
-    each draw in each state, `(K, N)`, and the draws of each state in the order of the columns,
-    `(K,)`. `start` None is zeros.
+    """Free energies f_k = -ln Z_k of K states relative to the first, by MBAR, shape (K,).
+
+    Args:
+        reduced: Reduced potential of each draw in each state, shape (K, N).
+        counts: The number of draws from each state, in the order of the columns, shape (K,).
+        start: Free energies to begin with, shape (K,). Default: None, zeros.
     """
     if len(counts) == 1:
         return np.zeros(1)
@@ -151,6 +154,15 @@ def reweight(
 
 
 def sampled_energies(run: RunFiles, rows: pd.DataFrame) -> LadderDraws:
+    """Likelihood and penalty of the draws at each rung.
+
+    A likelihood with weight 0 follows from the mean loss, times the ratio of both at the other
+    rungs.
+
+    Args:
+        run: The run, which has a ladder if the rows have rungs.
+        rows: Rows of `run.csv` at all rungs, with energies on all data.
+    """
     penalty = -_by_rung(rows, "log_prior")
     potential = _by_rung(rows, "potential")
     if "rung" in rows.columns:
@@ -237,8 +249,15 @@ def _by_rung(rows: pd.DataFrame, column: str) -> np.ndarray:
 
 
 def exact_rows(run: RunFiles, rows: pd.DataFrame, of: str = "reweighting") -> pd.DataFrame:
-    """Rows with energies on all data, for an analysis of this name; refuses a bias and the noise of
-    mini-batches.
+    """Rows with energies on all data.
+
+    Args:
+        run: The run.
+        rows: Rows of `run.csv`.
+        of: What messages call the analysis. Default: "reweighting".
+
+    Raises:
+        InputError: The rows have weights of a bias, or energies of mini-batches only.
     """
     problem = f"{of} does not account for the bias or the visits of this run."
     refuse_if(

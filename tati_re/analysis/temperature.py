@@ -114,14 +114,22 @@ def measured_temperature(
     level: float = LEVEL,
     weights: Any = None,
 ) -> Temperature:
-    """The temperature of kinetic energies or virials of P parameters, and the band of a correct run
-    at `level`. The mean of n independent p'p/(P T) follows χ²(nP)/(nP). As n is only estimated, the
-    distance of its quantiles from T is multiplied by that of Student's t over that of the normal
-    distribution, with n/8 degrees of freedom. Virials, whose law depends on the potential, follow
-    the same one where it is harmonic; their band is the wider of this one and t standard errors.
-    Below 16 rows of a walker or n = 8, or where a mean would be inside at 0 too, there is no
-    verdict. `energies` are kinetic energies, or virials θ·∇U/2, `(walkers, rows)`, at least 4 rows;
-    `weights` what each counts, same shape, None: all the same.
+    """The temperature of kinetic energies or virials, and the band of a correct run.
+
+    The mean of n independent p'p/(P T) follows χ²(nP)/(nP). As n is only estimated, the band is
+    wider. The distance of its quantiles from T is multiplied by the quantile of Student's t over
+    the quantile of the normal distribution. Student's t has n/8 degrees of freedom. The law of
+    virials depends on the potential, and is the same where the potential is harmonic. Their band is
+    the wider of this band and t standard errors. There is no verdict below 16 rows of a walker,
+    below n = 8, or where a mean of 0 would be inside the band, too.
+
+    Args:
+        energies: Kinetic energies, or virials θ·∇U/2, shape (walkers, rows), at least 4 rows.
+        kind: "kinetic" or "configurational".
+        num_parameters: P.
+        target: T of the target.
+        level: Probability that the mean of a correct run lies outside the band. Default: 1e-4.
+        weights: Weights of the energies, in the same shape. Default: None, 1 each.
     """
     chains = 2.0 * np.atleast_2d(energies) / num_parameters
     mean = float(chains.mean())
@@ -157,8 +165,13 @@ def measured_temperature(
 def chi_square_band(
     num_parameters: int, num_rows: float, temperature: float = 1.0, level: float = LEVEL
 ) -> tuple[float, float]:
-    """The band that the kinetic temperature of n rows leaves once in 1/`level` times: quantiles of
-    T χ²(nP)/(nP).
+    """Lower and upper quantile of T χ²(nP)/(nP), the band of the kinetic temperature.
+
+    Args:
+        num_parameters: P.
+        num_rows: n, the number of independent rows.
+        temperature: T. Default: 1.
+        level: Probability that the mean of n rows lies outside the band. Default: 1e-4.
     """
     half = 0.5 * num_parameters * num_rows
     lower, upper = gammaincinv(half, [0.5 * level, 1 - 0.5 * level]) * (temperature / half)
@@ -266,8 +279,14 @@ def target_temperature(run_info: pd.DataFrame, num_burnin_steps: int = 0) -> flo
 
 
 def measured_temperatures(rows: pd.DataFrame, num_parameters: int) -> list[Temperature]:
-    """As `temperatures`, of rows of one temperature above 0; none of too few, or of a run without
-    parameters.
+    """Temperatures as `temperatures` measures them, if the rows suffice.
+
+    Args:
+        rows: Rows of `run.csv`, all at one temperature above 0.
+        num_parameters: P; 0 for a run without parameters.
+
+    Returns:
+        The temperatures; none for too few rows, several temperatures, or no parameters.
     """
     has_one_temperature = (
         "temperature" in rows
@@ -408,8 +427,11 @@ def group_temperatures(
 
 
 def group_sentences(table: pd.DataFrame, mini_batches: bool) -> list[str]:
-    """Sentences with advice on the group temperatures outside their bands; empty if there are
-    none.
+    """Sentences with advice on the group temperatures outside their bands; none if all lie within.
+
+    Args:
+        table: The table from `group_temperatures`.
+        mini_batches: Whether the run uses mini-batches.
     """
     sentences = []
     slow = "not in equilibrium yet, or the step is large for them: more burn-in, smaller steps"

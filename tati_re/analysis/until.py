@@ -107,8 +107,15 @@ def conditions_of(text: str | None) -> list[Condition]:
 
 
 def look_after(steps: int, unit: int, multiple: int = 1) -> int:
-    """The first look more than `steps` steps after the burn-in: 250, 500, 1,000, ... rows of a
-    walker, a row each `unit` steps, rounded up to a multiple of the steps of a turn.
+    """The step after the burn-in at which the run is looked at next.
+
+    A run is looked at after 250, 500, 1,000, ... rows of a walker.
+
+    Args:
+        steps: Steps after the burn-in so far; the next look comes later.
+        unit: Steps between rows.
+        multiple: The look is rounded up to a multiple of this many steps, as a turn takes. Default:
+            1.
     """
     look = FIRST_ROWS * unit
     while (rounded := -(-look // multiple) * multiple) <= steps:
@@ -158,13 +165,22 @@ def _by_chance(there: np.ndarray, count: int) -> dict[str, float]:
 
 
 def diagnosis(quantities: Iterable[Quantity], limit: float) -> dict[str, Any]:
-    """The worst R-hat and the least effective sample size of some quantities, and of which: `rhat`,
-    `rhat_of`, `ess`, `ess_of`; of those that are not compared the worst R-hat alone,
-    `rhat(weights)`, `rhat(weights)_of`. `spoiled_by` are the walkers, fewer than half and ten at
-    most, that alone lift R-hat above the limit, and `rhat_without` what it is without them;
-    `rhat_by_chance` is what the worst R-hat of so many quantities is below in 99 of 100 cases where
-    all draws are independent, `rhat_by_chance_of_one` what one part of it, of a single quantity, is
-    below in 19 of 20. What never changes says nothing; nan where nothing does, or of too few draws.
+    """The worst R-hat and the least effective sample size of some quantities.
+
+    Quantities that never change do not count.
+
+    Args:
+        quantities: The quantities.
+        limit: R-hat above which walkers are searched that alone raise it.
+
+    Returns:
+        `rhat` and `ess` with the names of their quantities, `rhat_of` and `ess_of`; nan if no
+        quantity counts, or draws are too few. `rhat(weights)` and `rhat(weights)_of` are the worst
+        R-hat of the quantities that are not compared. `spoiled_by` lists the walkers that alone
+        raise R-hat above the limit, fewer than half and at most ten. `rhat_without` is R-hat
+        without them. In 99 of 100 cases with independent draws, the worst R-hat of so many
+        quantities is below `rhat_by_chance`. In 19 of 20 cases, one part of R-hat of a single
+        quantity is below `rhat_by_chance_of_one`.
     """
     worst: tuple[float, str, np.ndarray, np.ndarray | None] = math.nan, "", np.zeros((1, 0)), None
     least = (math.nan, "")
@@ -212,8 +228,15 @@ def diagnosis(quantities: Iterable[Quantity], limit: float) -> dict[str, Any]:
 
 
 def weighted(draws: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, float]:
-    """What each draw adds to the error of the weighted mean, to first order, and the effective
-    sample size.
+    """The influence of draws on the weighted mean, and their effective sample size.
+
+    Args:
+        draws: Draws, shape (walkers, draws).
+        weights: Weights in the same shape; None: 1 each.
+
+    Returns:
+        What each draw adds to the error of the mean, to first order, in the shape of the draws; the
+        draws where all weights are the same. The size.
     """
     if weights is None or np.ptp(weights) == 0:
         return draws, effective_sample_size(draws)
@@ -364,8 +387,14 @@ def _agreed(condition: Condition, numbers: Mapping[str, Any]) -> float:
 
 
 def steps_left(condition: Condition, numbers: Mapping[str, Any], steps: int) -> float:
-    """How many more steps a condition takes, in two digits, inf if unknown: R-hat - 1 falls as
-    their inverse.
+    """The number of further steps until a condition is met, in two digits; inf if unknown.
+
+    R-hat - 1 falls as the inverse of the steps.
+
+    Args:
+        condition: The condition.
+        numbers: Numbers of the last look, as from `diagnosis`.
+        steps: Steps after the burn-in so far.
     """
     value = condition.value(numbers)
     if condition.met(numbers) or not value > 0:

@@ -76,10 +76,18 @@ def _wide(prog: str) -> argparse.HelpFormatter:
 
 
 class Parser(argparse.ArgumentParser):
-    """An argparse parser that raises `InputError`, with the nearest flag for an unknown one. Flags
-    are typed in full, and those that are not typed are absent from what `parse` returns. With many
-    options, `--help` explains those of `MAIN` and the command's own, and names the others by group;
-    `--help-all` explains all.
+    """An argparse parser that raises `InputError`, with the nearest flag for an unknown one.
+
+    Flags are typed in full, and those that are not typed are absent from what `parse` returns. With
+    many options, `--help` explains the options in `MAIN` and the command's own flags, and names the
+    others by group. `--help-all` explains all.
+
+    Args:
+        *args: Arguments of `argparse.ArgumentParser`: the name of the command, its usage, its
+            description.
+        quiet: Help of the flag `--quiet`; None: there is no such flag. Default: "print errors
+            only".
+        **kwargs: Further arguments of `argparse.ArgumentParser`, by name.
     """
 
     def __init__(self, *args: Any, quiet: str | None = "print errors only", **kwargs: Any) -> None:
@@ -232,7 +240,12 @@ class Parser(argparse.ArgumentParser):
             self.add_argument(flag(name), dest=name, help=text, **style)
 
     def add_options(self, title: str, names: Iterable[str]) -> None:
-        """Adds a group of flags of the table of options."""
+        """Adds a group of flags of options.
+
+        Args:
+            title: Title of the group in the help.
+            names: Names of the options.
+        """
         section = self.add_argument_group(title)
         for name in names:
             add_field(section, name, OPTIONS[name])
@@ -263,8 +276,13 @@ class Parser(argparse.ArgumentParser):
 def make_parser(
     prog: str, description: str, groups: Iterable[str], leave_out: Collection[str] = ()
 ) -> Parser:
-    """Makes the parser of a command from groups of the table of options, but for some, and the
-    flags common to all.
+    """Makes the parser of a command from groups of options, with the flags common to all commands.
+
+    Args:
+        prog: The name of the command.
+        description: What the command does, for the help.
+        groups: Names of groups of options.
+        leave_out: Names of options without a flag. Default: none.
     """
     quiet = "print errors only; the same as --verbose 0"
     parser = Parser(prog=prog, usage=f"{prog} [options]", description=description, quiet=quiet)
@@ -295,9 +313,15 @@ def make_parser(
 
 
 def loading(verbose: int = 1, activity: str | None = None) -> None:
-    """Says what takes seconds where TensorFlow is not there yet; by default that is loading it,
-    without scikit-learn and Matplotlib, which Keras would load for helpers that no command uses: a
-    fourth of the time.
+    """Says what takes seconds, if TensorFlow is not loaded yet; by default loads it.
+
+    It is loaded without scikit-learn and Matplotlib, which saves a fourth of the time. Keras would
+    load them for helpers that no command uses.
+
+    Args:
+        verbose: Whether to say it: 0 for no. Default: 1.
+        activity: What takes seconds, such as "Reading x". Nothing is then loaded. Default: None,
+            loading TensorFlow.
     """
     if "tensorflow" in sys.modules:
         return
@@ -311,8 +335,15 @@ def loading(verbose: int = 1, activity: str | None = None) -> None:
 
 @contextlib.contextmanager
 def output_folder(folder: str | None, name: str) -> Iterator[Path]:
-    """The folder of `--output`, else the next of `free_folder`, removed at the end if it is empty,
-    and `runs` too.
+    """The folder of the results of a command.
+
+    Args:
+        folder: The folder of `--output`. None: the next free folder under `runs`. If that is empty
+            at the end, it is removed, and an empty `runs` too.
+        name: Beginning of the name of the next free folder, which a number follows.
+
+    Yields:
+        The folder.
     """
     if folder is not None:
         yield Path(folder)
@@ -328,8 +359,16 @@ def output_folder(folder: str | None, name: str) -> Iterator[Path]:
 
 
 def number_typed(name: str, text: str, kind: type = int, least: float | None = None) -> Any:
-    """Converts what was typed after a flag, `name` in Python, to an `int` or `float` that is not
-    below `least`.
+    """Converts what was typed after a flag to a number.
+
+    Args:
+        name: Name of the option in Python.
+        text: What was typed.
+        kind: `int` or `float`. Default: int.
+        least: The smallest allowed number. Default: None, no limit.
+
+    Raises:
+        InputError: The text is not such a number, or the number is out of range.
     """
     try:
         value = kind(text)
@@ -350,6 +389,17 @@ def number_typed(name: str, text: str, kind: type = int, least: float | None = N
 def integer_of(
     typed: Mapping[str, str], name: str, default: int | None = None, least: int = 0
 ) -> Any:
+    """The integer that was typed after a flag.
+
+    Args:
+        typed: What was typed, by option.
+        name: Name of the option in Python.
+        default: The value if the flag was not typed. Default: None.
+        least: The smallest allowed number. Default: 0.
+
+    Raises:
+        InputError: The text is not an integer, or it is out of range.
+    """
     return number_typed(name, typed[name], least=least) if name in typed else default
 
 
@@ -361,8 +411,12 @@ def requeue_signal_of(typed: Mapping[str, Any]) -> str | None:
 
 @contextlib.contextmanager
 def flags_named(names: Collection[str], renamed: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Replaces a leading Python name in errors by its flag, if not in the table; `renamed`: those
-    of another name.
+    """Replaces the Python name at the start of an error's message by its flag.
+
+    Args:
+        names: Python names that are flags of the command.
+        renamed: The name of the flag, for Python names whose flag has another name. Default: None,
+            none.
     """
     try:
         yield
@@ -376,8 +430,11 @@ def flags_named(names: Collection[str], renamed: Mapping[str, str] | None = None
 
 
 def as_typed(message: str, flags: Collection[str]) -> str:
-    """The message with typed options as flags; of a name that is an English word only where the
-    message begins.
+    """A message with the options that were typed as flags.
+
+    Args:
+        message: The message. A name that is an English word is replaced only at its start.
+        flags: Python names of the flags that were typed; names that are not options are ignored.
     """
     for name in set(flags) & set(OPTIONS):
         start = r"(?<![\w/.'\"-])" if "_" in name else "^"
@@ -415,7 +472,13 @@ def entry_point(
 
 
 def one_line(message: Warning | str, *_: Any, **__: Any) -> str:
-    """A warning as a command prints it: one line, without the place in the code."""
+    """A warning as a command prints it: one line, without the place in the code.
+
+    Args:
+        message: The warning.
+        *_: Category, file and line, which are not printed.
+        **__: The line of code, which is not printed.
+    """
     return f"Warning: {' '.join(str(message).split())}\n"
 
 
@@ -425,9 +488,20 @@ def command(
     argv: Sequence[str] | None,
     writes_files: bool = False,
 ) -> int:
-    """Runs a command's body; errors become one line and a status (`tati_re.cli.failures`), an
-    interrupt 130. Standard output that is closed, missing or full ends nothing; it changes the
-    status of a command whose result is what it prints.
+    """Runs a command's body; errors become one line and a status (`tati_re.cli.failures`).
+
+    An interrupt has the status 130. Standard output that is closed, missing or full ends nothing.
+    It changes the status of a command whose result is what it prints.
+
+    Args:
+        prog: The name of the command.
+        body: A function of the arguments that returns None, or an exit status.
+        argv: The arguments, without the command's name. None: the arguments of the process.
+        writes_files: Whether the result is in files, so that it does not depend on what is printed.
+            Default: False.
+
+    Returns:
+        The exit status.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     MADE.set(None)

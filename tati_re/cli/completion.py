@@ -54,8 +54,15 @@ class PrintCompletion(argparse.Action):
 
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:
-    """The completion script for "bash" or "zsh", `source <(tati-sample --print-completion bash)`.
-    The parser parses nothing afterwards: names that are only offered become its choices.
+    """The completion script of a command, for `source <(tati-sample --print-completion bash)`.
+
+    Args:
+        parser: The parser of the command. It cannot parse afterwards: names that are only offered
+            become its choices.
+        shell: "bash" or "zsh".
+
+    Raises:
+        InputError: It is another shell.
     """
     refuse_if(
         shell not in SHELLS,

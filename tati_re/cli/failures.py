@@ -37,9 +37,13 @@ _VERSIONS = ("numpy", "tensorflow", "keras", "scipy", "pandas", "h5py", "pydanti
 def failed(
     error: Exception, prog: str, arguments: Sequence[str], sentence: str | None = None
 ) -> int:
-    """Says an error in one sentence and returns the exit status; `sentence` is that of a user's
-    error. What others raised comes with a log of traceback and versions; with `--debug` the
-    traceback is on stderr too.
+    """Prints an error in one sentence, and returns the exit status.
+
+    Args:
+        error: The error. Unless it is a user's error, a log has its traceback and the versions.
+        prog: The name of the command.
+        arguments: Its arguments. With `--debug` the traceback is printed too.
+        sentence: The sentence of a user's error. Default: None, made from the error.
     """
     status = BAD_INPUT
     words = sentence or ""

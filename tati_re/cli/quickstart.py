@@ -52,8 +52,13 @@ def parser_of_command() -> Parser:
 
 
 def run_quickstart(folder: Path, num_steps: int | None, seed: int, verbose: int) -> None:
-    """Trains, samples, predicts, prints the tables and writes the figures into a new or empty
-    folder.
+    """Trains, samples and predicts, prints the tables, and writes the figures.
+
+    Args:
+        folder: The folder of the run, new or empty.
+        num_steps: Upper limit of the sampling steps. None: no limit but the convergence.
+        seed: Seed of all random numbers.
+        verbose: 1, or 0 for the certificate and predictions alone.
     """
     from tati_re.plotting import plot_traces
     from tati_re.report.prediction import report_predictions

@@ -66,9 +66,21 @@ def start(
     groups: Iterable[str],
     action: Callable[[Options], Any],
 ) -> int:
-    """Runs a command that makes a run folder, by default the next `name` under `runs`; an empty one
-    is removed again. `groups` are those of `--print-config`, `action` starts the run and returns
-    it. Returns the exit status.
+    """Runs a command that makes a run folder.
+
+    Args:
+        parser: The parser of the command.
+        argv: The arguments, without the command's name.
+        name: Without `--output` the folder is the next one of this name under `runs`. An empty one
+            is removed at the end.
+        groups: Groups of options that `--print-config` prints.
+        action: Starts the run with the options, and returns it.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        InputError: An option is wrong, or the data are missing.
     """
     typed = parser.parse(argv)
     options = with_config(typed)

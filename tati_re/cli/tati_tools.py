@@ -53,8 +53,12 @@ def scans(argv: list[str]) -> bool:
 
 
 def parser_of_flags(prog: str, **flags: Any) -> Parser:
-    """Flags of TATi's spelling; None: a text, a list: several, a number: one of its kind, which is
-    the default.
+    """A parser of flags in TATi's spelling.
+
+    Args:
+        prog: The name of the command.
+        **flags: Kind of value by flag. None: a text. A list: several texts. A number: a number of
+            the same type, which is the default.
     """
     parser = Parser(prog=prog, quiet=None)
     for name, value in flags.items():
@@ -69,7 +73,15 @@ def parser_of_flags(prog: str, **flags: Any) -> Parser:
 
 
 def write(columns: Any, path: str) -> None:
-    """Writes columns, or a data frame, to a CSV file."""
+    """Writes columns to a CSV file, and prints the number of rows.
+
+    Args:
+        columns: A data frame, or columns by name.
+        path: The file.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
     import pandas as pd
 
     from tati_re.runs.csv_table import frame_text
@@ -130,7 +142,15 @@ def write_dataset_as_tati(argv: list[str]) -> None:
 
 
 def print_rows(dataset: "Dataset", batch_size: int | None) -> None:
-    """Prints inputs and labels of all rows, batch after batch, as TATi's parser does."""
+    """Prints inputs and labels of all rows, batch after batch, as TATi's parser does.
+
+    Args:
+        dataset: The data set; its training set is printed.
+        batch_size: Rows of a batch. None: one batch of all rows.
+
+    Raises:
+        InputError: `batch_size` is below 1.
+    """
     import numpy as np
 
     parts = (dataset.inputs * dataset.input_scale, dataset.targets)
@@ -335,7 +355,16 @@ def explorer(typed: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_exploration(exploration: Any, typed: dict[str, Any], names: list[str]) -> None:
-    """Files of TATi's explorer: bottoms, where legs started, and legs, one row a position."""
+    """Writes the files of TATi's explorer, one row a position.
+
+    They are the bottoms, the starting points of legs, and the legs.
+
+    Args:
+        exploration: The result of the exploration.
+        typed: What was typed, by option. Only the files that it names in `EXPLORER_FILES` are
+            written.
+        names: Names of the parameters, which head the columns.
+    """
     import numpy as np
 
     lengths = [len(leg) for leg in exploration.legs]

@@ -43,7 +43,17 @@ class InputError(ValueError):
 def refuse_if(
     wrong: object, problem: str, received: object = None, expected: object = None
 ) -> None:
-    """Raises an `InputError` with these words if something is wrong."""
+    """Raises an `InputError` if something is wrong.
+
+    Args:
+        wrong: What is wrong; any true value raises the error.
+        problem: What is wrong in words, with the option's name. It ends with a full stop.
+        received: The invalid value. Default: None, not printed.
+        expected: A valid value. Default: None, not printed.
+
+    Raises:
+        InputError: `wrong` is true.
+    """
     if wrong:
         raise InputError(problem, received, expected)
 
@@ -77,7 +87,13 @@ class CertificateWarning(UserWarning):
 
 
 def abbreviated(value: object, most: int, write: Callable[[Any], str] = str) -> str:
-    """A value in a sentence, on one line and with so many letters at most."""
+    """A value as text for a sentence, on one line.
+
+    Args:
+        value: Any value.
+        most: Number of letters after which the text is cut; "..." then follows.
+        write: Writes the value as text. Default: `str`.
+    """
     try:
         text = write(value)
         text = " ".join(text.split()) if "\n" in text else text
@@ -132,7 +148,15 @@ def _for_shell(character: str) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Returns `" Did you mean 'x'?"` for the known name closest to `name`, or an empty string."""
+    """Suggests the known name closest to a misspelled one.
+
+    Args:
+        name: The unknown name.
+        names: The known names. Upper and lower case are not distinguished.
+
+    Returns:
+        `" Did you mean 'x'?"` with a leading space, or an empty string if no name is close.
+    """
     lowered = {str(n).lower(): str(n) for n in names}
     matches = difflib.get_close_matches(str(name).lower(), list(lowered), n=1, cutoff=0.6)
     return f" Did you mean '{lowered[matches[0]]}'?" if matches else ""

@@ -27,7 +27,16 @@ class Faceted(Protocol):
     def ladder(self) -> Temperatures | None: ...
 
     def step(self, state: Any, evaluate: Evaluate, noise: Noise) -> Any:
-        """One step."""
+        """Makes one step, see `Method.step`.
+
+        Args:
+            state: The state before the step.
+            evaluate: Computes U and its gradient on the mini-batch of the step.
+            noise: Random numbers of this step.
+
+        Returns:
+            The state after the step, and its `Info`.
+        """
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,25 @@ def lanczos(
     num_steps: int,
     start: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Ritz values of a fixed number of Lanczos steps, ascending, `(k,)`, the coordinates of their
-    vectors, `(k, k)` columns, and the basis that these refer to, `(k, size)`: the vector of the
-    lowest is `coordinates[:, 0] @ basis`. `product` multiplies the matrix with a vector `(size,)`;
-    `start` is the first one, by default random numbers. There are at least as many negative
-    eigenvalues as negative Ritz values (Cauchy's interlacing). All vectors are orthogonalized,
-    which keeps copies out. Source: Golub and Van Loan, Matrix Computations, section 10.1.
+    """Ritz values of a fixed number of Lanczos steps, with their vectors.
+
+    There are at least as many negative eigenvalues as negative Ritz values (Cauchy's interlacing).
+    All vectors are orthogonalized, which keeps copies out. Source: Golub and Van Loan, Matrix
+    Computations, section 10.1.
+
+    Args:
+        product: Multiplies the matrix by a vector of shape (size,).
+        size: Number of rows of the matrix.
+        num_steps: Largest number of steps, 1 to `size`. The steps end earlier if the vectors span
+            an invariant subspace.
+        start: The first vector, shape (size,), of any length above 0. Default: None, normal random
+            numbers of a fixed seed.
+
+    Returns:
+        Ritz values in ascending order, shape (k,); the coordinates of their vectors in its columns,
+        shape (k, k); and the basis that these refer to, shape (k, size). The vector of the lowest
+        value is `coordinates[:, 0] @ basis`. If a product is not finite, the only Ritz value is
+        nan.
     """
     from scipy.linalg import eigh_tridiagonal
 

@@ -127,8 +127,15 @@ class Batching(Protocol):
     mean_size: float | None
 
     def indices(self, first_step: int, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
-        """Examples of each step, `(steps, walkers, batch_size)`, and how many of them are valid,
-        `(steps,)`.
+        """Draws the examples of consecutive steps.
+
+        Args:
+            first_step: Number of the first step, from 0.
+            num_steps: Number of steps.
+
+        Returns:
+            Indices of the examples, shape (steps, walkers, batch_size), with one row for all
+            walkers if `shared`; and how many of each step are valid, shape (steps,).
         """
 
     def from_walker(self, first: int) -> Any:
@@ -145,6 +152,15 @@ class AllExamples:
     mean_size: float | None = None
 
     def indices(self, first_step: int, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
+        """No examples for any step; see `Batching.indices`.
+
+        Args:
+            first_step: Number of the first step; it makes no difference.
+            num_steps: Number of steps.
+
+        Returns:
+            An empty array of shape (steps, 1, 0), and zeros of shape (steps,), both int32.
+        """
         return np.zeros((num_steps, 1, 0), np.int32), np.zeros(num_steps, np.int32)
 
     def from_walker(self, first: int) -> Any:

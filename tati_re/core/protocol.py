@@ -18,31 +18,61 @@ from tati_re.core.ops import as_float64, where
 
 
 def with_energy(state, energy: Energy):
-    """The state, a NamedTuple with at least the fields of `State`, with potential and gradient of
-    an energy.
+    """Puts the potential, its gradient and its parts into a state.
+
+    Args:
+        state: A NamedTuple with at least the fields of `State`.
+        energy: The energy of each walker, with its gradient.
+
+    Returns:
+        The changed state; position and rung are the same.
     """
     return state._replace(**energy._asdict())
 
 
 def step_size_of(state, rung: Rung):
-    """The step size of each walker on a rung, with the factor `step_factor` that a tuned sampler
-    has found.
+    """The step size of each walker, shape (walkers,).
+
+    Args:
+        state: The state of a sampler. A tuned sampler has found the field `step_factor`, which
+            multiplies the rung's step size.
+        rung: The rung of each walker.
     """
     return rung.step_size * state.step_factor if "step_factor" in state._fields else rung.step_size
 
 
 def attributes_of(method, *names: str) -> dict:
+    """Attributes of a method as a dictionary.
+
+    Args:
+        method: A sampler, an optimizer, or another object.
+        *names: Names of attributes of the object itself, not of its class.
+    """
     return {name: vars(method)[name] for name in names}
 
 
 def fields_of(state, names) -> dict:
+    """Some fields of a state as a dictionary, in the order of the names.
+
+    Args:
+        state: A NamedTuple.
+        names: Names of its fields.
+    """
     values = state._asdict()
     return {name: values[name] for name in names}
 
 
 def chosen(condition, first, second, names) -> dict:
-    """The fields: of walkers for which the condition `(walkers,)` holds the first's, of others the
-    second's.
+    """Chooses between the fields of two states for each walker.
+
+    Args:
+        condition: For each walker, whether the first state counts, bool, shape (walkers,).
+        first: A NamedTuple whose fields have shape (walkers,) or (walkers, n).
+        second: The state of the other walkers, with the same fields.
+        names: Names of the fields.
+
+    Returns:
+        The fields by name.
     """
     ours = fields_of(first, names)
     others = fields_of(second, names)
@@ -101,8 +131,14 @@ class Noise(Protocol):
 
 
 def sums_at_rung(rung: Rung, values):
-    """Sums of `(walkers, n)` float64 values over all walkers of the same rung, see `same_rung`, in
-    the same shape.
+    """Sums over all walkers of the same rung, see `same_rung`.
+
+    Args:
+        rung: The rung of each walker.
+        values: Summands, float64, shape (walkers, n).
+
+    Returns:
+        The sum over its rung for each walker, shape (walkers, n).
     """
     return same_rung(rung) @ values
 

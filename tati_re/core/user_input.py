@@ -16,9 +16,18 @@ if TYPE_CHECKING:
 
 
 def as_array(values: Any, name: str, dtype: Any = None, numbers: bool = False) -> np.ndarray:
-    """An array of what was given as `name`; with a `dtype` or `numbers` it must be integers, floats
-    or booleans. Masked entries, rows of unequal lengths, and what cannot be made an array of such a
-    type are an `InputError`.
+    """Converts what a user gave to an array.
+
+    Args:
+        values: Numbers, lists of them, or an array of any library.
+        name: Its name in messages.
+        dtype: Number type of the array; the values must then be integers, floats or booleans.
+            Default: None, their type; floats of more than 64 bits become float64.
+        numbers: Whether the values must be integers, floats or booleans. Default: False.
+
+    Raises:
+        InputError: Entries are masked, rows have unequal lengths, or the values cannot be made an
+            array of such a type.
     """
     import numpy as np  # not with the help of a command
 
@@ -92,8 +101,14 @@ def check_seed(seed: Any) -> None:
 
 @contextmanager
 def users_code(subject: str, expected: str) -> Iterator[None]:
-    """Makes one sentence of whatever code of users raises; `subject` is the option and the name of the
-    code.
+    """Turns any exception of a user's code into one sentence.
+
+    Args:
+        subject: The option and the name of the code, which begin the sentence.
+        expected: Code that would work, for the message.
+
+    Raises:
+        InputError: The code raised an exception. An `InputError` of the code passes unchanged.
     """
     try:
         yield
@@ -105,8 +120,11 @@ def users_code(subject: str, expected: str) -> Iterator[None]:
 
 
 def error_text(error: BaseException, most: int = 300) -> str:
-    """An exception in one line: its type and message, without colors and what comes after `most`
-    characters.
+    """An exception in one line: its type and its message, without colors.
+
+    Args:
+        error: The exception.
+        most: Largest number of characters of the message; a longer one is cut. Default: 300.
     """
     text = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(error)).split()).rstrip(".")
     text = text if len(text) <= most else text[: most - 3] + "..."
@@ -114,8 +132,15 @@ def error_text(error: BaseException, most: int = 300) -> str:
 
 
 def is_change(values: np.ndarray, terms: np.ndarray, tolerance: float, dtype: str) -> bool:
-    """Whether the last of `values` less the first is the sum of `terms`, slopes times ways, within
-    a part of their sizes and what the type rounds.
+    """Whether the change of a function along a line agrees with its slopes.
+
+    Args:
+        values: Values of the function along the line; the first and the last are compared.
+        terms: Slope times distance for each direction; their sum is the expected change.
+        tolerance: Allowed deviation as a fraction of the larger of two numbers: the sum of the
+            sizes of `terms`, and the size of the change.
+        dtype: Number type of the computation, such as "float32". Its rounding errors are allowed
+            too.
     """
     import numpy as np
 

@@ -45,8 +45,13 @@ def _with_printable_names(frame: Any) -> Any:
 def html_table(
     title: str, lines: Iterable[tuple[str, str]] = (), notes: Iterable[str] = (), frame: Any = None
 ) -> str:
-    """A table of labels and values under a title and warnings, all escaped; below it the DataFrame
-    `frame`.
+    """A table of labels and values in HTML, below a title and warnings, all escaped.
+
+    Args:
+        title: The title.
+        lines: Labels and values. Lines without both are left out. Default: none.
+        notes: Warnings. Default: none.
+        frame: A DataFrame to show below the table. Default: None.
     """
     rows = "".join(
         f'<tr><th style="text-align:left">{escape(label)}</th><td style="text-align:left">{escape(value)}</td></tr>'

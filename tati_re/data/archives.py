@@ -24,10 +24,20 @@ def read_npz(
     weights: str | None = None,
     limit: float | None = None,
 ) -> Contents:
-    """The arrays x_train, y_train and perhaps x_test, y_test of an NPZ file; or x, y; or those that
-    `keys` name, several inputs joined by `+`, in the order of the model's. Inputs of type uint8 are
-    images: they stay bytes and get the scale 1/255. Arrays larger than `limit` bytes are kept on
-    the disk; None: all in memory.
+    """The inputs, labels and test set of an NPZ file.
+
+    Inputs of type uint8 are images: they stay bytes and get the scale 1/255.
+
+    Args:
+        path: The file.
+        keys: Names of the arrays of inputs and labels, perhaps followed by two names for the test
+            set. Several inputs are joined by `+`, in the order of the model's inputs. Default:
+            None, x_train and y_train with x_test and y_test if they exist, or x and y.
+        weights: Name of the array of sample weights. Default: None, no weights.
+        limit: Bytes above which an array is kept on the disk. Default: None, all in memory.
+
+    Raises:
+        InputError: The file is damaged, holds pickled objects, or lacks an array.
     """
     try:
         with path.open("rb") as opened, load_arrays(opened, limit) as file:
@@ -100,7 +110,15 @@ def _several(path: Path, file, parts: Sequence[Sequence[str]]) -> Contents:
 
 
 def check_keys(keys: Sequence[str], lengths: Sequence[int]) -> None:
-    """Refuses `data_keys` of another number."""
+    """Refuses `data_keys` with another number of names.
+
+    Args:
+        keys: Names of arrays, inputs first.
+        lengths: The numbers of names that are allowed: 2, and 4 where a test set may follow.
+
+    Raises:
+        InputError: The number of names is not allowed.
+    """
     four = ", or four names, the last two for the test set" if 4 in lengths else ""
     refuse_if(
         len(keys) not in lengths,
@@ -113,7 +131,14 @@ def check_keys(keys: Sequence[str], lengths: Sequence[int]) -> None:
 def images(
     inputs: np.ndarray, targets: np.ndarray, test: tuple[np.ndarray, ...], name: str
 ) -> Contents:
-    """The contents, with the scale 1/255 where the inputs are bytes."""
+    """The contents, with the scale 1/255 where the inputs are bytes.
+
+    Args:
+        inputs: Inputs, shape (N, ...).
+        targets: Labels, shape (N,) or (N, K).
+        test: Inputs and labels of the test set, or empty.
+        name: Name of the data in messages.
+    """
     return Contents(
         inputs, targets, test, name, input_scale=1 / 255 if inputs.dtype == np.uint8 else 1.0
     )

@@ -47,7 +47,15 @@ class Categories:
         return np.array([self._code(numbers, str(cell).strip(), where) for cell in cells])
 
     def code(self, cell: str, where: str) -> float:
-        """The number of the category of one cell, as `codes`."""
+        """The number of the category of one cell, as `codes`.
+
+        Args:
+            cell: The text of the cell.
+            where: What messages call the place of the cell.
+
+        Raises:
+            InputError: The text is not one of the categories.
+        """
         return float(self.codes([cell], where)[0])
 
     def _code(self, numbers: Mapping[str, float], text: str, where: str) -> float:

@@ -74,9 +74,15 @@ class Columns:
 
 
 def parse_columns(texts: Sequence[str], names: Sequence[str]) -> Columns:
-    """Reads derived inputs as a user writes them: `x1`, `x1^2`, `sin(x1)`, `cos(x2)`, at least one.
-    Exponents are positive whole numbers. A column is meant by its name; `x2` that is no name is the
-    second, as is `2`.
+    """Reads derived inputs as a user writes them: `x1`, `x1^2`, `sin(x1)`, `cos(x2)`.
+
+    Args:
+        texts: The derived inputs, at least one. Exponents are positive whole numbers. A column is
+            called by its name. `x2` is the second column if no column has this name, as is `2`.
+        names: Names of the columns of the data.
+
+    Raises:
+        InputError: There are no texts, or one cannot be read.
     """
     refuse_if(not texts, "input_columns are empty.", expected=f"at least one of {FORMS}")
     return Columns(tuple(_column(text, names) for text in texts), tuple(names))

@@ -500,7 +500,16 @@ def _check_part(part: str, inputs: np.ndarray | None, targets: np.ndarray | None
 
 
 def checked_weights(weights: Any, count: int, argument: str = "sample_weights") -> np.ndarray:
-    """Weights as float64 `(count,)`."""
+    """Weights as float64, shape (count,).
+
+    Args:
+        weights: Finite numbers, at least 0 and not all 0, shape (count,) or (count, 1).
+        count: The number of examples or classes.
+        argument: What messages call the weights. Default: "sample_weights".
+
+    Raises:
+        InputError: The weights have another shape, are not finite, are negative, or are all 0.
+    """
     values = as_array(weights, argument, np.float64)
     values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
     if values.shape != (count,):
@@ -523,9 +532,20 @@ def checked_weights(weights: Any, count: int, argument: str = "sample_weights") 
 def of_classes(
     class_weights: Sequence[float] | Mapping[Any, float], dataset: Any, targets: np.ndarray
 ) -> np.ndarray:
-    """The weight of each example's class, float64 `(n,)`; targets are labels in any form of those
-    of the data set. Weights are one for each class, or by its name or number; classes that are not
-    named count once.
+    """The weight of the class of each example.
+
+    Args:
+        class_weights: One weight for each class, or weights by name or number of the class. Classes
+            that are not named have weight 1.
+        dataset: The data set that defines the classes.
+        targets: Labels in the form that the data set stores, shape (n,) or one-hot (n, classes).
+
+    Returns:
+        Weights, float64, shape (n,).
+
+    Raises:
+        InputError: The labels are not classes, examples have several classes, or a class is
+            unknown.
     """
     count = dataset.num_classes
     refuse_if(
@@ -604,9 +624,16 @@ def _refuse_zero_weights(weights: np.ndarray, part: str) -> None:
 
 
 def with_weights(dataset: Any, sample_weights: Any = None, class_weights: Any = None) -> Any:
-    """The data set with examples weighted by their own weights (given, or its own) times those of
-    their classes. It comes before a part is kept for testing; class weights, as `of_classes` takes
-    them, act on the test set too.
+    """The data set with examples weighted by the product of sample weight and class weight.
+
+    It applies before a part is kept for testing.
+
+    Args:
+        dataset: The data set.
+        sample_weights: A weight for each example, shape (N,). Default: None, the weights that the
+            data set has.
+        class_weights: Weights as `of_classes` takes them, which also apply to the test set.
+            Default: None, 1 for each class.
     """
     weights = dataset.weights
     test = dataset.test_weights

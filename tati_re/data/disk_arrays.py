@@ -75,7 +75,12 @@ def blocks(values: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def chosen(values: np.ndarray, which: np.ndarray) -> np.ndarray:
-    """`values[which]` for a mask `(n,)`; arrays on disk stay on disk."""
+    """`values[which]`; arrays on the disk stay on the disk.
+
+    Args:
+        values: An array, in memory or on the disk, shape (n, ...).
+        which: Mask of the rows to keep, shape (n,).
+    """
     if not on_disk(values):
         return values[which]
     store = Store(limit=0)
@@ -98,7 +103,20 @@ def concatenated(parts: list[np.ndarray]) -> np.ndarray:
 
 
 def member_of_npz(path: Path, name: str, limit: float | None) -> np.ndarray | None:
-    """A member of an NPZ file on disk if it is larger than the limit, else `None`."""
+    """A member of an NPZ file, kept on the disk if it is larger than the limit.
+
+    Args:
+        path: The NPZ file.
+        name: Name of the member in the archive, such as `x.npy`.
+        limit: Bytes above which it is kept on the disk; None: no limit.
+
+    Returns:
+        The array, or None if it is to be read into memory: it is small, absent, stored by column,
+        or holds Python objects.
+
+    Raises:
+        InputError: The disk is full.
+    """
     with zipfile.ZipFile(path) as archive:
         if (
             limit is None

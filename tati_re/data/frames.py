@@ -52,9 +52,18 @@ def is_frame(values: Any) -> bool:
 
 
 def in_order(values: Any, names: Sequence[str], argument: str) -> Any:
-    """Of a data frame the columns of these names, in their order; anything else, and all where
-    there are no names, as it is. So is a frame of other names where those or these are mere
-    numbers, which nobody gave.
+    """The columns of a data frame that have some names, in the order of the names.
+
+    A frame with none of these names is unchanged if its names, or the given ones, are mere numbers:
+    then the names are defaults.
+
+    Args:
+        values: A data frame; anything else is unchanged.
+        names: Names of the columns. Empty: all columns as they are.
+        argument: What messages call the frame.
+
+    Raises:
+        InputError: The frame lacks a column, or has it twice.
     """
     if not names or not is_frame(values):
         return values
@@ -126,8 +135,17 @@ def _mappings(values: Any) -> list[Mapping[Any, Any]] | None:
 
 
 def check_order(inputs: Any, values: Any, argument: str) -> None:
-    """Refuses what has the index of the inputs, a data frame, in another order: rows go by their
-    place.
+    """Refuses values whose index is the index of the inputs in another order.
+
+    Rows are paired by position.
+
+    Args:
+        inputs: Inputs; only data frames and series have an index.
+        values: What belongs to the rows of the inputs, such as labels or weights.
+        argument: What messages call the values.
+
+    Raises:
+        InputError: Both indices have the same entries in different orders.
     """
     rows, others = (cast(Any, getattr(part, "index", None)) for part in (inputs, values))
     if hasattr(rows, "equals") and hasattr(others, "equals") and not rows.equals(others):
@@ -140,7 +158,15 @@ def check_order(inputs: Any, values: Any, argument: str) -> None:
 
 
 def labels_of(values: Any, name: str = "data") -> np.ndarray:
-    """As `numbers_of`; one column of texts, the names of classes, stays one, `(n,)`."""
+    """Labels as numbers as `numbers_of` does, or texts, which are names of classes.
+
+    Args:
+        values: Labels: an array, a series or a data frame, shape (n,) or (n, columns).
+        name: What messages call them. Default: "data".
+
+    Returns:
+        One column of texts, shape (n,), or numbers in the shape of the values.
+    """
     texts = as_array(values, name).reshape(-1)
     texts = np.char.decode(texts, "utf-8", "backslashreplace") if texts.dtype.kind == "S" else texts
     named = (
@@ -167,9 +193,17 @@ def _whole(values: Any) -> bool:
 
 
 def numbers_of(values: Any, name: str) -> np.ndarray:
-    """An array of what was given as `name`; of data frames and series of pandas, and of arrays of
-    objects, one of integers or floats. A column with text, dates or missing values is refused by
-    its name or place.
+    """An array of numbers from anything that NumPy or pandas can convert.
+
+    Data frames and series of pandas, and arrays of objects, become arrays of integers or floats.
+
+    Args:
+        values: An array, a data frame, a series, or nested lists.
+        name: What messages call the values; "inputs" for rows to predict.
+
+    Raises:
+        InputError: A column has text, dates or missing values; the message gives its name or
+            position.
     """
     loaded = sys.modules.get("pandas")
     array = as_array(values, name)

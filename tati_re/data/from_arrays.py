@@ -18,7 +18,15 @@ FORMS = "(x, y), (x, y, weights), ((x, y), (x_test, y_test)), a pandas.DataFrame
 
 
 def from_frame(source: Any, reading: ReadOptions) -> tuple[Contents, Columns | None]:
-    """A data frame, whose labels are chosen as those of a file; its name says them."""
+    """The contents of a data frame, whose label columns are chosen as in a file.
+
+    Args:
+        source: A data frame of pandas.
+        reading: Options that choose columns of inputs, labels and weights.
+
+    Returns:
+        The contents, whose name lists the label columns, and the map to derived inputs, or None.
+    """
     frame = source.set_axis([str(name) for name in source.columns], axis=1)
     labels = reading.label_columns
     file = "the data frame"
@@ -48,7 +56,15 @@ def from_frame(source: Any, reading: ReadOptions) -> tuple[Contents, Columns | N
 
 
 def derived(contents: Contents, reading: ReadOptions) -> Columns | None:
-    """The map of columns for inputs `(N, columns)`, or None."""
+    """The map to derived inputs, or None if `input_columns` is not given.
+
+    Args:
+        contents: The data, with inputs of shape (N, columns).
+        reading: Options with `input_columns`.
+
+    Raises:
+        InputError: The inputs are not in columns.
+    """
     if reading.input_columns is None:
         return None
     if contents.inputs.ndim > 2:
@@ -62,8 +78,15 @@ def derived(contents: Contents, reading: ReadOptions) -> Columns | None:
 
 
 def from_pair(source: object, first: Contents | None = None) -> Contents:
-    """Arrays, of data frames by the names of their columns; of a test set in the order of those of
-    `first`.
+    """The contents of arrays; columns of data frames are taken by their names.
+
+    Args:
+        source: (x, y), (x, y, weights), or a pair of such tuples, the second for the test set.
+        first: Contents of the training set, whose column order a separate test set takes. Default:
+            None, the source is the training set.
+
+    Raises:
+        InputError: The source has another form.
     """
     if isinstance(source, (tuple, list)) and source and isinstance(source[0], Mapping):
         keys = {str(key) for key in source[0]}

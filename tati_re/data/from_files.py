@@ -27,7 +27,18 @@ _TEXT_FILES = "a .csv, .tsv, .txt, .dat or .data file"
 
 
 def from_files(source: Source, reading: ReadOptions) -> tuple[Contents, Columns | None]:
-    """The contents of files of one type, and the columns derived from them."""
+    """The contents of files of one type, joined in order, and the columns derived from them.
+
+    Args:
+        source: One or several existing files.
+        reading: Options for reading them.
+
+    Returns:
+        The contents, and the map to derived inputs, or None.
+
+    Raises:
+        InputError: A file is missing or of another type, or an option does not apply to the type.
+    """
     paths = [_existing(path) for path in source.paths]
     refuse_if(not paths, "data contains no file names.", expected=kinds_of_files())
     reader = _one_reader(paths)
@@ -130,7 +141,12 @@ def _united(parts: Sequence[tuple[Categories, ...]]) -> tuple[Categories, ...]:
 
 
 def names_of_table(source: Source, encoding: str | None) -> list[str]:
-    """The names of the columns of a file, of several files those of the first; else none."""
+    """The names of the columns of a file; none if it is not a table.
+
+    Args:
+        source: The data; the first of several files counts.
+        encoding: Character encoding of a text table; None: UTF-8.
+    """
     if not source.is_table:
         return []
     path = _existing(source.paths[0])

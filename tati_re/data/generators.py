@@ -142,8 +142,15 @@ FIXED = ("harmonic", "gaussian")
 
 
 def built_in(name: str, test_fraction: float, seed: int, shuffle: bool = True) -> Dataset:
-    """A built-in data set with default parameters; without `shuffle` the digits kept for testing
-    are the last ones.
+    """A built-in data set with default parameters.
+
+    Args:
+        name: A name in `GENERATORS`.
+        test_fraction: Fraction of the examples for testing, in [0, 1). `harmonic` and `gaussian`
+            have no test set.
+        seed: Seed of generated examples and of the choice of the test set.
+        shuffle: Whether the digits for testing are chosen at random; otherwise they are the last
+            ones. Default: True.
     """
     if name == "harmonic":
         return harmonic()

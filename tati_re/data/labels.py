@@ -77,7 +77,12 @@ def _counted_texts(count: int) -> str:
 
 
 def are_repeated(count: int, rows: int) -> bool:
-    """Whether so many different labels in so many rows are mostly there more than once."""
+    """Whether labels mostly occur more than once; up to 5 rows need not repeat any.
+
+    Args:
+        count: The number of different labels.
+        rows: The number of rows.
+    """
     return rows <= FEW_ROWS or 2 * count <= rows
 
 
@@ -210,8 +215,14 @@ def are_integers(names: Names) -> bool:
 
 
 def are_names(labels: np.ndarray, names: Names) -> bool:
-    """Whether labels say classes by these names, and not by numbers from 0: texts, integers where
-    classes are called by integers, and other labels that are names.
+    """Whether labels are names of classes, and not numbers from 0.
+
+    These are texts, integers where all names are integers, and other labels that are among the
+    names.
+
+    Args:
+        labels: Labels, shape (n,) or (n, K).
+        names: The names of the classes; empty where labels are numbers.
     """
     if isinstance(next(labels.flat, None), str):
         return True
@@ -222,8 +233,15 @@ def are_names(labels: np.ndarray, names: Names) -> bool:
 
 
 def numbers_of_names(labels: object, names: Names, argument: str) -> np.ndarray:
-    """The numbers, from 0, of the classes that are called `names`, for labels that are names,
-    `(n,)`.
+    """The numbers, from 0, of classes that labels name, int32, shape (n,).
+
+    Args:
+        labels: Names of classes, shape (n,).
+        names: All names in the order of their numbers.
+        argument: What messages call the labels.
+
+    Raises:
+        InputError: A label is not among the names.
     """
     number = {called(name): k for k, name in enumerate(names)}
     texts = [called(label) for label in np.asarray(labels).reshape(-1).tolist()]
@@ -240,8 +258,15 @@ def numbers_of_names(labels: object, names: Names, argument: str) -> np.ndarray:
 def integer_names(
     targets: np.ndarray, test_targets: np.ndarray | None, num_classes: int
 ) -> tuple[int, ...]:
-    """The integers that classes are called by, in their order; none where labels already are
-    numbers from 0 to `num_classes` - 1.
+    """The integers that are names of classes, rising.
+
+    Args:
+        targets: Class labels of the training set, shape (N,) or (N, K).
+        test_targets: Class labels of the test set, or None.
+        num_classes: The number of classes.
+
+    Returns:
+        The integers; none if labels already are numbers from 0 to `num_classes` - 1.
     """
     values = _values(targets, test_targets)
     if targets.ndim != 1 or (values[0] >= 0 and values[-1] < num_classes):
@@ -319,8 +344,15 @@ def kind_of(
 def are_labels(
     targets: np.ndarray, test_targets: np.ndarray | None, num_classes: int | None
 ) -> bool:
-    """Whether targets are several labels of 0 and 1, some rows without a single 1, or any where
-    `num_classes` is 0.
+    """Whether targets are several labels of 0 and 1 for each example.
+
+    If `num_classes` is None, some row must differ from a one-hot row, or rows must have several
+    places.
+
+    Args:
+        targets: Targets of the training set, shape (N,) or (N, K, ...).
+        test_targets: Targets of the test set, or None.
+        num_classes: 0: any columns of 0 and 1 count. None: not given. A larger number: never.
     """
     parts = [targets] if test_targets is None else [targets, test_targets]
     if targets.ndim == 1 or num_classes or not all(np.isin(part, (0, 1)).all() for part in parts):
@@ -333,8 +365,17 @@ def are_labels(
 def doubts(
     targets: np.ndarray, test: np.ndarray | None, num_classes: int | None, built=False
 ) -> Iterator[str]:
-    """Says where labels of one column may not be so many classes, of many where a network is built,
-    or values.
+    """Sentences on labels of one column whose use as classes or as values is doubtful.
+
+    Args:
+        targets: Targets of the training set, shape (N,) or (N, K).
+        test: Targets of the test set, or None.
+        num_classes: The number of classes that the labels are treated as; None: values.
+        built: Whether the network is built for these classes, so that many of them are doubtful.
+            Default: False.
+
+    Yields:
+        At most one sentence.
     """
     labels = targets if test is None else np.concatenate([targets, test])
     if labels.ndim > 1 or len(labels) == 1 or not (labels == np.floor(labels)).all():
@@ -366,7 +407,12 @@ def doubts(
 
 
 def as_storage_type(targets: np.ndarray, kind: str) -> np.ndarray:
-    """Class numbers as int32, all other targets as floats."""
+    """Class numbers as int32, all other targets as floats.
+
+    Args:
+        targets: Targets, shape (N,) or (N, K).
+        kind: "classification" for class numbers, or another kind, as from `kind_of`.
+    """
     if kind == "classification":
         return targets.astype(np.int32)
     return targets if targets.dtype.kind == "f" else targets.astype(np.float64)

@@ -157,7 +157,12 @@ def number_in(cell: str) -> float:
 
 
 def is_number(cell: str, fortran: bool = True) -> bool:
-    """Whether `number_in` reads a cell, with `fortran` exponents or without them."""
+    """Whether `number_in` reads a cell.
+
+    Args:
+        cell: The text of the cell.
+        fortran: Whether exponents of Fortran count, as in `1.5D+02`. Default: True.
+    """
     if not fortran and _FORTRAN.fullmatch(cell.strip()):
         return False
     with suppress(ValueError):

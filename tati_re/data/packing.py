@@ -18,8 +18,13 @@ _MOST = 2**24  # Whole numbers up to here are exact in float32.
 
 
 def is_several(inputs: Any, count: int | None = None) -> bool:
-    """Whether inputs are several arrays of a row per example; a list of as many rows as examples
-    (`count`) is one.
+    """Whether inputs are several arrays, each with a row for every example.
+
+    Args:
+        inputs: A mapping, which always is several inputs, or a list or tuple of arrays; anything
+            else is one input.
+        count: The number of examples. A list of this length is one input, a row in each entry.
+            Default: None, not known.
     """
     if isinstance(inputs, Mapping):
         return True
@@ -34,9 +39,19 @@ def is_several(inputs: Any, count: int | None = None) -> bool:
 def packed(
     inputs: Mapping[str, Any] | Sequence[Any], scales: Sequence[float] = ()
 ) -> tuple[np.ndarray, Layout]:
-    """Several inputs as one array, and their layout; each is multiplied by its scale, 1 where there
-    are none. Inputs are arrays `(N, ...)` by name, or in the order of the model's inputs;
-    one-dimensional ones are `(N, 1)`.
+    """Several inputs as one array, and their layout.
+
+    Args:
+        inputs: Arrays (N, ...) by name, or in the order of the model's inputs. One-dimensional
+            arrays count as (N, 1).
+        scales: Factor for each input. Default: none, 1 each.
+
+    Returns:
+        Array of shape (N, numbers of all inputs), float64 if an input is, else float32; name and
+        shape of each input.
+
+    Raises:
+        InputError: Lengths differ, an input has no numbers, or integers exceed 2**24.
     """
     names = [str(name) for name in inputs] if isinstance(inputs, Mapping) else [""] * len(inputs)
     values = list(inputs.values()) if isinstance(inputs, Mapping) else list(inputs)
@@ -90,9 +105,22 @@ def as_packed(
     scales: Sequence[float] = (),
     categories: Sequence[Categories] = (),
 ) -> np.ndarray:
-    """Inputs in the form of a data set's: several in the order of its layout, columns of a data
-    frame by name, columns of text as the numbers of `categories`. `scales` are those of its inputs:
-    what has been multiplied by them already is refused.
+    """Inputs in the form in which a data set stores them.
+
+    Args:
+        inputs: Rows of inputs. Several inputs are sorted in the order of the layout, columns of a
+            data frame by name.
+        layout: Names and shapes of several inputs of the data; empty for one input.
+        names: Names of the input columns of the data. Default: none.
+        scales: Factors of the inputs of the data. Inputs that seem to be multiplied by them already
+            are refused. Default: none, 1 each.
+        categories: Categories of columns of text, which become their numbers. Default: none.
+
+    Returns:
+        One array, shape (n, ...); several inputs side by side, multiplied by their scales.
+
+    Raises:
+        InputError: The inputs do not match the data.
     """
     if not layout:
         inputs = rows_by_name(inputs, names, "inputs")
@@ -140,8 +168,14 @@ def _as_rows(inputs: Any, categories: Sequence[Categories]) -> Any:
 
 
 def refuse_scaled(values: np.ndarray, scale: float) -> None:
-    """Refuses inputs that look as if a scale below 1, such as 1/255 for bytes, were in them
-    already.
+    """Refuses inputs that seem to be multiplied by their scale already.
+
+    Args:
+        values: One input, shape (n, ...).
+        scale: Its factor. Only a factor below 1, such as 1/255 for bytes, is checked.
+
+    Raises:
+        InputError: The inputs are floats of at most 1.
     """
     done = scale < 1.0 and values.dtype.kind == "f" and values.size and values.max() <= 1.0
     problem = f"inputs: they are multiplied by 1/{1 / scale:g} here, but seem to be scaled already."
@@ -151,7 +185,18 @@ def refuse_scaled(values: np.ndarray, scale: float) -> None:
 
 
 def order_of(layout: Layout, target_layout: Layout) -> np.ndarray | None:
-    """The permutation of packed columns into the order of a model; None if they are in it."""
+    """The permutation of packed columns into the order of a model; None if they are in it.
+
+    Args:
+        layout: Names and shapes of the inputs of the data.
+        target_layout: Names and shapes of the inputs of the model.
+
+    Returns:
+        Numbers of columns, shape (columns,), or None.
+
+    Raises:
+        InputError: The model lacks an input of this name, or shapes differ.
+    """
     names = [name for name, _ in layout]
     theirs = [name for name, _ in target_layout]
     order = list(range(len(layout)))

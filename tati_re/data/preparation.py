@@ -17,10 +17,18 @@ _HARDLY = 0.1  # Of the deviation of all series, that of a feature which hardly 
 def mean_and_deviation(
     values: np.ndarray, weights: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and deviation (with divisor N) of examples, each counting by its weight `(N,)`. Each
-    column has its own, as has each channel of images `(N, height, width, channels)`, and each
-    feature of series `(N, times, features)` where one would hardly vary beside the others; images
-    `(N, height, width)` have one of all pixels.
+    """Mean and standard deviation of examples, with divisor N.
+
+    Each column has its own, as has each channel of images of shape (N, height, width, channels).
+    Images of shape (N, height, width) have one of all pixels. Series of shape (N, times, features)
+    have one for each feature if a feature hardly varies compared with the others.
+
+    Args:
+        values: Numbers, shape (N, ...).
+        weights: Weight of each example, shape (N,). Default: None, 1 each.
+
+    Returns:
+        Mean and deviation, float64, broadcastable with the values.
     """
     pooled = values.ndim == 3 and not _series(values)
     axes = tuple(range(3 if pooled else max(1, values.ndim - 1)))
@@ -56,8 +64,17 @@ class Standard:
 
     @classmethod
     def of(cls, values: np.ndarray, weights: np.ndarray | None = None) -> Standard:
-        """That of the training set, or of examples that count by `weights` `(N,)`; what does not
-        vary keeps 1.
+        """Standardizes by mean and deviation of the training set.
+
+        Args:
+            values: Numbers of the training set, shape (N, ...).
+            weights: Weight of each example, shape (N,). Default: None, 1 each.
+
+        Returns:
+            The standard; numbers that do not vary have deviation 1.
+
+        Raises:
+            InputError: Numbers are too large for a standard deviation.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             mean, deviation = mean_and_deviation(values, weights)
@@ -94,7 +111,18 @@ class Preparation:
     standardize: str = "none"
 
     def inputs(self, inputs: np.ndarray, scale: float = 1.0) -> np.ndarray:
-        """The network's inputs, `(n, ...)`: float32 for float32 and bytes, else float64."""
+        """The network's inputs: float32 for float32 and bytes, else float64.
+
+        Args:
+            inputs: Inputs as the data hold them, shape (n, ...).
+            scale: Factor of the inputs, applied first. Default: 1.
+
+        Returns:
+            Inputs, shape (n, ...).
+
+        Raises:
+            InputError: The shape differs from the inputs that were standardized.
+        """
         values: np.ndarray = inputs.astype(_precision(inputs))
         if scale != 1.0:
             values = values * values.dtype.type(scale)
@@ -114,8 +142,12 @@ class Preparation:
         return targets if self.target_standard is None else self.target_standard(targets)
 
     def restored(self, outputs: np.ndarray, predicts_noise: bool = False) -> np.ndarray:
-        """Outputs of the network in the units of the targets, with `predicts_noise` means and log
-        deviations.
+        """Outputs of the network in the units of the targets.
+
+        Args:
+            outputs: Outputs, shape (..., outputs).
+            predicts_noise: Whether the second half of the outputs are logarithms of standard
+                deviations. Default: False.
         """
         standard = self.target_standard
         if standard is None or not predicts_noise:

@@ -18,7 +18,15 @@ from tati_re.data.tf_datasets import read_tf_dataset
 
 
 def read_source(source: Source, reading: ReadOptions) -> tuple[Contents, Columns | None]:
-    """The contents of a source, and the columns derived from it."""
+    """The contents of a source, and the columns derived from it.
+
+    Args:
+        source: Files, a data frame, a stream, arrays, or the name of an image set of Keras.
+        reading: Options for reading it.
+
+    Returns:
+        The contents, and the map to derived inputs, or None.
+    """
     if source.kind == "frame":
         return from_frame(source.data, reading)
     if source.is_named and source.kind != "images":

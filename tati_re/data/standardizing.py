@@ -23,9 +23,20 @@ STANDARDIZE = ("none", "inputs", "targets", "all", "pixels")
 
 
 def prepare(dataset: Dataset, columns: Columns | None, standardize: str) -> Preparation | None:
-    """The preparation of a data set that is already split, fitted on its training set; None where
-    nothing happens. `standardize` is "none", "inputs", "targets" for those of a regression (those of
-    classes stay), "all" for both, or "pixels", inputs divided by the largest of them.
+    """The preparation of a data set that is already split, fitted on its training set.
+
+    Args:
+        dataset: The data set.
+        columns: The map to derived inputs, or None.
+        standardize: "none"; "inputs"; "targets", which changes only values of a regression; "all"
+            for both; or "pixels", inputs divided by the largest of them.
+
+    Returns:
+        The preparation, or None if it changes nothing.
+
+    Raises:
+        InputError: `standardize` is unknown, the inputs are on the disk, or derived inputs are not
+            finite.
     """
     modes = "'none', 'inputs', 'targets', 'all' or 'pixels'"
     refuse_if(
@@ -59,8 +70,11 @@ def prepare(dataset: Dataset, columns: Columns | None, standardize: str) -> Prep
 
 
 def standardized(dataset: Dataset, standardize: str) -> Dataset:
-    """The data set, columns derived, with inputs ("inputs"), targets ("targets") or both ("all")
-    standardized behind them.
+    """The data set with inputs or targets standardized after columns are derived.
+
+    Args:
+        dataset: The data set, already split.
+        standardize: What to standardize, as in `prepare`.
     """
     columns = None if dataset.preparation is None else dataset.preparation.columns
     preparation = prepare(dataset, columns, standardize)
@@ -68,8 +82,13 @@ def standardized(dataset: Dataset, standardize: str) -> Dataset:
 
 
 def standardized_as(dataset: Dataset, config: Mapping[str, Any], standardize: str) -> Dataset:
-    """The same by the numbers that a run's manifest says (`get_config`), whatever data they were
-    measured on.
+    """The data set standardized with the numbers of a manifest.
+
+    Args:
+        dataset: The data set, whose derived columns stay.
+        config: The manifest entry of a preparation, as `Preparation.get_config` writes it, whatever
+            data its numbers were measured on.
+        standardize: The option that the preparation records.
     """
     columns = None if dataset.preparation is None else dataset.preparation.columns
     preparation = replace(Preparation.from_config(config), columns=columns, standardize=standardize)

@@ -11,10 +11,20 @@ SPLIT, GENERATE, GENERATE_TEST, BATCHES = range(1, 5)
 
 
 def stream(seed: int, purpose: int, *counter: int, stage: int = 0) -> np.random.Generator:
-    """The generator for a seed in [0, 2**63), a purpose of this module, and up to two counters, as
-    (epoch, walker). Philox 4x64 (Salmon et al. 2011) with key (seed, purpose); the stage of a fit,
-    in [0, 2**32), is the upper half of the second word. The counters fill the two high words of its
-    256-bit counter, so that no two overlap.
+    """The random generator of a seed, a purpose and counters; no two share numbers.
+
+    It is Philox 4x64 (Salmon et al. 2011) with the key (seed, purpose). The counters fill the two
+    high words of its 256-bit counter.
+
+    Args:
+        seed: In [0, 2**63).
+        purpose: A purpose of this module, such as `SPLIT`.
+        *counter: Up to two counters, such as (epoch, walker).
+        stage: The stage of a fit, in [0, 2**32), the upper half of the second word of the key.
+            Default: 0.
+
+    Raises:
+        InputError: The seed is not valid.
     """
     if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or not 0 <= seed < 2**63:
         raise InputError("seed is not valid.", seed, "an integer from 0 to 2**63 - 1")

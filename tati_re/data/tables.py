@@ -164,9 +164,20 @@ def read_header(path: Path, encoding: str | None = None, fewest_columns: int = 2
 
 
 def read_table(path: Path, request: ReadRequest) -> Contents:
-    """Inputs `(N, columns)` and targets `(N, labels)` of a text table, float64; names of classes as
-    texts, `(N,)`, and the numbers of categories in input columns of text. Lines that start with `#`
-    are skipped; columns that are not chosen may hold other text.
+    """The inputs and labels of a text table.
+
+    Lines that start with `#` are skipped. Columns that are not chosen may hold other text.
+
+    Args:
+        path: The file.
+        request: The columns to read and the encoding.
+
+    Returns:
+        Inputs (N, columns), float64, with the numbers of categories in columns of text. Targets (N,
+        labels), float64, or names of classes as texts (N,).
+
+    Raises:
+        InputError: A cell of a chosen column is not a number.
     """
     texts = None
     file = TextTable(path, request.encoding)
@@ -288,7 +299,13 @@ def _is_numeral(cell: str) -> bool:
 
 
 def are_unknown(path: Path, columns: Sequence[str], encoding: str | None = None) -> bool:
-    """Whether all cells of these columns are empty, as in a table to predict."""
+    """Whether all cells of some columns are empty, as in a table to predict.
+
+    Args:
+        path: A text table.
+        columns: Names of the columns.
+        encoding: Character encoding. Default: None, UTF-8.
+    """
     file = TextTable(path, encoding)
     column_numbers = [file.header.index(name) for name in columns]
     return all(row[place].lower() in UNKNOWN for _, row in file.rows() for place in column_numbers)

@@ -28,10 +28,17 @@ def is_tf_dataset(source: object) -> bool:
 
 
 def read_tf_dataset(source: Any, limit: float | None = None) -> Contents:
-    """All examples of a finite `tf.data.Dataset` in order; bytes get the scale 1/255. Elements are
-    batches of pairs (inputs, labels), or triples with sample weights; those whose label is a single
-    number, or whose inputs and labels have different known lengths, are single examples. Inputs of
-    more than `limit` bytes are kept on the disk.
+    """All examples of a finite `tf.data.Dataset` in order; bytes get the scale 1/255.
+
+    Elements are batches. An element is a single example if its label is a single number, or if
+    inputs and label have different known lengths.
+
+    Args:
+        source: A `tf.data.Dataset` of pairs (inputs, labels), or of triples with sample weights.
+        limit: Bytes above which the inputs are kept on the disk. Default: None, all in memory.
+
+    Raises:
+        InputError: The data set is infinite, empty, or has elements of another form.
     """
     spec = source.element_spec
     if (

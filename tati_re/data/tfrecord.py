@@ -26,12 +26,23 @@ _ENCODED = {b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF8": "GIF"}
 def read_tfrecord(
     path: Path, keys: Sequence[str] | None = None, limit: float | None = None
 ) -> Contents:
-    """A TFRecord file's inputs `(N, height, width[, depth])` or `(N, length)` and targets `(N,)` or
-    `(N, K)`. A feature of bytes is taken as uint8 numbers, which get the scale 1/255; one of floats
-    or integers as it is. Bytes take the shape that the integers `height`, `width`, `depth` of the
-    record say, without the last if it is 1, else stay flat. The suffix `.gz` marks a compressed
-    file. `keys` are the features of inputs and labels. Inputs of more than `limit` bytes are kept
-    on the disk, as numbers, since a step reads examples in any order.
+    """The inputs and labels of a TFRecord file.
+
+    A feature of bytes holds uint8 numbers, which get the scale 1/255. Features of floats or
+    integers are unchanged. The integers `height`, `width` and `depth` of a record are the shape of
+    bytes, without a depth of 1. Bytes without them stay flat.
+
+    Args:
+        path: The file; the suffix `.gz` marks a compressed one.
+        keys: The features of inputs and labels. Default: None, `image_raw` and `label`.
+        limit: Bytes above which the inputs are kept on the disk as numbers, since a step reads
+            examples in any order. Default: None, all in memory.
+
+    Returns:
+        Inputs (N, height, width[, depth]) or (N, length), targets (N,) or (N, K).
+
+    Raises:
+        InputError: The file is damaged, has no examples, or lacks a feature.
     """
     keys = list(KEYS if keys is None else keys)
     check_keys(keys, (2,))

@@ -15,7 +15,16 @@ ENDINGS = (".csv", ".npz")
 
 
 def files_of(dataset: Dataset, path: Path) -> list[Path]:
-    """The paths that `write_dataset` writes; `-test` marks the CSV file of the test set."""
+    """The paths that `write_dataset` writes.
+
+    Args:
+        dataset: The data set.
+        path: The file to write, `.csv` or `.npz`. `-test` is added to its name for the CSV file of
+            the test set.
+
+    Raises:
+        InputError: The file has another ending.
+    """
     if path.suffix.lower() not in ENDINGS:
         raise InputError(
             "output: the data can only be written as .csv or .npz.",
@@ -27,10 +36,18 @@ def files_of(dataset: Dataset, path: Path) -> list[Path]:
 
 
 def write_dataset(dataset: Dataset, path: Path) -> list[Path]:
-    """Writes one NPZ file with x_train, y_train and perhaps x_test, y_test, or one CSV file for
-    each part. Numbers are read back exactly. Inputs are multiplied by their scale, but for bytes in
-    an NPZ file with the scale 1/255, which reading gives them. Images become rows of a CSV file.
-    What is there is replaced.
+    """Writes one NPZ file, or one CSV file each for training and test set; returns the paths.
+
+    The NPZ file has x_train, y_train and perhaps x_test, y_test. Numbers are read back exactly.
+    Inputs are multiplied by their scale. Bytes with the scale 1/255 stay bytes in an NPZ file,
+    because reading gives them this scale. Images become rows of a CSV file.
+
+    Args:
+        dataset: The data set.
+        path: The file, `.csv` or `.npz`. An existing file is replaced.
+
+    Raises:
+        InputError: The file has another ending, or cannot be written.
     """
     files = files_of(dataset, path)
     parts: list[Any] = [(dataset.inputs, dataset.targets)]

@@ -102,8 +102,17 @@ class BlockServer:
     def answer(
         self, verb: str, common: tuple, arguments_by_block: dict[int, tuple] | None
     ) -> dict[int, Any]:
-        """The answers of blocks to a message, with what they have in common and of their own;
-        `advance` asks all.
+        """Answers a message to the blocks of this process.
+
+        Args:
+            verb: What to do: "start", "load", "examples", "leaves" or "advance".
+            common: Arguments that all blocks share.
+            arguments_by_block: Further arguments of each block that is asked, by its first walker.
+                "advance" moves all blocks, and None then stands for no further arguments.
+
+        Returns:
+            The answer of each block, by its first walker; for "advance" one `Answer` of all blocks,
+            under the first one.
         """
         if verb == "advance":
             return self._advance(arguments_by_block or {}, *common)
@@ -136,9 +145,10 @@ class BlockServer:
         between: bool,
         *decided,
     ) -> dict:
-        """`decided` is where all walkers of the run are after the swaps of the step before: β, λ and
-        the bias as one vector, and rung, acceptance and the numbers that belong to the rung of each
-        walker.
+        """`decided` is where all walkers of the run are after the swaps of the step before.
+
+        It is β, λ and the bias as one vector, and rung, acceptance and the numbers that belong to
+        the rung of each walker.
         """
         self.loop.timeline.num_burnin_steps, self.loop.timeline.trajectory_every = burnin, every
         parts = []
@@ -226,10 +236,16 @@ class _Buffers(RowBuffers):
 
 
 class BlockLoop(Loop):
-    """The loop of a block of a ladder, whose method is `ReplicaSubset`: a stretch may begin with the swaps
-    of the step before, which is recorded then, and tells at its end what the next swaps are decided
-    by. `kept` are places in the order of the run's rows, the first ones, whose positions and
-    moments are stored.
+    """The loop of a block of a ladder, whose method is `ReplicaSubset`.
+
+    A stretch may begin with the swaps of the step before, which is recorded then. At its end it
+    returns the numbers by which the next swaps are decided.
+
+    Args:
+        *arguments: Arguments of `Loop`.
+        kept: Number of places, the first ones in the order of the run's rows, whose positions and
+            moments are stored.
+        **options: Options of `Loop`.
     """
 
     recorder = _Buffers
@@ -270,10 +286,22 @@ class BlockLoop(Loop):
             self._recorder.place = self._row
 
     def stretch(self, carry: Carry, first_move: int, count: int, first_walker: int = 0, *entering):
-        """The chunk, and where it ends before a swap what an `Answer` has of it. `entering` is what
-        swaps of the step before have changed, nothing where there were none: β, λ, the bias, rungs,
-        acceptance and numbers that belong to the rungs as one vector, and arrays that belong to
-        them.
+        """Makes moves, after the swaps of the step before, up to the next swaps.
+
+        Args:
+            carry: The carry before the first of these moves.
+            first_move: Number of the first move, from 1.
+            count: Number of moves.
+            first_walker: Number of the first walker in the run. Default: 0.
+            *entering: What the swaps of the step before have changed; nothing if there were none.
+                It is two arguments. The first is a vector of β, λ, the bias, rungs, acceptance, and
+                numbers that belong to the rungs. The second has the arrays that belong to the
+                rungs, by name.
+
+        Returns:
+            The chunk; the numbers by which swaps are decided, shape (columns, walkers), as in
+            `Answer`; the arrays that belong to the rungs, by name. The last two are empty if no
+            swaps follow.
         """
         method = self.method
         due = self.timeline.due(first_move - 1, self._capacity, count + 1)

@@ -28,9 +28,9 @@ round needs.
 
 
 class BlockHolder(Protocol):
-    """Whoever holds the blocks: verbs of `BlockServer`, with what is common to the blocks and what is the
-    own of each, by its first walker, in so many workers. `load` puts all of them somewhere, `mark`
-    says where they are.
+    """Holds the blocks of a run, in a number of workers, and passes verbs of `BlockServer` to them.
+
+    `load` puts all blocks somewhere, `mark` notes their present states.
     """
 
     number: int
@@ -41,7 +41,18 @@ class BlockHolder(Protocol):
 
     def ask(
         self, verb: str, common: tuple, arguments_by_block: dict[int, tuple] | None
-    ) -> dict[int, Any]: ...
+    ) -> dict[int, Any]:
+        """Asks the blocks.
+
+        Args:
+            verb: A verb of `BlockServer.answer`.
+            common: Arguments that all blocks share.
+            arguments_by_block: Further arguments of each block, by its first walker. None: none.
+
+        Returns:
+            The answers by the first walker of a block, as from `BlockServer.answer`.
+        """
+        ...
 
 
 class _Elsewhere:
@@ -65,8 +76,15 @@ class _Elsewhere:
 
 
 class Blocks(Loop):
-    """The loop of a run in blocks of `size` walkers, held by `team`; `replica_subset` is the method of a
-    block on a ladder.
+    """The loop of a run whose walkers are held in blocks.
+
+    Args:
+        *arguments: Arguments of `Loop`.
+        team: Holds the blocks.
+        size: Walkers of a block.
+        replica_subset: The method of a block, if blocks divide a temperature ladder. Default: None,
+            they do not.
+        **options: Options of `Loop`.
     """
 
     method: Any
@@ -116,8 +134,9 @@ class Blocks(Loop):
         return like.shape.rank > 0 and like.shape[0] == self.size
 
     def template(self, position: np.ndarray):
-        """A state with the shapes of the joined one: what is no entry of each walker has an entry of
-        each block.
+        """A state with the shapes of the joined one.
+
+        A value that has no entry for each walker has an entry for each block.
         """
         full_state = super().template(position)
         number = len(self._firsts)

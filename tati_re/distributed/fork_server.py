@@ -61,8 +61,16 @@ class ForkServer:
                 raise
 
     def start(self, environment: Mapping[str, str], pipe: int, output: int) -> "Forked":
-        """A worker at the end of a pipe, its output to a file; `EOFError` or `OSError` where the
-        server is gone.
+        """Starts a worker as a copy of the server.
+
+        Args:
+            environment: The environment variables of the worker.
+            pipe: File descriptor of the worker's end of its pipe.
+            output: File descriptor to which its output and errors go.
+
+        Raises:
+            EOFError: The server is gone.
+            OSError: The server is gone.
         """
         with self._asking():
             self._control.send((dict(environment), os.getcwd(), sys.path))
@@ -85,7 +93,12 @@ class ForkServer:
 
 
 class Forked:
-    """A copy of the server: what of `subprocess.Popen` a worker needs."""
+    """A copy of the server, with the part of `subprocess.Popen` that a worker needs.
+
+    Args:
+        server: The server that made the copy, which knows its exit status.
+        pid: The process number of the copy.
+    """
 
     def __init__(self, server: ForkServer, pid: int) -> None:
         self._server = server
@@ -109,8 +122,16 @@ _SERVERS: dict[tuple, ForkServer] = {}
 
 
 def forked(environment: Mapping[str, str], pipe: int, output: int) -> Forked | None:
-    """A copy of this process's server for this environment, begun where there is none; `None` where
-    it cannot be.
+    """A copy of this process's server for an environment. The server is started if there is none.
+
+    Args:
+        environment: The environment variables of the copy. The variables that libraries read at
+            their start decide which server is used.
+        pipe: File descriptor of the copy's end of its pipe.
+        output: File descriptor to which its output and errors go.
+
+    Returns:
+        The copy; None if two servers in a row were gone.
     """
     key = (
         os.getpid(),

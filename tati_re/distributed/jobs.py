@@ -14,10 +14,15 @@ _DEATHS = 3
 
 
 class SideBySide:
-    """Processes that each make a function of a job, once, and are then given jobs until none is
-    left. One that dies is made again, and with it the job that it had. `made` makes the function in
-    a process, and is pickled, as the jobs are. At most `number` processes, each with so many
-    threads and a part of a GPU; none: they compute on CPUs.
+    """Processes that make a function of a job, once each, and do jobs until none is left.
+
+    A process that dies is made again, and its job is done again.
+
+    Args:
+        made: Makes the function in a process. It is pickled, as the jobs are.
+        number: The most processes.
+        threads: Threads of each process.
+        gpus: Share of a GPU for each process, such as 0.5. Default: None, they compute on CPUs.
     """
 
     def __init__(
@@ -38,9 +43,18 @@ class SideBySide:
         return Process(self._pickled, self._threads, self._gpus, slot)
 
     def run(self, jobs: Sequence[Any], on_result: Callable[[int, Any], None]) -> None:
-        """Does the jobs; `on_result` is called with the place and the result of each as it is ready. An
-        exception ends the processes: what they still had to say would be taken for answers to later
-        jobs.
+        """Does the jobs.
+
+        An exception ends the processes: their outstanding answers would be taken for answers to
+        later jobs.
+
+        Args:
+            jobs: The jobs.
+            on_result: Called with the place of a job and its result, as each is ready.
+
+        Raises:
+            WorkersLost: A job raised an exception, or its process died three times.
+            InputError: A job raised one.
         """
         try:
             self._run(jobs, on_result)

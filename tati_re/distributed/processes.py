@@ -22,7 +22,16 @@ class Lost(Exception):
 
 
 class Failed(WorkersLost):
-    """What a worker was asked for raised an exception of this `kind`, in these `words`."""
+    """A request to a worker raised an exception.
+
+    Args:
+        kind: Name of the exception's class.
+        words: Its message, of which 300 characters are kept.
+
+    Attributes:
+        kind: Name of the exception's class.
+        words: Its message in one line, shortened.
+    """
 
     def __init__(self, kind: str, words: str) -> None:
         self.kind = kind
@@ -69,10 +78,19 @@ class Worker(ABC):
 
 
 class Process(Worker):
-    """A process with a number of threads that runs a pickled function, which gives a function that
-    answers messages and a description of the process; the description is the first answer. It sees
-    the GPU of which the worker with this number has its share, of those that CUDA_VISIBLE_DEVICES
-    names where it is set; without a share none.
+    """A process that runs a pickled function and then answers messages.
+
+    The function returns a function that answers messages, and a description of the process. The
+    description is the first answer.
+
+    The process sees one GPU, or none without a share. The GPU is chosen among
+    `CUDA_VISIBLE_DEVICES`, where it is set.
+
+    Args:
+        pickled: The function, pickled with cloudpickle.
+        threads: Threads of the process.
+        share: Share of a GPU for each worker, such as 0.5. Default: None, the process sees no GPU.
+        number: Number of the worker, from 0, which decides its GPU (`gpu_of`). Default: 0.
     """
 
     def __init__(
@@ -131,12 +149,22 @@ def _started(environment: dict[str, str], pipe: int, output: int) -> subprocess.
 
 
 def gpu_of(number: int, share: float | None) -> int | None:
-    """The GPU of a worker, where each has this share of one."""
+    """The GPU of a worker; None without a share.
+
+    Args:
+        number: Number of the worker, from 0.
+        share: Share of a GPU for each worker. None: workers see no GPU.
+    """
     return None if share is None else int(number * share + 1e-9)
 
 
 class LocalWorker:
-    """A worker that is this process."""
+    """A worker that is this process.
+
+    Args:
+        made: Returns the function that answers messages, and a description of the process.
+        _number: Number of the worker; ignored.
+    """
 
     pid = os.getpid()
     place = "this machine"

@@ -150,7 +150,15 @@ class _Station:
 
 
 class Remote(Worker):
-    """A worker on a machine of the cluster."""
+    """A worker on a machine of the cluster.
+
+    Args:
+        cluster: The cluster.
+        station: The actor of the machine.
+        number: Number of the worker on its machine, from 0.
+        begin: Arguments of `Process` on that machine, the first one as a reference from
+            `Cluster.shared`.
+    """
 
     def __init__(self, cluster: "Cluster", station: _Station, number: int, begin: tuple) -> None:
         self._cluster = cluster
@@ -178,9 +186,16 @@ class Remote(Worker):
 
 
 class Cluster:
-    """The machines of a Ray cluster that is there already, and places for workers on them, each
-    with so many threads and `gpus`, one or a part of it. The address is "auto" (RAY_ADDRESS, or
-    this machine's cluster), or "host:port".
+    """The machines of a running Ray cluster, and places for workers on them.
+
+    Args:
+        address: "auto" (RAY_ADDRESS, or this machine's cluster), or "host:port".
+        number: Number of workers.
+        threads: Threads of each worker.
+        gpus: GPUs of each worker, one or a part of one. None: none.
+
+    Raises:
+        InputError: Ray is missing or unsafe, no cluster answers, or it has too few places.
     """
 
     def __init__(self, address: str, number: int, threads: int, gpus: float | None) -> None:
@@ -210,7 +225,15 @@ class Cluster:
         return self._ray.put(pickled)
 
     def start(self, made: Any, _number: int) -> Remote:
-        """Another worker: where the first ones were planned, then where there is most room."""
+        """Begins a worker, where it was planned, or else where there is most room.
+
+        Args:
+            made: Reference to the pickled function of a worker, from `shared`.
+            _number: Number of the worker in the run; ignored.
+
+        Raises:
+            WorkersLost: The cluster has no machines left.
+        """
         for lost in [node for node, station in self._stations.items() if not station.alive]:
             self._losses[lost] += 1
             del self._stations[lost]

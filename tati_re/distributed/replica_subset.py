@@ -82,8 +82,13 @@ class ReplicaSubset(Wrapper):
         return self.exchange.whole(state, inner, state.rungs, evaluate), info
 
     def exchanged(self, state, placed: RungPlacement, changed: dict, evaluate):
-        """The state of walkers that were told where they are, and what belongs to the rung
-        there.
+        """The state of walkers after swaps that were decided elsewhere.
+
+        Args:
+            state: The state before the swaps.
+            placed: The rungs of the walkers after the swaps.
+            changed: The fields that belong to the new rungs, by name.
+            evaluate: Computes U and its gradient.
         """
         evaluate = self.exchange.energetic(evaluate)
         inner = inner_of(state)._replace(rung=self.exchange.rung_of(state.rungs, evaluate.rung))
@@ -91,7 +96,15 @@ class ReplicaSubset(Wrapper):
         return self.exchange.whole(state, inner._replace(**fields), placed, evaluate)
 
     def energies(self, state, evaluate) -> tuple:
-        """L and V of the walkers, by which swaps are decided."""
+        """L and V of the walkers, by which swaps are decided.
+
+        Args:
+            state: The state of the walkers.
+            evaluate: Computes U and its gradient.
+
+        Returns:
+            L and V, shape (walkers,) each, float64.
+        """
         return self.exchange.energies(inner_of(state), self.exchange.energetic(evaluate))
 
     def labels(self, state) -> dict:

@@ -21,11 +21,17 @@ Message = tuple[str, tuple, dict[int, tuple] | None]
 
 
 class Team:
-    """Workers, so many as `number`, each made by `start(its number)`, to which the blocks are given
-    in order. `say` is called with a sentence where one dies. The states of all blocks are kept as
-    they were last known, and the messages since then. Where a worker dies, another one takes its
-    blocks from there, does again what was asked for, and must come to the same energies, bit by
-    bit.
+    """Workers that hold the blocks of a run, in order.
+
+    The last known states of all blocks are kept, and the messages since then. If a worker dies,
+    another one takes its blocks from there and repeats those messages. It must come to the same
+    energies, bit by bit.
+
+    Args:
+        start: Starts a worker, from its number.
+        blocks: First walker of each block.
+        number: Number of workers.
+        say: Called with a sentence when a worker dies, or differs from the first.
     """
 
     def __init__(
@@ -108,8 +114,19 @@ class Team:
     def ask(
         self, verb: str, common: tuple, arguments_by_block: dict[int, tuple] | None
     ) -> dict[int, Any]:
-        """The answers of the blocks, with what is common to them and what is the own of each,
-        `None` for nothing.
+        """Asks the blocks, and replaces workers that die.
+
+        Args:
+            verb: A verb of `BlockServer.answer`.
+            common: Arguments that all blocks share.
+            arguments_by_block: Further arguments of each block, by its first walker. None: none.
+
+        Returns:
+            The answers by the first walker of a block, as from `BlockServer.answer`.
+
+        Raises:
+            WorkersLost: A worker died three times in one request, or its replacement computed other
+                energies.
         """
         self.begin()
         self._asked += 1

@@ -16,11 +16,20 @@ _TIMES_OF_FIT = 1e6
 def highest_energy(
     start: np.ndarray, potential: np.ndarray, temperature: float, num_parameters: int, scale: float
 ) -> float:
-    """The energy U + p·p/2 above which a run has diverged: the highest at the start, `start` of
-    each walker, and 1,000 times P T + |U| + N, `scale`, above, at the highest `temperature` of any
-    rung and step. From the bath a walker gets back P T/2 or so, from mini-batches as much as their
-    U differ: a harmonic U passes it once in exp(1000) rows. Without a temperature (a fit) it is a
-    million times |U| + N, for a learning rate that is large at first.
+    """The energy U + p·p/2 above which a run has diverged.
+
+    It lies above the highest energy at the start by 1,000 times P T + |U| + N. P is the number of
+    parameters, T the temperature, N the scale, and |U| the largest at the start. From the bath a
+    walker gets back about P T/2, from mini-batches as much as their U differ. A harmonic U passes
+    the limit once in exp(1000) rows. Without a temperature (a fit) the factor is a million, for a
+    learning rate that is large at first.
+
+    Args:
+        start: Energy U + p·p/2 of each walker at the start, shape (walkers,).
+        potential: U of each walker at the start, shape (walkers,).
+        temperature: The highest temperature of any rung and step; 0 for a fit.
+        num_parameters: Number of parameters, P.
+        scale: L divided by the mean loss: the number of examples N, or 1 for a mean loss.
     """
     noise = float(np.abs(potential).max()) + scale
     return float(start.max()) + (_TIMES if temperature > 0 else _TIMES_OF_FIT) * (
@@ -29,7 +38,16 @@ def highest_energy(
 
 
 def hottest(method: Method, rung: Rung, factor: Callable | None, last_step: int) -> float:
-    """The highest temperature of any rung and step."""
+    """The highest temperature of any rung and step.
+
+    Args:
+        method: The sampler or optimizer. The temperatures of its ladder, if any, replace those in
+            `rung`.
+        rung: Temperature and step size of each walker.
+        factor: A function of step numbers (n,) that multiplies the temperature. It is evaluated at
+            1,000 steps at most. None: 1.
+        last_step: The last step.
+    """
     rungs = temperatures_of(method).rungs
     temperatures = rung.temperature if rungs is None else 1.0 / np.asarray(rungs[0])
     steps = np.linspace(1, min(last_step, 2**62), min(last_step, 1000)).astype(np.int64)
@@ -37,7 +55,15 @@ def hottest(method: Method, rung: Rung, factor: Callable | None, last_step: int)
 
 
 def total_energy(method: Method, state) -> tf.Tensor:
-    """U + p·p/2 of each walker, `(walkers,)`; U without momenta."""
+    """U + p·p/2 of each walker; U without momenta.
+
+    Args:
+        method: The sampler or optimizer, which says whether there are momenta.
+        state: The state of all walkers.
+
+    Returns:
+        Energies, shape (walkers,), float64.
+    """
     if not method.has_momentum:
         return state.potential
     return state.potential + 0.5 * tf.reduce_sum(
@@ -46,7 +72,15 @@ def total_energy(method: Method, state) -> tf.Tensor:
 
 
 def sentence(walker: int, potential: float, energy: float, highest: float, step: int) -> str:
-    """What happened to a walker, with its numbers after that step."""
+    """What happened to a walker that diverged, with its numbers.
+
+    Args:
+        walker: Number of the walker, from 0.
+        potential: Its U, which may be inf or nan.
+        energy: Its U + p·p/2.
+        highest: The limit on the energy, from `highest_energy`.
+        step: The step after which it was seen.
+    """
     if not np.isfinite(potential):
         return f"The potential of walker {walker} is {potential} after step {step}."
     quantity, value = (

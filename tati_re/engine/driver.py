@@ -45,10 +45,14 @@ class Outcome(enum.Enum):
 
 
 class Looks(Protocol):
-    """Steps at which it is asked whether a run ends: the next one after a step, past a burn-in, and
-    the answer at it, from the files of the run and how many steps the clock leaves, after which
-    `begins_anew` says whether shorter steps are needed first; and the last step of a run that comes
-    to its bound, later where it goes on, from there on with a position each `trajectory_every`.
+    """Steps at which it is asked whether a run ends.
+
+    A run that comes to its bound ends there, or goes on to a later step, which `bound` returns.
+
+    Attributes:
+        begins_anew: Whether the last look found that shorter steps are needed. The earlier draws
+            are then burn-in.
+        trajectory_every: Steps between stored positions where the run goes on past its bound.
     """
 
     begins_anew: bool
@@ -59,14 +63,33 @@ class Looks(Protocol):
     def missing(self, step: int) -> float:
         """Steps expected from this one to the end; inf if not known."""
 
-    def next_look(self, step: int, burnin: int) -> int: ...
+    def next_look(self, step: int, burnin: int) -> int:
+        """The step of the next look.
 
-    def is_reached(self, step: int, left: float) -> bool: ...
+        Args:
+            step: The look comes after this step.
+            burnin: The last step of the burn-in, at most `step`.
+        """
+        ...
+
+    def is_reached(self, step: int, left: float) -> bool:
+        """Whether the run ends at this step, from the files of the run.
+
+        Args:
+            step: The step of the look, for which a checkpoint is written.
+            left: Steps that the clock leaves; inf without a time limit.
+        """
+        ...
 
     def bound(self, step: int) -> int: ...
 
     def news(self, step: int, seconds: float) -> str:
-        """A sentence on the looks up to a step, so many seconds after the first one; often empty."""
+        """A sentence on what the last look found; often empty.
+
+        Args:
+            step: The step up to which looks are reported.
+            seconds: Seconds that the steps of the run have taken so far.
+        """
 
 
 @dataclass(frozen=True)
@@ -95,9 +118,16 @@ class Plan:
 
 
 class Driver:
-    """One run in its folder, which is empty but for manifest and model, or that of the run to
-    resume. The loops, mostly one, follow each other, each from its `first_step` on; they differ in
-    step size and mini-batches. `progress` is one of `tati_re.engine.progress`.
+    """One run in its folder.
+
+    The folder is empty but for manifest and model, or it is the folder of the run to resume.
+
+    Args:
+        folder: The run folder.
+        loops: The loops, mostly one. They follow each other, each from its `first_step` on, and
+            differ in step size and mini-batches.
+        plan: How long the run is and what it writes.
+        progress: Where progress is reported, one of `tati_re.engine.progress`.
     """
 
     def __init__(self, folder: Path, loops: Sequence[Loop], plan: Plan, progress: Any) -> None:
@@ -136,7 +166,18 @@ class Driver:
         return self._move // self.loop.timeline.groups
 
     def begin(self, position: np.ndarray, auxiliary: tuple) -> Carry:
-        """Opens new files and writes the checkpoint of step 0."""
+        """Opens new files and writes the checkpoint of step 0.
+
+        Args:
+            position: Start of every copy, shape (copies, parameters).
+            auxiliary: Non-trainable variables of the model, shape (copies, ...) each.
+
+        Returns:
+            The carry before the first step.
+
+        Raises:
+            SamplingError: U at the start is not finite.
+        """
         carry = self.loop.cooled(self.loop.start(position, auxiliary), 0)
         self._check_possible(carry, 0)
         self.tables.create()
@@ -144,7 +185,21 @@ class Driver:
         return carry
 
     def go_on(self, position: np.ndarray, auxiliary: tuple) -> Carry:
-        """Reads the checkpoint and cuts the files back to it."""
+        """Reads the checkpoint and cuts the files back to it.
+
+        Args:
+            position: Start of every copy, shape (copies, parameters). Only the shape counts: the
+                values are in the checkpoint.
+            auxiliary: Non-trainable variables of the model, shape (copies, ...) each. Only shapes
+                and types count.
+
+        Returns:
+            The carry at the step of the checkpoint.
+
+        Raises:
+            InputError: The checkpoint lacks what a run needs to continue, or does not match the
+                files.
+        """
         arrays, meta, note = checkpoint.load(self.folder)
         checkpoint.check_resumable(self.folder, meta)
         if note:
@@ -287,7 +342,17 @@ class Driver:
         return chunk.carry, count
 
     def turn(self, carry: Carry, num_steps: int) -> Carry:
-        """Takes so many steps of a run whose potential has changed since its last one."""
+        """Takes steps of a run whose potential has changed since its last one.
+
+        U may rise without end by what other runs have done. The limit on the energy rises with it.
+
+        Args:
+            carry: The carry after the last step.
+            num_steps: Number of steps.
+
+        Returns:
+            The carry after these steps.
+        """
         began = time.monotonic()
         end = self._move + self.loop.timeline.moves(num_steps)
         before = carry.state.potential

@@ -300,7 +300,7 @@ class Loop:
         """
 
     def states(self, carry: Carry) -> list:
-        """Returns the states of groups of walkers that are tuned together: all, or those of each block.
+        """Returns the states of groups of walkers that are tuned together: all, or each block's.
 
         Args:
             carry: The carry.
@@ -311,7 +311,9 @@ class Loop:
         return [carry.state]
 
     def template(self, position: np.ndarray):
-        """Makes a state of the right structure and shapes without an evaluation; its values are arbitrary.
+        """Makes a state of the right structure and shapes without an evaluation.
+
+        Its values are arbitrary.
 
         Args:
             position: Positions, shape (walkers, parameters).

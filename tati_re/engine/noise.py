@@ -69,14 +69,28 @@ class Draw(NamedTuple):
 
 
 def philox_key(seed: int, purpose: str) -> int:
-    """A 64-bit key from the seed and what the numbers are for."""
+    """A 64-bit key from the seed and the purpose of the numbers.
+
+    Args:
+        seed: Seed of the run.
+        purpose: What the numbers are for, such as "step/0".
+    """
     return int.from_bytes(
         hashlib.sha256(f"tati_re/{seed}/{purpose}".encode()).digest()[:8], "little"
     )
 
 
 def philox_keys(draws: Sequence[Draw], seed: int, purpose: str) -> tf.Tensor:
-    """The key of each draw, uint64 `(draws,)`."""
+    """The key of each draw.
+
+    Args:
+        draws: The draws of a step.
+        seed: Seed of the run.
+        purpose: What the numbers are for, such as "step".
+
+    Returns:
+        Keys, uint64, shape (draws,).
+    """
     return tf.constant(
         [philox_key(seed, f"{purpose}/{number}") for number in range(len(draws))], tf.uint64
     )
@@ -85,9 +99,18 @@ def philox_keys(draws: Sequence[Draw], seed: int, purpose: str) -> tf.Tensor:
 def draw_bits(
     draws: Sequence[Draw], keys, first_step, num_steps: int, first_walker=0
 ) -> list[tf.Tensor]:
-    """The bits of each draw for `num_steps` steps: integer tensors `(num_steps, walkers, padded
-    numbers)`. `first_step` is a number, or an int64 tensor; so is `first_walker`, for a block of
-    the walkers of a run.
+    """The random bits of each draw for consecutive steps.
+
+    Args:
+        draws: The draws of a step.
+        keys: Key of each draw, uint64, shape (draws,).
+        first_step: The first step, a number or an int64 tensor.
+        num_steps: Number of steps.
+        first_walker: Number of the first walker in the run, for a block of its walkers; a number or
+            an int64 tensor. Default: 0.
+
+    Returns:
+        For each draw a tensor of signed integers, shape (num_steps, walkers, padded numbers).
     """
     bits = []
     for number, draw in enumerate(draws):
@@ -136,8 +159,18 @@ def draw_blocks(
     draws: Sequence[Draw], keys, first_step, num_steps: int, first_walker=0
 ) -> list[list[tf.Tensor]]:
     """The bits of `draw_bits` as XLA makes them fastest: the four words of each Philox block apart.
-    For each draw these are four uint32 tensors `(num_steps, walkers, blocks)`; `bits_of_blocks`
-    puts them in order.
+
+    Args:
+        draws: The draws of a step.
+        keys: Key of each draw, uint64, shape (draws,).
+        first_step: The first step, a number or an int64 tensor.
+        num_steps: Number of steps.
+        first_walker: Number of the first walker in the run, for a block of its walkers; a number or
+            an int64 tensor. Default: 0.
+
+    Returns:
+        For each draw four uint32 tensors, shape (num_steps, walkers, blocks) each. `bits_of_blocks`
+        puts them in order.
     """
     return [
         philox.words(
@@ -150,8 +183,15 @@ def draw_blocks(
 
 
 def bits_of_blocks(draw: Draw, blocks: list[tf.Tensor], num_steps: int) -> tf.Tensor:
-    """The bits of one draw, `(num_steps, walkers, padded numbers)`, from the words of its
-    blocks.
+    """The bits of one draw from the words of its blocks.
+
+    Args:
+        draw: The draw.
+        blocks: The four words of each block, uint32, shape (num_steps, walkers, blocks) each.
+        num_steps: Number of steps.
+
+    Returns:
+        Signed integers, shape (num_steps, walkers, padded numbers).
     """
     return tf.reshape(
         tf.stack(philox.numbers(blocks, draw.bit_type), axis=-1), (num_steps, *draw.padded)
@@ -159,7 +199,12 @@ def bits_of_blocks(draw: Draw, blocks: list[tf.Tensor], num_steps: int) -> tf.Te
 
 
 def open_uniform(bits: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Signed bits to uniform numbers in (0, 1), never at an end; the sign does not count."""
+    """Turns bits into uniform numbers in (0, 1), never at an end.
+
+    Args:
+        bits: Signed integers of any shape. The sign bit does not count.
+        dtype: Type of the numbers.
+    """
     positive = tf.cast(tf.bitwise.bitwise_and(bits, tf.constant(bits.dtype.max, bits.dtype)), dtype)
     return (positive + 0.5) * tf.constant(
         (1.0 - 0.5 * np.finfo(dtype.as_numpy_dtype).eps) / (bits.dtype.max + 1), dtype
@@ -169,10 +214,18 @@ def open_uniform(bits: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
 def standard_normals(
     radius: tf.Tensor, angle: tf.Tensor, dtype: tf.DType
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Two arrays of signed bits to two of standard normal numbers: r cos φ and r sin φ with r² = -2
-    ln u, u in (0, 1), and an angle of even law. Its sine and cosine are Taylor's, to rounding,
-    between -π/4 and π/4; the two lowest bits turn it. float32 numbers end at 6.6 standard
-    deviations (float64: 9.4): beyond is a probability of 5e-11.
+    """Turns two arrays of bits into two arrays of standard normal numbers.
+
+    They are r cos φ and r sin φ, with r² = -2 ln u, u in (0, 1), and a uniform angle φ. The sine
+    and cosine are Taylor series between -π/4 and π/4, exact to rounding.
+
+    float32 numbers end at 6.6 standard deviations (float64: 9.4). The probability beyond is 5e-11.
+
+    Args:
+        radius: Bits of u, signed integers.
+        angle: Bits of the angle, signed integers of the same shape. The two lowest bits choose the
+            quarter of the circle.
+        dtype: Type of the numbers.
     """
     length = tf.sqrt(-2.0 * tf.math.log(open_uniform(radius, dtype)))
     x = tf.cast(angle, dtype) * tf.constant(0.25 * math.pi / (angle.dtype.max + 1), dtype)
@@ -208,11 +261,19 @@ class RecordingNoise:
 
 
 def numbers_of(draw: Draw, parts: Sequence[tf.Tensor]) -> tf.Tensor:
-    """The numbers of one draw, `(steps, *shape)`, from the bits of its Philox blocks, `(steps,
-    walkers, numbers)` each: all that are first in their block before all that are second. Made in
-    whole vectors of the processor: what is left over at the end of an array goes by another
-    logarithm, which rounds otherwise, and which steps stand there depends on where a chunk
-    begins.
+    """The numbers of one draw from the bits of its Philox blocks.
+
+    They are made in whole vectors of the processor. The rest at the end of an array would go
+    through another logarithm, which rounds differently. Which steps stand there depends on where a
+    chunk begins.
+
+    Args:
+        draw: The draw.
+        parts: Bits, shape (steps, walkers, numbers) each: all that are first in their block before
+            all that are second.
+
+    Returns:
+        Numbers, shape (steps, *shape) with the shape of the draw.
     """
     like = parts[0].shape
     size = math.prod(parts[0].shape)
@@ -230,8 +291,14 @@ def numbers_of(draw: Draw, parts: Sequence[tf.Tensor]) -> tf.Tensor:
 
 
 def parts_of(draw: Draw, bits: tf.Tensor) -> list[tf.Tensor]:
-    """The bits of a draw, `(steps, walkers, padded numbers)`, as `numbers_of` takes them: in two
-    parts.
+    """The bits of a draw in the two parts that `numbers_of` takes.
+
+    Args:
+        draw: The draw.
+        bits: Signed integers from `draw_bits`, shape (steps, walkers, padded numbers).
+
+    Returns:
+        Two tensors, shape (steps, walkers, padded numbers / 2) each.
     """
     steps, walkers, _ = bits.shape
     blocks = tf.reshape(bits, (steps, walkers, draw.counters(), -1, 2))
@@ -244,8 +311,19 @@ def parts_of(draw: Draw, bits: tf.Tensor) -> list[tf.Tensor]:
 def draw_numbers(
     draws: Sequence[Draw], seed: int, purpose: str, first_step, num_steps: int, first_walker=0
 ) -> list[tf.Tensor]:
-    """The numbers of all draws for `num_steps` steps: as `draw_bits`, `(num_steps, *shape)`
-    each.
+    """The numbers of all draws for consecutive steps.
+
+    Args:
+        draws: The draws of a step.
+        seed: Seed of the run.
+        purpose: What the numbers are for, such as "step".
+        first_step: The first step, a number or an int64 tensor.
+        num_steps: Number of steps.
+        first_walker: Number of the first walker in the run, for a block of its walkers; a number or
+            an int64 tensor. Default: 0.
+
+    Returns:
+        For each draw its numbers, shape (num_steps, *shape).
     """
     bits = draw_bits(draws, philox_keys(draws, seed, purpose), first_step, num_steps, first_walker)
     return [
@@ -255,8 +333,13 @@ def draw_numbers(
 
 
 class Drawing:
-    """The numbers of `num_steps` steps that a loop makes at once: drawn as bits, turned into
-    numbers where used.
+    """The random numbers of the steps of a chunk: drawn as bits, turned into numbers where used.
+
+    Args:
+        draws: The draws of a step.
+        num_steps: Number of steps whose numbers are made at once.
+        execution: "xla", "graph" or "eager". It decides from how many bytes on XLA compiles the
+            drawing.
     """
 
     def __init__(self, draws: Sequence[Draw], num_steps: int, execution: str) -> None:
@@ -287,7 +370,12 @@ class Drawing:
 
 
 class StepNoise:
-    """One step's numbers, of those that were made for many steps."""
+    """The random numbers of one step, given out in the order in which they were recorded.
+
+    Args:
+        draws: The draws of the step.
+        numbers: Numbers of each draw, with its shape.
+    """
 
     def __init__(self, draws: Sequence[Draw], numbers: Sequence[tf.Tensor]) -> None:
         self._waiting = list(zip(draws, numbers, strict=True))

@@ -19,9 +19,15 @@ _WEYL = (0x9E3779B9, 0xBB67AE85)
 
 
 def words(key, low, high) -> list[tf.Tensor]:
-    """The words of each block, four uint32 tensors, in the order of the kernel's numbers. The key
-    is a number or a uint64 tensor; `low` and `high` are the words of the counter of each block,
-    uint64 of shapes that broadcast.
+    """The words of each block, in the order of the kernel's numbers.
+
+    Args:
+        key: The key, a number or a uint64 tensor.
+        low: Low word of the counter of each block, uint64.
+        high: High word of the counter of each block, uint64, of a shape that broadcasts with `low`.
+
+    Returns:
+        Four uint32 tensors of the broadcast shape.
     """
     a, b, c, d = (
         part + tf.zeros_like(low + high, tf.uint32) for part in (*_halves(low), *_halves(high))
@@ -41,8 +47,14 @@ def words(key, low, high) -> list[tf.Tensor]:
 
 
 def numbers(blocks: list[tf.Tensor], bit_type: tf.DType) -> list[tf.Tensor]:
-    """The words of all blocks as numbers of `bit_type`: four of int32, or two of int64, of two
-    words each.
+    """The words of all blocks as signed integers.
+
+    Args:
+        blocks: The four words of each block, uint32, from `words`.
+        bit_type: `tf.int32`, or `tf.int64` for numbers of two words each.
+
+    Returns:
+        Four tensors of int32, or two of int64, with the shape of the words.
     """
     if bit_type == tf.int32:
         return [tf.bitcast(word, tf.int32) for word in blocks]

@@ -19,13 +19,22 @@ PREFIX = "predictions/"
 
 
 class PredictionAverages:
-    """Weighted running averages of what draws predict for fixed inputs, in float64; the memory of
-    two predictions. Kept are the mean and the sum of squared deviations of the prediction (class
-    probabilities, or values in the units of the data; Welford's update), the mean entropy of the
-    class probabilities or the mean noise variance, and for values the log of the mean density of
-    the targets. Each `every` steps the model (`outputs`, of `Outputs`) predicts for inputs `(n,
-    ...)` as it takes them. Targets are labels or values, `(n,)` or `(n, outputs)`, in data
-    units.
+    """Weighted running averages of what draws predict for fixed inputs, in float64.
+
+    Kept are the mean and the sum of squared deviations of the prediction (Welford's update): class
+    probabilities, or values in the units of the data. Kept is also the mean entropy of the class
+    probabilities, or the mean noise variance. For values with noise, and for multi-label classes,
+    the log of the mean density of the targets is kept as well. The memory is two predictions.
+
+    Args:
+        outputs: The model as a function of parameters and inputs (`Outputs`).
+        predictive: Turns outputs into predictions.
+        inputs: Inputs as the model takes them, shape (n, ...).
+        targets: Labels, or values in the units of the data, shape (n,) or (n, outputs).
+        every: Steps between two predictions.
+
+    Attributes:
+        every: Steps between two predictions.
     """
 
     def __init__(
@@ -63,8 +72,15 @@ class PredictionAverages:
             self._averages["log_density"] = np.full(shape[:1], -np.inf)
 
     def moves_until_due(self, timeline: Timeline, moves: int, count: int) -> int:
-        """Moves after `moves` up to the next prediction, at most `count`: it needs the positions
-        after it.
+        """Moves up to the next prediction, which needs the positions after it.
+
+        Args:
+            timeline: Steps and burn-in of the loop.
+            moves: Moves made so far.
+            count: The most moves.
+
+        Returns:
+            Number of moves, at most `count`.
         """
         due = self._due(timeline, timeline.steps(moves + 1, count)[0])
         return int(np.argmax(due)) + 1 if due.any() else count
@@ -73,8 +89,12 @@ class PredictionAverages:
         return (steps % self.every == 0) & timeline.counted(steps)
 
     def add_chunk(self, loop: Loop, chunk: Chunk, move: int) -> None:
-        """Counts the walkers that arrived with the last move of a chunk, where a prediction is
-        due.
+        """Counts the walkers that arrived with the last move of a chunk, where a prediction is due.
+
+        Args:
+            loop: The loop that made the chunk.
+            chunk: The chunk.
+            move: Number of its last move, from 1.
         """
         steps, group = loop.timeline.steps(move, 1)
         if not self._due(loop.timeline, steps)[0]:
@@ -95,9 +115,12 @@ class PredictionAverages:
     def add(
         self, positions: np.ndarray, auxiliary: Sequence[np.ndarray], weights: np.ndarray
     ) -> None:
-        """Counts one draw of each walker, `(walkers, P)`, with its weight, `(walkers,)`. A draw of
-        weight 0 is not predicted. `auxiliary` are the non-trainable variables, `(walkers, *shape)`
-        each.
+        """Counts one draw of each walker.
+
+        Args:
+            positions: Parameters, shape (walkers, parameters).
+            auxiliary: Non-trainable variables of the model, shape (walkers, ...) each.
+            weights: Weight of each draw, shape (walkers,). A draw of weight 0 is not predicted.
         """
         for walker in np.flatnonzero(weights > 0):
             own_row = slice(walker, walker + 1)

@@ -74,7 +74,15 @@ class Progress(Protocol):
     def start(
         self, total: int, done: int = 0, title: str = "", walkers: int = 1, unit: str = "step"
     ) -> None:
-        """Begins a phase with `done` of `total` steps, or of another unit, under a title."""
+        """Begins a phase.
+
+        Args:
+            total: The last step of the phase, or the number of parts.
+            done: Steps done already. Default: 0.
+            title: What the phase is called, such as "burn-in". Default: nothing.
+            walkers: Number of walkers. Default: 1.
+            unit: Name of the unit that is counted, such as "part". Default: "step".
+        """
 
     def update(
         self,
@@ -116,6 +124,12 @@ class NullProgress:
     """Reports nothing."""
 
     def start(self, *_: Any, **__: Any) -> None:
+        """Does nothing.
+
+        Args:
+            *_: Any arguments of `Progress`.
+            **__: Any arguments of `Progress`.
+        """
         pass
 
     update = finish = message = detail = stop = start
@@ -160,7 +174,19 @@ class PhaseState:
         goal: str = "",
         missing: float | None = None,
     ) -> str:
-        """The state in words, such as `ESS 212 of 400, R-hat 1.021, about 0:35 left`."""
+        """The state in words, such as `ESS 212 of 400, R-hat 1.021, about 0:35 left`.
+
+        Args:
+            step: Steps done.
+            potential: U, a number or an array over walkers. Default: None, not known.
+            temperature: Temperature, a number or an array over walkers. Default: None, not known.
+            rate: Steps a second. Default: None, not known.
+            limit: Seconds that `max_time` leaves. Default: None, no limit.
+            goal: How far the run is from its end, such as `ESS 212 of 400`. Default: a run of fixed
+                length.
+            missing: Steps expected until the goal; inf if not known. Default: None, all up to the
+                total.
+        """
         parts = [goal] if goal else []
         if self._details and self._walkers > 1:
             parts.append(f"{self._walkers} walkers")
@@ -227,6 +253,15 @@ class PlainProgress:
     def start(
         self, total: int, done: int = 0, title: str = "", walkers: int = 1, unit: str = "step"
     ) -> None:
+        """Begins a phase, whose first line is due after five seconds at most.
+
+        Args:
+            total: The last step of the phase, or the number of parts.
+            done: Steps done already. Default: 0.
+            title: What the phase is called, at the start of each line. Default: nothing.
+            walkers: Number of walkers, shown with the details. Default: 1.
+            unit: Name of the unit that is counted, shown unless it is "step". Default: "step".
+        """
         self._state = PhaseState(total, walkers, self._details, self._clock)
         self._title = printable(title, keep="").ljust(_TITLE)
         self._unit = "" if unit == "step" else f"{unit} "
@@ -235,6 +270,13 @@ class PlainProgress:
         self._next = self._clock() + min(FIRST_SECONDS, self.seconds)
 
     def update(self, step: int, *values: Any, **named: Any) -> None:
+        """Prints the state of the phase if a line is due, otherwise keeps it.
+
+        Args:
+            step: Steps done.
+            *values: Potential, temperature and further values of `Progress.update`, in its order.
+            **named: Values of `Progress.update` by name.
+        """
         self._step = step
         self._waiting = self._line(self._state.text(step, *values, **named))
         if self._clock() >= self._next:
@@ -272,6 +314,11 @@ class NotebookProgress(PlainProgress):
 
     The line is a display of IPython that is updated, so that a stored notebook has one line as
     well. Where there is no IPython kernel, a carriage return writes over the line.
+
+    Args:
+        stream: Where the lines go without a kernel, and where sentences go. Default: None, standard
+            output.
+        clock: The time in seconds. Default: `time.monotonic`.
     """
 
     seconds = 0.5
@@ -359,6 +406,16 @@ class RichProgress:
     def start(
         self, total: int, done: int = 0, title: str = "", walkers: int = 1, unit: str = "step"
     ) -> None:
+        """Begins a phase with a bar, and ends the bar before it.
+
+        Args:
+            total: The last step of the phase, or the number of parts.
+            done: Steps done already. Default: 0.
+            title: What the phase is called. A narrow terminal shows it up to its first comma.
+                Default: nothing.
+            walkers: Number of walkers; not shown. Default: 1.
+            unit: Name of the unit that is counted; not shown. Default: "step".
+        """
         from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as Bar
         from rich.table import Column
@@ -391,6 +448,14 @@ class RichProgress:
         self._bar.start()
 
     def update(self, step: int, *values: Any, **named: Any) -> None:
+        """Shows the state of the phase; does nothing where no phase has begun.
+
+        Args:
+            step: Steps done.
+            *values: Potential, temperature and further values of `Progress.update`, in its order.
+            **named: Values of `Progress.update` by name. `missing` also sets the length of the bar,
+                so it must be given by name.
+        """
         if self._bar is None:
             return
         missing = named.get("missing")

@@ -67,7 +67,12 @@ def leaves_of(carry: Carry) -> list[np.ndarray]:
 
 
 def carry_of(leaves: list[np.ndarray], template) -> Carry:
-    """The carry of such arrays, with the rung of a state of the same structure."""
+    """The carry of the arrays that `leaves_of` gave.
+
+    Args:
+        leaves: Arrays of the state, auxiliary variables, moments, and the highest energy.
+        template: A state of the same structure, whose rung the carry gets.
+    """
     bare = template._replace(rung=())
     count = len(tf.nest.flatten(bare))
     values = [tf.constant(leaf) for leaf in leaves]
@@ -91,9 +96,13 @@ class Buffers(NamedTuple):
 
 
 class RowBuffers:
-    """Stores what is due after a step of a loop, whose `num_recorded` walkers have positions and
-    moments stored, of `width` numbers each: projections on `directions` `(parameters, k)`, if any.
-    A chunk has `chunk_steps` at most.
+    """Stores the records that are due after a step of a loop.
+
+    Args:
+        loop: The loop. Its first `num_recorded` walkers have positions and moments stored.
+        width: Numbers of a stored position: parameters, or projections on the loop's `directions`,
+            (parameters, width).
+        chunk_steps: The most steps of a chunk.
     """
 
     def __init__(self, loop: Any, width: int, chunk_steps: int) -> None:
@@ -161,11 +170,18 @@ class RowBuffers:
     def after(
         self, due: Moves, now: Callable[[], tuple[Any, Any]], acceptance, alive, buffers: Buffers
     ) -> Buffers:
-        """The buffers after a move; nothing is stored where the run diverged, `alive` False. `now`
-        gives the state of all walkers and the potential that the move saw; its acceptance is
-        `(walkers,)`. Whatever is due, each buffer is written to, at the place of its next entry,
-        which stays the next one where nothing is: XLA then writes in place, where it copies buffers
-        that pass through a condition, at each step.
+        """The buffers after a move.
+
+        Each buffer is written to, whatever is due, at the place of its next entry. Where nothing is
+        due, that place stays the next one. XLA then writes in place; it copies buffers that pass
+        through a condition, at each step.
+
+        Args:
+            due: The records due after this move, one scalar per field.
+            now: Returns the state of all walkers and the potential that the move saw.
+            acceptance: Acceptance of the move, shape (walkers,).
+            alive: Whether the run has not diverged. Nothing is stored if False.
+            buffers: The buffers before the move.
         """
         row_due = tf.logical_and(alive, due.row)
         position_due = tf.logical_and(alive, due.position)
@@ -280,8 +296,12 @@ def _written(buffer, number, value, due) -> tuple:
 
 
 def update_moments(moments: RunningMoments, position, weight) -> RunningMoments:
-    """Welford's update with one more position of every walker, counted with its weight,
-    `(walkers,)`; None: 1.
+    """Welford's update with one more position of every walker.
+
+    Args:
+        moments: The moments so far.
+        position: Positions, shape (walkers, parameters).
+        weight: Weight of each position, shape (walkers,). None: 1.
     """
     values = tf.cast(position, tf.float64)
     counted = tf.ones_like(moments.count) if weight is None else weight

@@ -17,7 +17,13 @@ from tati_re.runs.stored_arrays import StoredArrays
 
 
 class RunningAverages:
-    """Sums and counts of each walker, and the rows of averages.csv that follow from them."""
+    """Sums and counts of each walker, and the rows of averages.csv that follow from them.
+
+    Args:
+        loop: The loop of the run.
+        expected: What kinetic energy and virial should average to at temperature 1; nan if not
+            known.
+    """
 
     def __init__(self, loop: Loop, expected: tuple[float, float]) -> None:
         self._columns = loop.observables.columns
@@ -34,8 +40,14 @@ class RunningAverages:
         self._sums = np.zeros((self._walkers, len(self._averaged)))
 
     def add(self, walkers: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Counts rows `(steps, walkers, columns)` of these walkers; the averages after each, as in
-        averages.csv.
+        """Counts rows of walkers.
+
+        Args:
+            walkers: Numbers of the walkers, shape (n,).
+            rows: Their rows of run.csv, shape (steps, n, columns).
+
+        Returns:
+            The averages after each row, as in averages.csv, shape (steps, n, columns of averages).
         """
         values = rows[:, :, self._averaged]
         weights = np.ones(rows.shape[:2])
@@ -72,7 +84,15 @@ _MOST_WAITING = 16 * 2**20
 
 
 class RunTables:
-    """run.csv, averages.csv, timing.csv, and what else the loop records."""
+    """run.csv, averages.csv, timing.csv, and what else the loop records.
+
+    Args:
+        folder: The run folder.
+        loop: The loop of the run.
+        trajectory: Format of the trajectory, "csv" or "h5".
+        parameters: Names of the stored parameters or projections.
+        averages: The averages of the run.
+    """
 
     def __init__(
         self,
@@ -112,11 +132,17 @@ class RunTables:
             table.path = folder / name
 
     def reopen(self, positions: Mapping[str, int], digests: Mapping[str, str]) -> None:
-        """Opens the tables of a run to go on at the positions that its checkpoint says, if they are
-        what it knows.
+        """Opens the tables of a run to continue where its checkpoint was written.
+
+        Args:
+            positions: Position in each table, by file name: bytes of a CSV file, rows of an HDF5
+                file.
+            digests: Digest of each table up to its position, by file name. A missing one is not
+                compared.
 
         Raises:
-            InputError: The checkpoint lacks the size of a table.
+            InputError: The checkpoint lacks the size of a table, or a table differs from what it
+                knows.
         """
         unknown = [name for name in self._columns if name not in positions]
         refuse_if(
@@ -141,7 +167,13 @@ class RunTables:
         }
 
     def add_chunk(self, loop: Loop, chunk: Chunk, first_move: int) -> None:
-        """Moves the rows of a chunk, whose first move this is, into the tables."""
+        """Moves the rows of a chunk into the tables.
+
+        Args:
+            loop: The loop that made the chunk.
+            chunk: The chunk.
+            first_move: Number of its first move, from 1.
+        """
         steps, group = loop.timeline.steps(first_move, int(chunk.taken))
         if count := int(chunk.num_rows):
             rows = np.asarray(chunk.rows)[:count]
@@ -210,6 +242,12 @@ class RunTables:
         )
 
     def add_timing(self, step: int, seconds: float) -> None:
+        """Adds a row to timing.csv.
+
+        Args:
+            step: The step.
+            seconds: Seconds that the steps of the run have taken so far.
+        """
         self._tables[files.TIMING].append(
             np.array([[step, seconds, step / seconds if seconds > 0 else 0.0]])
         )
@@ -220,7 +258,15 @@ class RunTables:
         self._waiting = 0
 
     def size(self, loop: Loop, num_steps: int) -> tuple[float, float]:
-        """Bytes that the rows and the stored positions of the whole run will have, roughly."""
+        """Bytes that the tables of the whole run will have, roughly.
+
+        Args:
+            loop: The loop of the run.
+            num_steps: Steps of the whole run.
+
+        Returns:
+            Bytes of the rows, and of the stored positions.
+        """
         line = loop.timeline
         numbers = len(loop.observables.columns) + len(loop.observables.averaged) + 4
         rows = num_steps / line.record_every * loop.walkers * 18.0 * numbers

@@ -66,8 +66,14 @@ class Timeline:
         return self.step_factor is not None or self.temperature_factor is not None
 
     def steps(self, first_move: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """The step and the group of each of `count` moves from `first_move` on (numbered from 1),
-        int64 `(count,)`.
+        """The step and the group of each of several moves.
+
+        Args:
+            first_move: Number of the first move, from 1.
+            count: Number of moves.
+
+        Returns:
+            Steps, from 1, and groups, from 0; int64, shape (count,) each.
         """
         turn, place = np.divmod(np.arange(first_move - 1, first_move - 1 + count), self.group_steps)
         round_, group = np.divmod(turn, self.groups)
@@ -78,8 +84,14 @@ class Timeline:
         return steps * self.groups
 
     def turns(self, group: np.ndarray, walkers: np.ndarray) -> list[tuple[slice, np.ndarray]]:
-        """Runs of moves of one group, of the groups `(n,)` that moved, and those of the walkers
-        that moved in each.
+        """Splits moves into runs of moves of one group.
+
+        Args:
+            group: The group that made each move, shape (n,).
+            walkers: Numbers of the walkers, one group after the other.
+
+        Returns:
+            For each run of moves, its place among the n moves, and the walkers that moved in it.
         """
         if self.groups == 1:
             return [(slice(None), walkers)]
@@ -118,7 +130,16 @@ class Timeline:
         return factors[0], factors[1]
 
     def due(self, first_move: int, capacity: int, count: int) -> Moves:
-        """The records due after each of `capacity` moves, of which `count` will be made."""
+        """The records due after each of several moves.
+
+        Args:
+            first_move: Number of the first move, from 1.
+            capacity: Number of moves whose records are computed.
+            count: Number of moves that will be made, at most `capacity`.
+
+        Returns:
+            Arrays of shape (capacity,).
+        """
         steps, group = self.steps(first_move, capacity)
         row = self.rows_due(steps)
         position = self.positions_due(steps)

@@ -29,11 +29,19 @@ class Segment(NamedTuple):
 
 
 class Chains:
-    """A sampler and a path, compiled for a number of walkers. Every call begins with fresh momenta
-    and draws other random numbers, for `most_steps` steps of one compiled call at a time. On a
-    ladder walkers are given and returned point by point. E is `scale` times the loss of what
-    `potential.bind` gives, `execution` is "xla", "graph" or "eager", and of each run the last
-    `visited` positions are returned.
+    """A sampler and a path, compiled for a number of walkers.
+
+    Every call begins with fresh momenta and draws other random numbers. On a ladder walkers are
+    given and returned point by point. E is `scale` times the loss of what `potential.bind` gives.
+
+    Args:
+        potential: The potential of the path, for all walkers.
+        sampler: The sampler that moves them.
+        seed: Seed of the random numbers.
+        execution: "xla", "graph" or "eager".
+        most_steps: Largest number of steps of one compiled call. Default: 64.
+        visited: Number of last positions that each run returns. Default: 0.
+        role: A name for which random numbers differ under one seed. Default: empty.
     """
 
     def __init__(
@@ -64,6 +72,20 @@ class Chains:
         self._ladder = temperatures_of(sampler)
 
     def run(self, position, weight, step_size, num_steps: int) -> Segment:
+        """Moves all walkers.
+
+        Args:
+            position: Starting positions, shape (walkers, parameters).
+            weight: λ, a number or shape (walkers,).
+            step_size: Step size, a number or shape (walkers,).
+            num_steps: Number of steps, at least 1.
+
+        Returns:
+            Positions, energies and acceptance.
+
+        Raises:
+            SamplingError: An energy is not finite.
+        """
         rung = Rung(
             *(
                 tf.constant(np.ones(self.walkers) * value, tf.float64)

@@ -80,13 +80,24 @@ def energies_along(
     parts: PartFiles,
     progress: Progress | None = None,
 ) -> Energies:
-    """Energies at all points of a path of λ from 0 to 1. First every walker goes from a draw of the
-    reference up to the posterior, the step size tuned at each point. "sequential" takes its draws
-    on this way; "ladder" starts all points where they were passed, and lets neighbors swap after
-    every step, so that a walker that met a mode can leave it. At λ = 0 draws are independent ones
-    of the reference in both. `potential_of` makes the path's potential for a number of walkers;
-    `say` takes sentences; `parts` keeps each point, and each tenth of the draws of all; `progress`
-    shows how many parts are done and the time that is left.
+    """Samples energies at all points of a path of λ from 0 to 1.
+
+    First every walker goes from a draw of the reference up to the posterior, the step size tuned at
+    each point. "sequential" takes its draws on this way. "ladder" starts all points where they were
+    passed. Neighbors swap after every step, so that a walker that met a mode can leave it.
+    At λ = 0 draws are independent ones of the reference in both.
+
+    Args:
+        path: λ, rising from 0 to 1, shape (points,).
+        potential_of: Makes the path's potential for a number of walkers.
+        sampler: The sampler at each λ.
+        plan: Numbers of draws and walkers, sampling scheme and step sizes.
+        say: Function called with a sentence.
+        parts: Keeps each point, and each tenth of the draws of all.
+        progress: Shows how many parts are done and the time that is left. Default: None.
+
+    Returns:
+        The energies.
     """
     path = np.asarray(path, np.float64)
     sequential = plan.sampling == "sequential"

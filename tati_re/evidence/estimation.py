@@ -46,6 +46,16 @@ _LADDER = (
 
 
 def check(sim, options: Options, potential) -> None:
+    """Refuses a simulation whose posterior has no evidence.
+
+    Args:
+        sim: The simulation.
+        options: The options of the estimate.
+        potential: The potential, with its loss and prior.
+
+    Raises:
+        InputError: The loss is not a likelihood, the prior is improper, or an option does not fit.
+    """
     loss = potential.loss
     prior = potential.prior
     if options.potential == "mean_loss":
@@ -131,8 +141,17 @@ _NO_MATTER |= {"workers", "worker_gpus", *_UNUSED}
 
 
 class Estimation:
-    """Estimates for one simulation and one set of options; energies from the prior are sampled
-    once.
+    """Estimates for one simulation and one set of options.
+
+    Energies from the prior are sampled once.
+
+    Args:
+        sim: The simulation.
+        options: The options of the estimate.
+        objects: Objects in place of options, by name: a sampler, a prior, a loss, ...
+
+    Raises:
+        InputError: The posterior has no evidence, or the sampler does not fit.
     """
 
     def __init__(self, sim, options: Options, objects: dict[str, Any]) -> None:
@@ -164,7 +183,12 @@ class Estimation:
         self.folder: Path | None = None
 
     def keep(self, output: AnyPath, overwrite: bool = False) -> None:
-        """Saves finished parts in a folder, and continues with those found there."""
+        """Saves finished parts in a folder, and continues with those found there.
+
+        Args:
+            output: The folder.
+            overwrite: Whether parts of another estimate are removed. Default: False.
+        """
         self.folder = Path(output)
         for message in opened(self.folder, self._specification(), overwrite):
             self.progress.message(message)
@@ -385,6 +409,18 @@ class Estimation:
 
 
 def springs_at_minimum(estimation, parts: PartFiles) -> tuple[Springs, float]:
+    """Springs at a minimum, as wide as the posterior is there.
+
+    Args:
+        estimation: The estimate.
+        parts: Keeps the minimum and the widths.
+
+    Returns:
+        The springs, and the number of gradients that they took.
+
+    Raises:
+        InputError: The prior has walls that are not a box.
+    """
     options = estimation.options
     walkers = estimation.walkers
     prior = estimation.potential(1).prior

@@ -83,7 +83,15 @@ def series_error(series: np.ndarray) -> float:
 
 
 def checked_energies(path, energies) -> np.ndarray:
-    """Energies as float64 `(points, walkers, draws)`."""
+    """Energies as float64, shape (points, walkers, draws).
+
+    Args:
+        path: λ of the points, shape (points,).
+        energies: Energies, one row of walkers and draws per point, at least 2 draws.
+
+    Raises:
+        InputError: The shape is wrong, or a number is not finite.
+    """
     energies = np.asarray(energies, np.float64)
     if energies.ndim != 3 or len(energies) != len(path) or energies.shape[2] < 2:
         expected_shape = f"({len(path)}, walkers, draws) with at least 2 draws"
@@ -97,8 +105,14 @@ def checked_energies(path, energies) -> np.ndarray:
 
 
 def point_columns(path, energies: np.ndarray) -> dict[str, np.ndarray]:
-    """Statistics at each point: mean of log(f/q), its error and variance, and the effective number
-    of draws.
+    """Statistics at each point: mean of log(f/q), its error and variance, and effective draws.
+
+    Args:
+        path: λ of the points, shape (points,).
+        energies: -log(f/q), shape (points, walkers, draws).
+
+    Returns:
+        Columns by name, shape (points,) each.
     """
     flat = -energies
     enough = energies.shape[2] >= MINIMUM_DRAWS

@@ -107,8 +107,14 @@ def simpson(num_nodes: int = 21) -> Quadrature:
 
 
 def spike_at_reference(grid: Quadrature, means) -> float | None:
-    """How far the integrand at λ = 0, where it counts, leaves a line through the next points, if
-    far; else None.
+    """How far the integrand at λ = 0 leaves a line through the next two points.
+
+    Args:
+        grid: The points and their weights.
+        means: The integrand at the points, shape (points,).
+
+    Returns:
+        The height, or None if it is small, λ = 0 has no weight, or there are under 4 points.
     """
     means = np.asarray(means, np.float64)
     if grid.weights[0] == 0 or len(means) < 4:

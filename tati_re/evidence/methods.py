@@ -110,8 +110,14 @@ def sample_energies(sim, **options: Any) -> Energies:
 
 
 def sample_parts(options: Options, folder: Path, method: str) -> None:
-    """Keeps the parts of an estimate in a folder that is opened, where other workers write as well;
-    in a worker, which does not have the module of a command.
+    """Keeps the parts of an estimate in a folder where other workers write too.
+
+    It runs in a worker, which does not have the module of a command.
+
+    Args:
+        options: The options of the simulation and of the estimate.
+        folder: The folder, which was opened before.
+        method: Name of the method.
     """
     now = prepared(Simulation.from_options(options.resolved(verbose=0)), [method])
     now.folder = folder
@@ -119,7 +125,16 @@ def sample_parts(options: Options, folder: Path, method: str) -> None:
 
 
 def prepared(sim, methods: Sequence[str] | None = None, **options: Any) -> Estimation:
-    """The checked estimation of `log_evidences`, with the same arguments, not yet started."""
+    """The checked estimation of `log_evidences`, not yet started.
+
+    Args:
+        sim: The simulation.
+        methods: Names of methods. Default: None, the option `method`.
+        **options: Options of the evidence, as for `log_evidence`.
+
+    Raises:
+        InputError: The posterior has no evidence, or an option does not fit.
+    """
     problem = "workers: these estimates are computed by one process."
     expected = "no workers, or tati-evidence --workers"
     refuse_if(options.get("workers") is not None, problem, options.get("workers"), expected)

@@ -19,9 +19,14 @@ SPECIFICATION = "evidence.toml"
 
 
 class PartFiles:
-    """Parts by name, each an `.npz` file written atomically; without a folder nothing is saved. A
-    part is computed from earlier ones and the random numbers of its chains, whose place is kept
-    with it: to load it is the same.
+    """Parts by name, each an `.npz` file written in one piece.
+
+    A part is computed from earlier ones and the random numbers of its chains, whose place is kept
+    with it. To load it is therefore the same as to compute it.
+
+    Args:
+        folder: The folder of the estimate. Default: None, nothing is saved.
+        prefix: Start of the file names. Default: empty.
     """
 
     def __init__(self, folder: Path | None = None, prefix: str = "") -> None:
@@ -32,7 +37,18 @@ class PartFiles:
         self._since = time.monotonic()
 
     def load(self, name: str, *chains) -> dict[str, np.ndarray] | None:
-        """Loads a part, or `None`, and sets the chains' counters to its end."""
+        """Loads a part, and sets the counts of its chains to their end.
+
+        Args:
+            name: Name of the part.
+            *chains: The chains whose counts of calls and gradients are kept with the part.
+
+        Returns:
+            Its arrays by name, or None if it is not kept.
+
+        Raises:
+            InputError: The file is damaged.
+        """
         path = self._path(name)
         if path is None or not path.exists():
             return None
@@ -54,8 +70,14 @@ class PartFiles:
         return values
 
     def save(self, name: str, values: Mapping[str, Any], *chains) -> None:
-        """Saves a part, replacing an earlier one, whose seconds count in, with the seconds since
-        the part before.
+        """Saves a part, with the seconds since the part before.
+
+        An earlier part of this name is replaced, and its seconds are added.
+
+        Args:
+            name: Name of the part.
+            values: Its arrays by name.
+            *chains: The chains whose counts of calls and gradients are kept with the part.
         """
         now = time.monotonic()
         seconds = self._seconds[name] = self._seconds.get(name, 0.0) + now - self._since
@@ -72,6 +94,16 @@ class PartFiles:
         return path is not None and path.exists()
 
     def part(self, name: str, compute: Callable[[], dict[str, Any]], *chains) -> dict[str, Any]:
+        """Loads a part, or computes and saves it.
+
+        Args:
+            name: Name of the part.
+            compute: Function that computes its arrays by name.
+            *chains: The chains whose counts of calls and gradients are kept with the part.
+
+        Returns:
+            The arrays.
+        """
         if (arrays := self.load(name, *chains)) is None:
             arrays = compute()
             self.save(name, arrays, *chains)
@@ -82,8 +114,18 @@ class PartFiles:
 
 
 def opened(folder: AnyPath, specification: Mapping[str, Any], overwrite: bool) -> list[str]:
-    """Makes the folder of an estimate, or opens one of the same estimate; returns messages on what
-    is reused.
+    """Makes the folder of an estimate, or opens one of the same estimate.
+
+    Args:
+        folder: The folder.
+        specification: What defines the numbers of the estimate, by name.
+        overwrite: Whether parts of another estimate are removed.
+
+    Returns:
+        Messages on what is reused.
+
+    Raises:
+        InputError: The folder belongs to another estimate.
     """
     now = {**specification, **versions()}
     how: dict[str, Any] = {"outdated": ("*.npz",), "overwrite": overwrite}

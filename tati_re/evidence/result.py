@@ -215,8 +215,12 @@ def bayes_factors(estimates: Mapping[str, Evidence]):
 
 
 def value_and_error(value: float, error: float, short: bool = False) -> str:
-    """Value and error with two digits of the error: `-18.075 ± 0.012`, `± 0.012†` of short
-    chains.
+    """Value and error with two digits of the error: `-18.075 ± 0.012`.
+
+    Args:
+        value: The value.
+        error: Its standard error; not finite or 0 if it is not known.
+        short: Whether chains are short; the error then has a dagger, `± 0.012†`. Default: False.
     """
     text = with_error(value, error, short)
     known = math.isfinite(error) and error > 0

@@ -30,8 +30,12 @@ def effective_fraction(log_weights) -> np.ndarray:
 
 
 def next_point(now: float, energies, fraction: float = 0.5) -> float:
-    """The next λ, at most 1, where the least effective fraction is `fraction`; `energies`:
-    `(populations, members)`.
+    """The next λ, at most 1, where the least effective fraction of a population falls to a limit.
+
+    Args:
+        now: λ of the populations.
+        energies: E of their members, shape (populations, members).
+        fraction: The limit, between 0 and 1. Default: 0.5.
     """
     energies = np.asarray(energies, np.float64)
 
@@ -55,7 +59,13 @@ def next_point(now: float, energies, fraction: float = 0.5) -> float:
 
 
 def systematic(log_weights, uniform: float, count: int) -> np.ndarray:
-    """Systematic resampling: `count` indices, rising, int64, from log weights `(members,)`."""
+    """Systematic resampling: indices of members, rising, int64, shape (count,).
+
+    Args:
+        log_weights: Logarithms of the weights, shape (members,); they need no normalization.
+        uniform: A uniform number in [0, 1).
+        count: Number of indices.
+    """
     log_weights = np.asarray(log_weights, np.float64)
     summed = np.cumsum(np.exp(log_weights - logsumexp(log_weights)))
     indices = np.searchsorted(
@@ -108,16 +118,31 @@ def cooled(
     """Adaptive sequential Monte Carlo along a path.
 
     Rule, from independent draws of the reference: the next λ is where the effective part of the
-    poorest population falls to `fraction`; weights exp(-Δλ E), whose mean is the population's share
-    of Z; of each population by itself `num_particles` are resampled and moved, while the step size
-    is tuned, and by `num_moves` steps more, after each of which they count: a population has
-    num_particles x num_moves members, and no move is wasted. Beyond 256 MiB of positions only the
-    last moves count. Choosing λ and step sizes from the members leaves a bias of order 1/members.
+    poorest population falls to `fraction`. Members have weights exp(-Δλ E), whose mean is the
+    population's share of Z. Each population alone resamples `num_particles` members and moves them,
+    while the step size is tuned. After each of `num_moves` further steps they count. A population
+    has num_particles x num_moves members, and no move is wasted.
 
-    `potential_of` makes the path's potential for a number of walkers; `sampler` has the
-    distribution of each λ; of `plan` the step sizes, `target_acceptance`, `seed` and `execution`
-    are used; `say` takes sentences on the progress; `parts` keeps the last stage. All moves as
-    members: Dau and Chopin, J. R. Statist. Soc. B 84 (2022), whose chains these are.
+    Beyond 256 MiB of positions only the last moves count. Choosing λ and step sizes from the
+    members leaves a bias of order 1/members. All moves as members: Dau and Chopin, J. R. Statist.
+    Soc. B 84 (2022), whose chains these are.
+
+    Args:
+        potential_of: Makes the path's potential for a number of walkers.
+        sampler: A sampler with the distribution of each λ.
+        plan: Step sizes, `target_acceptance`, `seed` and `execution`; the rest is not used.
+        num_populations: Number of independent populations.
+        num_particles: Chains of a population.
+        num_moves: Steps of each chain at a λ.
+        fraction: The effective fraction at which the next λ is, between 0 and 1.
+        say: Function called with a sentence on the progress.
+        parts: Keeps the last stage.
+
+    Returns:
+        log Z and its curve.
+
+    Raises:
+        SamplingError: The populations do not reach λ = 1 in 2,000 stages.
     """
     populations = _Populations(
         potential_of(num_populations * num_particles),
@@ -323,4 +348,10 @@ def _stages_left(rows: np.ndarray, done: int, seconds: float) -> str:
 
 
 def counted_moves(num_bytes: int, num_moves: int) -> int:
+    """How many of the last moves count, so that their positions fit in 256 MiB; at least 1.
+
+    Args:
+        num_bytes: Bytes of the positions of all walkers.
+        num_moves: Number of moves.
+    """
     return int(np.clip(_BYTES // num_bytes, 1, num_moves))

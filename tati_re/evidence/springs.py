@@ -28,9 +28,15 @@ from tati_re.core.potential import Potential
 
 
 class Springs:
-    """The normalized Gaussian density q with center c and standard deviations s > 0,
-    `(parameters,)` both, in a box of half width `bound`, `(parameters,)` or a number; None: there
-    is no box.
+    """The normalized Gaussian density q of independent springs.
+
+    Args:
+        centre: c, the center, shape (parameters,).
+        std: s, standard deviations above 0, shape (parameters,).
+        bound: Half width of a box around 0, shape (parameters,) or a number. Default: None, no box.
+
+    Raises:
+        InputError: Shapes differ, a standard deviation is not above 0, or c is outside of the box.
     """
 
     def __init__(self, centre, std, bound=None) -> None:
@@ -93,7 +99,12 @@ class Springs:
 
 
 class SpringsPotential(Potential):
-    """The path between springs and the posterior: u = λ E + V_q, E = L + V - V_q."""
+    """The path between springs and the posterior: u = λ E + V_q, E = L + V - V_q.
+
+    Args:
+        potential: The potential of the posterior.
+        springs: The springs.
+    """
 
     def __init__(self, potential, springs: Springs) -> None:
         self.posterior = potential
@@ -124,6 +135,14 @@ class SpringsPotential(Potential):
 
 
 class SpringsEvaluate(Delegating):
+    """Evaluations of the potential on the path between springs and the posterior.
+
+    Args:
+        path: The path.
+        posterior: The evaluation of the posterior, at β, λ and h of 1.
+        rung: λ of each walker, as its likelihood weight.
+    """
+
     def __init__(self, path: SpringsPotential, posterior: Evaluate, rung: Rung) -> None:
         super().__init__(posterior)
         self.path = path
@@ -172,6 +191,13 @@ class SpringsEvaluate(Delegating):
 
 
 def drawn_from_reference(potential, num: int, seed: int) -> np.ndarray:
+    """Independent draws from the reference of a path, shape (num, parameters), float64.
+
+    Args:
+        potential: The path from springs, or the potential of a model, whose reference is the prior.
+        num: Number of draws.
+        seed: Seed of the draws.
+    """
     if isinstance(potential, SpringsPotential):
         normal = np.random.default_rng([seed, 0x4556]).standard_normal(
             (num, potential.num_parameters)

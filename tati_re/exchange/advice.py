@@ -39,11 +39,15 @@ def spacing(acceptance):
 
 
 def distances(coordinate, energy_sd) -> np.ndarray:
-    """x of each pair of neighbors, `(rungs - 1,)`: |Δb| times a mean of the two standard
-    deviations. The mean is s s' ln(s/s')/(s - s'), between harmonic and geometric mean: 1/s is
-    linear in b between two rungs, which is exact for a harmonic well (s = √C_V/β, x = √C_V ln R)
-    and for a Gaussian prior and likelihood of one shape. `coordinate` is b, β or β λ, and
-    `energy_sd` s, above 0, of U or of L; `(rungs,)` each.
+    """x of each pair of neighbors, shape (rungs - 1,).
+
+    It is |Δb| times a mean of both standard deviations, s s' ln(s/s')/(s - s'). This is between
+    harmonic and geometric mean: 1/s is linear in b between two rungs. It is exact for a
+    harmonic well (s = √C_V/β, x = √C_V ln R), and for a Gaussian prior and likelihood of one shape.
+
+    Args:
+        coordinate: b, which is β or β λ, shape (rungs,).
+        energy_sd: s, the standard deviation of U or of L, above 0, shape (rungs,).
     """
     first = energy_sd[:-1]
     second = energy_sd[1:]
@@ -62,9 +66,15 @@ def log_acceptance(distance):
 
 
 def biased_sd(inverse_temperature, energy_sd, bias_factor: float):
-    """The sd(U)/γ that stands for sd(U) at swaps between converged well-tempered ensembles of bias
-    factor γ: the log ratio is (β - β') (U - U')/γ, var(U) = γ T² (C_V - 1 + γ) of a harmonic well:
-    T² C_V is T² ((C_V - 1)/γ + 1).
+    """The sd(U)/γ that stands for sd(U) at swaps between converged well-tempered ensembles.
+
+    The log ratio is (β - β') (U - U')/γ, with var(U) = γ T² (C_V - 1 + γ) of a harmonic well.
+    Thus T² C_V becomes T² ((C_V - 1)/γ + 1).
+
+    Args:
+        inverse_temperature: β, shape (rungs,).
+        energy_sd: sd(U) without a bias, shape (rungs,).
+        bias_factor: γ, at least 1.
     """
     return (
         np.sqrt((np.square(inverse_temperature * energy_sd) - 1.0) / bias_factor + 1.0)

@@ -44,6 +44,12 @@ class Counts(NamedTuple):
 
 
 def no_counts(rungs: int, walkers: int) -> Counts:
+    """The counts before the first round.
+
+    Args:
+        rungs: Number of rungs.
+        walkers: Number of walkers, rungs times ladders.
+    """
     pairs = tf.zeros((rungs - 1,), tf.float64)
     by_walker = tf.zeros((walkers,), tf.float64)
     energy = tf.zeros((rungs,), tf.float64)
@@ -61,8 +67,12 @@ def no_counts(rungs: int, walkers: int) -> Counts:
 
 
 def by_neighbors(pairs: Pairs, values, rungs: int):
-    """Sums of `(ladders, pairs)` values over the ladders, for the pairs of neighbors alone: `(rungs
-    - 1,)`.
+    """Sums over the ladders for the pairs of neighbors alone, shape (rungs - 1,).
+
+    Args:
+        pairs: The pairs of rungs; other pairs than neighbors, and invalid ones, do not count.
+        values: A value of each pair, shape (ladders, pairs), float64.
+        rungs: Number of rungs.
     """
     neighbors = tf.logical_and(pairs.valid, tf.equal(pairs.high, pairs.low + 1))
     at = (
@@ -73,10 +83,16 @@ def by_neighbors(pairs: Pairs, values, rungs: int):
 
 
 def counted(counts: Counts, pairs: Pairs, accepted, expected, energy, rung, counting) -> Counts:
-    """The counts after a round; none counts in the burn-in, where `counting` is false. `accepted`,
-    bool, and `expected`, acceptance probabilities, are `(ladders, pairs)`, `energy` is that of the
-    replica at each rung, `(ladders, rungs)`, and `rung` is where the walkers are now, `(walkers,)`,
-    int32.
+    """The counts after a round.
+
+    Args:
+        counts: The counts before the round.
+        pairs: The pairs of rungs of the round.
+        accepted: Whether each pair swapped, shape (ladders, pairs).
+        expected: Acceptance probabilities, shape (ladders, pairs), float64.
+        energy: Energy of the replica at each rung, shape (ladders, rungs), float64.
+        rung: The rung of each walker after the round, shape (walkers,), int32.
+        counting: Whether the round counts; false in the burn-in.
     """
     rungs = energy.shape[1]
     weight = tf.cast(counting, tf.float64)
@@ -112,8 +128,16 @@ def counted(counts: Counts, pairs: Pairs, accepted, expected, energy, rung, coun
 
 
 def events_of(step, pairs: Pairs, difference: LogRatioEstimate, accepted, replica_at):
-    """A row of exchange.csv for each pair, `(ladders * pairs, columns)`; those that are no pair
-    have a step of -1.
+    """A row of exchange.csv for each pair, shape (ladders * pairs, columns).
+
+    Rows of invalid pairs have a step of -1.
+
+    Args:
+        step: Number of the step.
+        pairs: The pairs of rungs of the round.
+        difference: ln of the Metropolis ratio of each pair.
+        accepted: Whether each pair swapped, shape (ladders, pairs).
+        replica_at: The replica at each rung before the swaps, shape (ladders, rungs).
     """
     shape = tf.shape(difference.log_ratio)
 
@@ -137,11 +161,18 @@ def events_of(step, pairs: Pairs, difference: LogRatioEstimate, accepted, replic
 
 
 def ladder_table(table: RungTargets, step_size, counts: Counts, bias_factor: float = 1.0) -> dict:
-    """The columns of ladder.csv, one row a rung, from what was counted, as NumPy arrays; nan where
-    nothing was. Acceptance and expected acceptance stand at the lower rung of a pair. The predicted
-    one is erfc(x/2) with x² the product of the differences of β (or λ) and of mean energies, exact
-    where energies are normal, over the factor γ of a bias, by which the log ratio of the swaps is
-    smaller. `barrier` is the sum of the rejection rates up to each rung.
+    """The columns of ladder.csv, one row per rung, as NumPy arrays; nan where nothing was counted.
+
+    Acceptance and expected acceptance stand at the lower rung of a pair. The predicted one is
+    erfc(x/2) with x² the product of the differences of β (or λ) and of mean energies, exact where
+    energies are normal. `barrier` is the sum of the rejection rates up to each rung.
+
+    Args:
+        table: β and λ of the rungs.
+        step_size: Step size of each rung, shape (rungs,).
+        counts: What was counted.
+        bias_factor: γ of a bias, by which the log ratio of the swaps is smaller. Default: 1, no
+            bias.
     """
     beta, weight = (np.asarray(values) for values in table)
     attempts, accepted, expected, samples, energy = (np.asarray(values) for values in counts[:5])

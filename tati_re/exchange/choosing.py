@@ -267,8 +267,14 @@ def _check_burnin(options: Options, problem: str) -> None:
 
 
 def ladder_sentences(method, potential) -> list[str]:
-    """Sentences about a ladder before a run: rungs, swap rule, expected acceptance; none without a
-    ladder.
+    """Sentences about a ladder before a run: rungs, swap rule, expected acceptance.
+
+    Args:
+        method: The method of the run.
+        potential: Its potential; only the number of parameters counts.
+
+    Returns:
+        The sentences; none without a ladder.
     """
     if not isinstance(method, ReplicaExchange) or method.num_rungs < 2:
         return []

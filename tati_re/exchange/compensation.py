@@ -353,7 +353,12 @@ def quantile(table: CompensationTable, uniform):
 
 
 def cumulative(table: CompensationTable, z):
-    """Probability of a number below z; float64, numpy or TensorFlow."""
+    """Probability of a number below z; float64, numpy or TensorFlow.
+
+    Args:
+        table: The compensation density.
+        z: Points of evaluation, of any shape.
+    """
     return logistic(_odd(as_float64(z), table.log_odds))
 
 

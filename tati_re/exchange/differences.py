@@ -40,8 +40,12 @@ class DifferenceMoments(NamedTuple):
 
 
 def moments(differences, inside=None) -> DifferenceMoments:
-    """Count, mean and squared deviations of differences `(pairs, n)`, or of those `inside`, bool,
-    `(n,)` or `(pairs, n)`, at least one: the last places of a batch may lie beyond the data.
+    """Count, mean and squared deviations of differences.
+
+    Args:
+        differences: Paired differences, shape (pairs, n).
+        inside: Which of them count, bool, shape (n,) or (pairs, n), at least one. The last places
+            of a batch may lie beyond the data. Default: None, all.
     """
     differences = as_float64(differences)
     weights = 0.0 * differences + (1.0 if inside is None else as_float64(inside))
@@ -53,8 +57,13 @@ def moments(differences, inside=None) -> DifferenceMoments:
 
 
 def merged(first: DifferenceMoments, second: DifferenceMoments) -> DifferenceMoments:
-    """Of two parts of a batch together, without the lost digits of sums of squares (Chan, Golub and
-    LeVeque 1983).
+    """The moments of two parts of a batch together (Chan, Golub and LeVeque 1983).
+
+    No digits are lost, as they are in sums of squares.
+
+    Args:
+        first: Moments of one part.
+        second: Moments of the other part.
     """
     count = first.count + second.count
     step = second.mean - first.mean
@@ -64,9 +73,17 @@ def merged(first: DifferenceMoments, second: DifferenceMoments) -> DifferenceMom
 
 
 def estimate_variance(moments: DifferenceMoments, factor, num_examples):
-    """V = f² s² / n (1 - n/N), the variance of f mean(a), with the sample variance s² = squares /
-    (n - 1). It is 0 where n = N, and takes at least 2 differences, or all; f is a number or, as V,
-    `(pairs,)`.
+    """V = f² s² / n (1 - n/N), the variance of f mean(a); 0 where n = N.
+
+    s² = squares / (n - 1) is the sample variance.
+
+    Args:
+        moments: Moments of at least 2 differences, or of all.
+        factor: f, a number or shape (pairs,).
+        num_examples: N.
+
+    Returns:
+        V, shape (pairs,).
     """
     sample = moments.squares / maximum(moments.count - 1.0, as_float64(1.0))
     return (
@@ -126,14 +143,22 @@ class LogRatioEstimate(NamedTuple):
 
 
 def gap(pairs: Pairs, values):
-    """Colder rung's value less the hotter one's, by pair: `(ladders, rungs, ...)` to `(ladders,
-    pairs, ...)`.
+    """The colder rung's value less the hotter one's, by pair, shape (ladders, pairs, ...).
+
+    Args:
+        pairs: The pairs of rungs.
+        values: A value at each rung, shape (ladders, rungs, ...).
     """
     return tf.gather(values, pairs.low, batch_dims=1) - tf.gather(values, pairs.high, batch_dims=1)
 
 
 def coefficients(table: RungTargets, pairs: Pairs):
-    """Coefficients of L_i - L_j and V_i - V_j in D, `(ladders, pairs)` each."""
+    """Coefficients of L_i - L_j and of V_i - V_j in D, in the shape of the pairs each.
+
+    Args:
+        table: The target of each rung.
+        pairs: The pairs of rungs.
+    """
     beta, weight = table
 
     def between(values):
@@ -145,6 +170,15 @@ def coefficients(table: RungTargets, pairs: Pairs):
 def exact_difference(
     table: RungTargets, pairs: Pairs, loss, penalty, num_examples: int
 ) -> LogRatioEstimate:
+    """D from exact energies, without noise.
+
+    Args:
+        table: The target of each rung.
+        pairs: The pairs of rungs.
+        loss: L of the walker at each rung, shape (ladders, rungs), float64.
+        penalty: V of it, in the same shape.
+        num_examples: Number of examples behind L.
+    """
     on_loss, on_penalty = coefficients(table, pairs)
     log_ratio = on_loss * gap(pairs, loss) + on_penalty * gap(pairs, penalty)
     zeros = tf.zeros_like(log_ratio)
@@ -156,15 +190,15 @@ def exact_difference(
 def estimated_difference(
     table: RungTargets,
     pairs: Pairs,
-    evaluate,
-    position,
-    at_rung,
-    penalty,
-    keys,
+    evaluate: Any,
+    position: Any,
+    at_rung: Any,
+    penalty: Any,
+    keys: Any,
     batch_size: int,
     target_variance: float | None = None,
-    centre=None,
-    centre_loss=None,
+    centre: Any = None,
+    centre_loss: Any = None,
     bias: Bias | None = None,
 ) -> LogRatioEstimate:
     """D estimated on examples drawn without replacement, the same for both replicas of a pair,
@@ -212,7 +246,14 @@ class _Batches:
     """
 
     def __init__(
-        self, evaluate, pairs: Pairs, position, at_rung, keys, batch_size: int, centre
+        self,
+        evaluate: Any,
+        pairs: Pairs,
+        position: Any,
+        at_rung: Any,
+        keys: Any,
+        batch_size: int,
+        centre: Any,
     ) -> None:
         self.size = batch_size
         self.count = evaluate.num_examples
@@ -224,7 +265,7 @@ class _Batches:
         self._centre = centre
         self._pair_of_walker = _pair_of_walker(pairs, at_rung)
 
-    def drawn(self, number):
+    def drawn(self, number: Any) -> tuple[Any, Any]:
         """Losses of a batch at each rung, (ladders, rungs, n), and which places have an example.
 
         Args:
@@ -252,7 +293,12 @@ class _Differences:
     """
 
     def __init__(
-        self, table: RungTargets, pairs: Pairs, batches: _Batches, penalty, centre_loss=None
+        self,
+        table: RungTargets,
+        pairs: Pairs,
+        batches: _Batches,
+        penalty: Any,
+        centre_loss: Any = None,
     ) -> None:
         self.pairs = pairs
         self.batches = batches
@@ -270,10 +316,10 @@ class _Differences:
             return begun
         return self._continued(begun, target_variance)
 
-    def begin(self, losses, inside) -> None:
+    def begin(self, losses: Any, inside: Any) -> None:
         """What the first batch settles: nothing where D is linear."""
 
-    def grown(self, losses, inside) -> DifferenceMoments:
+    def grown(self, losses: Any, inside: Any) -> DifferenceMoments:
         """The moments of a batch."""
         return moments(gap(self.pairs, losses), inside)
 
@@ -281,7 +327,7 @@ class _Differences:
         """The moments of the differences, among all that are followed."""
         return seen
 
-    def variance(self, seen: DifferenceMoments):
+    def variance(self, seen: DifferenceMoments) -> Any:
         """The variance of D. A pair that is none must not ask for more examples."""
         variance = estimate_variance(self.paired(seen), self.factor, self.batches.count)
         return tf.where(self.pairs.valid, variance, 0.0)
@@ -300,12 +346,12 @@ class _Differences:
         needed_by_pair = sample_size(target_variance, factor, count, spread)
         needed = tf.cast(tf.reduce_max(needed_by_pair), tf.int32)
 
-        def wanting(number, *values):
+        def wanting(number: Any, *values: Any) -> Any:
             above = tf.reduce_any(self.variance(DifferenceMoments(*values)) > target_variance)
             is_short = tf.logical_or(above, number * size < needed)
             return tf.logical_and(is_short, number * size < count)
 
-        def more(number, *values):
+        def more(number: Any, *values: Any) -> tuple:
             batch = self.grown(*self.batches.drawn(number))
             return number + 1, *merged(DifferenceMoments(*values), batch)
 
@@ -338,7 +384,7 @@ class _BiasedDifferences(_Differences):
     """
 
     def __init__(
-        self, table: RungTargets, pairs: Pairs, batches: _Batches, known, bias: Bias
+        self, table: RungTargets, pairs: Pairs, batches: _Batches, known: Any, bias: Bias
     ) -> None:
         super().__init__(table, pairs, batches, known)
         self._bias = bias
@@ -348,21 +394,21 @@ class _BiasedDifferences(_Differences):
         scale = tf.constant(batches.scale, tf.float64)
         self.factor = tf.fill(tf.shape(self.factor), scale)
 
-    def _sides(self, values):
+    def _sides(self, values: Any) -> list[Any]:
         """Values of the colder and of the hotter rung of each pair."""
         return [tf.gather(values, part, batch_dims=1) for part in (self.pairs.low, self.pairs.high)]
 
-    def _energies(self, mean):
+    def _energies(self, mean: Any) -> Any:
         """Energies of both sides with these mean losses."""
         return tf.unstack(self._known + self.batches.scale * mean)
 
-    def begin(self, losses, inside) -> None:
+    def begin(self, losses: Any, inside: Any) -> None:
         """Settles by how much the noise of either energy counts."""
-        energies = self._energies(moments(tf.stack(self._sides(losses)), inside).mean)
-        both = noise_factors(self._bias, self._beta, *energies, self.pairs.low, self.pairs.high)
+        low, high = self._energies(moments(tf.stack(self._sides(losses)), inside).mean)
+        both = noise_factors(self._bias, self._beta, low, high, self.pairs.low, self.pairs.high)
         self._slopes = [values[..., None] for values in both]
 
-    def grown(self, losses, inside) -> DifferenceMoments:
+    def grown(self, losses: Any, inside: Any) -> DifferenceMoments:
         low, high = self._sides(losses)
         difference = self._slopes[0] * low - self._slopes[1] * high
         return moments(tf.stack([difference, low, high]), inside)
@@ -372,13 +418,13 @@ class _BiasedDifferences(_Differences):
 
     def log_ratio(self, seen: DifferenceMoments) -> LogRatioEstimate:
         total = self.paired(seen)
-        energies = self._energies(seen.mean[1:])
-        ratio = biased_log_ratio(self._bias, self._beta, *energies, self.pairs.low, self.pairs.high)
+        low, high = self._energies(seen.mean[1:])
+        ratio = biased_log_ratio(self._bias, self._beta, low, high, self.pairs.low, self.pairs.high)
         used = tf.reduce_max(total.count)
         return LogRatioEstimate(ratio, self.variance(seen), total.count, used)
 
 
-def _pair_of_walker(pairs: Pairs, at_rung):
+def _pair_of_walker(pairs: Pairs, at_rung: Any) -> Any:
     """The pair of each walker, counted ladder by ladder, `(walkers,)`, int32; of one that sits out
     the first.
     """

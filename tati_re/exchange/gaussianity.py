@@ -75,10 +75,21 @@ def difference_p_values(
 
 
 def gradient_p_values(gradients: np.ndarray, num_vectors: int = 1000, seed: int = 0) -> np.ndarray:
-    """Tests mini-batch gradients less their mean, projected on random unit vectors: p-values
-    `(num_vectors,)`. `gradients` are of 3 to 5000 mini-batches at one place, `(batches,
-    parameters)`. Projections of few parameters, or of noise that lies in few directions, are alike:
-    their tests then scatter more than independent ones.
+    """Tests mini-batch gradients less their mean, projected on random unit vectors.
+
+    Projections of few parameters, or of noise that lies in few directions, are alike. Their tests
+    then scatter more than independent ones.
+
+    Args:
+        gradients: Gradients of 3 to 5000 mini-batches at one place, shape (batches, parameters).
+        num_vectors: Number of unit vectors. Default: 1000.
+        seed: Seed of the vectors. Default: 0.
+
+    Returns:
+        The p-values, shape (num_vectors,).
+
+    Raises:
+        InputError: The number of mini-batches is out of range, or all gradients are equal.
     """
     gradients = np.asarray(gradients, float)
     _check_batches(len(gradients))

@@ -302,16 +302,22 @@ def _single(target: float, step: float | Sequence[float], named: list[str]) -> L
 
 
 def adapted(values, rejection, coordinate: str = "logarithm"):
-    """Inner rungs moved to where neighbors reject equally, the ends kept; for NumPy and TensorFlow
-    alike. The sums of the rejections are taken for the barrier between the first rung and each
-    other (Syed, Bouchard-Côté, Deligiannidis and Doucet 2021, section 5: the barrier is additive,
-    and equal parts of it minimize the round trips' time); it is interpolated linearly, which keeps
-    it monotone, and divided into equal parts. Rejections near 1 are too few to tell how far apart
+    """Moves inner rungs to where neighbors reject equally, for NumPy and TensorFlow; the ends stay.
+
+    The sums of the rejections estimate the barrier between the first rung and each other. The
+    barrier is additive, and equal parts of it minimize the time of round trips (Syed,
+    Bouchard-Côté, Deligiannidis and Doucet 2021, section 5). It is interpolated linearly, which
+    keeps it monotone, and divided into equal parts. Rejections near 1 do not show how far apart
     rungs are: adapt several times.
 
-    `values` are β or λ, falling, of at least 2 rungs, `(rungs,)`; `rejection` is the mean of each
-    pair of neighbors, `(rungs - 1,)`; float64. The barrier is interpolated in the `coordinate`
-    "logarithm", of β, or "power", λ^(1/5).
+    Args:
+        values: β or λ, falling, of at least 2 rungs, shape (rungs,), float64.
+        rejection: Mean rejection of each pair of neighbors, shape (rungs - 1,), float64.
+        coordinate: In which the barrier is interpolated: "logarithm", for β, or "power", λ^(1/5).
+            Default: logarithm.
+
+    Returns:
+        The new values, shape (rungs,).
     """
     rungs = values.shape[0]
     place = log(values) if coordinate == "logarithm" else values ** (1.0 / LIKELIHOOD_POWER)

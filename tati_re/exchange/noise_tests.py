@@ -20,10 +20,23 @@ _VECTORS = 100
 def noise_table(
     potential: Potential, method, state, auxiliary: tuple, rung, seed: int, first_batch: int
 ) -> dict | None:
-    """The columns of noise.csv: p-values of Shapiro and Wilk's test; `None` where no swap sees
-    noise. `energy`: means over mini-batches of the differences of the losses of neighboring
-    replicas, `rung` the lower one of a pair. `gradient`: mini-batch gradients at the target's first
-    walker, less their mean, on random unit vectors.
+    """The columns of noise.csv: p-values of the Shapiro-Wilk test.
+
+    Rows `energy` test means over mini-batches of the differences of the losses of neighboring
+    replicas; `rung` is the lower one of a pair. Rows `gradient` test mini-batch gradients at the
+    target's first walker, less their mean, on random unit vectors.
+
+    Args:
+        potential: The potential of the run, with its mini-batches.
+        method: The method of the run.
+        state: The state at the end of the run.
+        auxiliary: Keras' non-trainable variables of the walkers.
+        rung: Temperature, likelihood weight and step size of each walker.
+        seed: Seed of the tests.
+        first_batch: Number of the first mini-batch whose gradients are tested.
+
+    Returns:
+        The columns, or None where no swap sees noise.
     """
     batches = potential.batches
     count = potential.num_examples

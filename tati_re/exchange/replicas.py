@@ -205,7 +205,13 @@ class ReplicaExchange(Wrapper):
     # The two functions of a sampler
 
     def init(self, position, evaluate, noise):
-        """Replica r starts at rung r."""
+        """Starts replica r at rung r.
+
+        Args:
+            position: Positions, shape (walkers, parameters).
+            evaluate: Computes U and its gradient on the first mini-batch.
+            noise: Random numbers of this step.
+        """
         evaluate = self.energetic(evaluate)
         index = tf.range(self.num_replicas) // self.num_ladders
         table = RungTargets(*(tf.constant(values) for values in self.target))

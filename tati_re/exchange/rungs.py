@@ -14,9 +14,14 @@ from tati_re.exchange.schedule import gibbs
 
 
 class Occupancy:
-    """The rungs of the walkers of several ladders; walker w is replica w // ladders of ladder w %
-    ladders. `index` is the rung of each walker, `(walkers,)`, int32, as many walkers as rungs times
+    """The rungs of the walkers of several ladders.
+
+    Walker w is replica w // ladders of ladder w % ladders. There are as many walkers as rungs times
     ladders.
+
+    Args:
+        num_rungs: Number of rungs.
+        num_ladders: Number of ladders.
     """
 
     def __init__(self, num_rungs: int, num_ladders: int) -> None:
@@ -31,7 +36,11 @@ class Occupancy:
         return tf.gather_nd(values, tf.stack([ladder, index], axis=-1))
 
     def at_rung(self, index):
-        """The walker at each rung of each ladder, `(ladders, rungs)`, int32."""
+        """The walker at each rung of each ladder, shape (ladders, rungs), int32.
+
+        Args:
+            index: The rung of each walker, shape (walkers,), int32.
+        """
         by_ladder = tf.transpose(tf.reshape(index, (self.num_rungs, self.num_ladders)))
         replica = tf.range(self.num_rungs)
         is_there = tf.equal(by_ladder[:, None, :], replica[None, :, None])
@@ -39,11 +48,22 @@ class Occupancy:
         return replica_at * self.num_ladders + tf.range(self.num_ladders)[:, None]
 
     def source(self, before, after):
-        """The previous walker at each walker's rung, `(walkers,)`, int32."""
+        """The previous walker at each walker's rung, shape (walkers,), int32.
+
+        Args:
+            before: The rung of each walker before the swaps, shape (walkers,), int32.
+            after: The rung of each walker after the swaps, in the same shape.
+        """
         return self._of_walkers(self.at_rung(before), after)
 
     def swapped(self, index, pairs: Pairs, accepted):
-        """The rung of every walker after the accepted swaps, `(ladders, pairs)`, of a round."""
+        """The rung of every walker after the accepted swaps of a round, shape (walkers,), int32.
+
+        Args:
+            index: The rung of each walker before the swaps, shape (walkers,), int32.
+            pairs: The pairs of rungs, shape (ladders, pairs).
+            accepted: Whether each pair swaps, shape (ladders, pairs).
+        """
         moved = tf.cast(accepted, tf.int32) * (pairs.high - pairs.low)
         up = tf.reduce_sum(
             tf.one_hot(pairs.low, self.num_rungs, dtype=tf.int32) * moved[..., None], axis=1
@@ -54,10 +74,17 @@ class Occupancy:
         return index + self._of_walkers(up - down, index)
 
     def assigned(self, reduced, at_rung, uniform) -> tuple:
-        """Reassigns all replicas to the rungs by the exact probabilities, with one uniform number a
-        ladder. `reduced` is u of every replica at every rung, `(ladders, rungs, replicas)`.
-        Returned are whether the replica of each next rung came, and how probable that was,
-        `(ladders, rungs - 1)` each, and the rung of every walker.
+        """Reassigns all replicas to the rungs by the exact probabilities.
+
+        Args:
+            reduced: u of every replica at every rung, shape (ladders, rungs, replicas), float64.
+                Replicas are in the order of their present rungs.
+            at_rung: The walker at each rung of each ladder, shape (ladders, rungs), int32.
+            uniform: Uniform numbers in (0, 1), shape (ladders,).
+
+        Returns:
+            Whether the replica of each next rung came, and how probable that was, shape (ladders,
+            rungs - 1) each; and the rung of every walker, shape (walkers,).
         """
         drawn = gibbs(reduced, uniform)
         rungs = tf.range(self.num_rungs)
@@ -96,8 +123,14 @@ class Rungs(NamedTuple):
 
 
 def adapted_rungs(rungs: Rungs, clock, coordinate: str) -> Rungs:
-    """The rungs moved after 16, 32, 64, ... rounds of the burn-in to where all pairs would reject
-    alike.
+    """Moves rungs to where all pairs would reject equally, after 16, 32, 64, ... rounds.
+
+    Rungs move in the burn-in only.
+
+    Args:
+        rungs: The rungs after a round.
+        clock: Number of the step, and whether it belongs to the burn-in.
+        coordinate: The column that adapts: "inverse_temperature" or "likelihood_weight".
     """
     number = tf.cast(rungs.rounds, tf.float64)
     power = tf.math.log(number / _FIRST_ADAPTATION) / np.log(2.0)

@@ -22,10 +22,15 @@ from tati_re.exchange.well_tempered import bias_value, swap_term
 
 class SwapRound:
     """One round: chooses pairs of rungs, accepts or rejects each swap, and updates the counts.
-    Without a `schedule`, all replicas are assigned to the rungs anew, by the exact probabilities of
-    all assignments. `batch_size` is the number of examples of an energy estimate, all for `None`;
-    where `tempers_likelihood`, the energy that is counted is L alone; where `biased`, the rungs
-    have a bias.
+
+    Args:
+        rule: The swap rule.
+        schedule: The choice of pairs. None reassigns all replicas to the rungs by the exact
+            probabilities of all assignments.
+        occupancy: The rungs of the walkers.
+        batch_size: Number of examples of an energy estimate; None for all.
+        tempers_likelihood: Whether the energy that is counted is L alone.
+        biased: Whether the rungs have a bias.
     """
 
     def __init__(
@@ -82,9 +87,16 @@ class SwapRound:
         evaluate: Evaluate,
         random: dict[str, Any],
     ) -> Rungs:
-        """The rungs after a round, with the `random_numbers` of this step. `table` has the factors
-        on β and λ that schedules put on them at this step, `inner` is the state of all replicas,
-        `loss` and `penalty` are L and V of all walkers, `(walkers,)`, float64.
+        """The rungs after a round.
+
+        Args:
+            rungs: The rungs before the round.
+            table: β and λ of the rungs, with the factors of the schedules at this step.
+            inner: The state of all replicas.
+            loss: L of all walkers, shape (walkers,), float64.
+            penalty: V of all walkers, shape (walkers,), float64.
+            evaluate: Computes U and its gradient on the mini-batch of the step.
+            random: The `random_numbers` of this step.
         """
         if (
             self.tempers_likelihood

@@ -84,9 +84,17 @@ def force_factor(bias: Bias, energy, rung):
 
 
 def swap_term(bias: Bias, inverse_temperature, energy_low, energy_high, low, high):
-    """Contribution of the bias to the log ratio of a swap: β_l [A_l(U_l) - A_l(U_h)] + β_h
-    [A_h(U_h) - A_h(U_l)]. `low` and `high` are the rungs of each pair, int32, the energies U of the
-    replicas there; β is that of all rungs.
+    """Contribution of the bias to the log ratio of a swap.
+
+    It is β_l [A_l(U_l) - A_l(U_h)] + β_h [A_h(U_h) - A_h(U_l)].
+
+    Args:
+        bias: The bias of the rungs.
+        inverse_temperature: β of all rungs, shape (rungs,).
+        energy_low: U of the replica at the colder rung of each pair, float64.
+        energy_high: U of the replica at the hotter rung, in the same shape.
+        low: The colder rung of each pair, int32, in the same shape.
+        high: The hotter rung of each pair, int32, in the same shape.
     """
     at_low = bias_value(bias, energy_low, low) - bias_value(bias, energy_high, low)
     at_high = bias_value(bias, energy_high, high) - bias_value(bias, energy_low, high)
@@ -96,7 +104,16 @@ def swap_term(bias: Bias, inverse_temperature, energy_low, energy_high, low, hig
 
 
 def log_ratio(bias: Bias, inverse_temperature, energy_low, energy_high, low, high):
-    """(β_l - β_h)(U_l - U_h) and the `swap_term`; arguments as there."""
+    """The log ratio of a swap, (β_l - β_h)(U_l - U_h) and the `swap_term`.
+
+    Args:
+        bias: The bias of the rungs.
+        inverse_temperature: β of all rungs, shape (rungs,).
+        energy_low: U of the replica at the colder rung of each pair, float64.
+        energy_high: U of the replica at the hotter rung, in the same shape.
+        low: The colder rung of each pair, int32, in the same shape.
+        high: The hotter rung of each pair, int32, in the same shape.
+    """
     plain = (ops.take(inverse_temperature, low) - ops.take(inverse_temperature, high)) * (
         energy_low - energy_high
     )
@@ -104,8 +121,17 @@ def log_ratio(bias: Bias, inverse_temperature, energy_low, energy_high, low, hig
 
 
 def noise_factors(bias: Bias, inverse_temperature, energy_low, energy_high, low, high):
-    """f and g: noise ε and δ of U_l and U_h moves `log_ratio` by f ε - g δ: β_l (1 + A_l') - β_h (1
-    + A_h') there. Without a bias both are β_l - β_h; arguments as of `swap_term`.
+    """f and g: noise ε and δ of U_l and U_h moves `log_ratio` by f ε - g δ.
+
+    They are β_l (1 + A_l') - β_h (1 + A_h') at U_l and U_h. Without a bias both are β_l - β_h.
+
+    Args:
+        bias: The bias of the rungs.
+        inverse_temperature: β of all rungs, shape (rungs,).
+        energy_low: U of the replica at the colder rung of each pair, float64.
+        energy_high: U of the replica at the hotter rung, in the same shape.
+        low: The colder rung of each pair, int32, in the same shape.
+        high: The hotter rung of each pair, int32, in the same shape.
     """
 
     def factor(energy):
@@ -392,8 +418,14 @@ class ExactEnergies(Delegating):
 
 
 class Biased(Delegating):
-    """U + A_r(U) in place of U, and the gradient (1 + A_r'(U)) ∇U; mean loss and log prior stay
-    those of U.
+    """U + A_r(U) in place of U, and the gradient (1 + A_r'(U)) ∇U.
+
+    Mean loss and log prior belong to U.
+
+    Args:
+        evaluate: The evaluation without the bias.
+        bias: The bias of the rungs.
+        index: The rung of each walker, shape (walkers,), int32.
     """
 
     def __init__(self, evaluate, bias: Bias, index) -> None:
@@ -431,8 +463,13 @@ class Biased(Delegating):
 
 
 def bias_table(bias: Bias, temperature) -> dict:
-    """The columns of bias.csv: A and the weight's exponent A/T at the cells of each rung that hold
-    a bias, NumPy.
+    """The columns of bias.csv as NumPy arrays.
+
+    They are A and the weight's exponent A/T at the cells of each rung that hold a bias.
+
+    Args:
+        bias: The bias of the rungs.
+        temperature: T of each rung, shape (rungs,).
     """
     heights, origin, width = (np.asarray(values) for values in bias[:3])
     rung, cell = np.nonzero(heights > 0)

@@ -123,9 +123,13 @@ class ExploredSystem:
 def system_of(
     source: Any, step_size: float | None = None, friction: float | None = None
 ) -> ExploredSystem:
-    """The system of a Simulation, a FunctionPotential, or a dict of options, `{"run": folder, ...}`
-    for those of a run; an ExploredSystem is returned as it is. For legs of a function None is step
-    size 0.05, friction 1.
+    """The system of an exploration.
+
+    Args:
+        source: A Simulation, a FunctionPotential, a dict of options, or an ExploredSystem, which is
+            returned unchanged. With `run`, a folder, they replace options of that run.
+        step_size: Step size of the legs of a function. Default: None, 0.05.
+        friction: Friction of the legs of a function. Default: None, 1.
     """
     if isinstance(source, ExploredSystem):
         return source
@@ -147,10 +151,22 @@ def _is_over(until: float) -> bool:
 
 
 def path_of_job(folder: Path, number: int) -> Path:
+    """The file of a job's result.
+
+    Args:
+        folder: The folder of the exploration.
+        number: Number of the job.
+    """
     return folder / "jobs" / f"job-{number:05d}.npz"
 
 
 def write(path: Path, done: JobResult) -> None:
+    """Writes the result of a job, in one piece.
+
+    Args:
+        path: The file.
+        done: The result.
+    """
     arrays = {
         "leg": done.positions,
         "places": done.rows,
@@ -177,8 +193,17 @@ def read(path: Path) -> JobResult:
 
 
 class Pool:
-    """Runs jobs without a saved result, here or in processes that have it `made` anew; `folder`
-    None saves none.
+    """Runs jobs without a saved result, in this process or in several others.
+
+    Args:
+        system: The system that runs jobs in this process.
+        folder: Where results are saved; None saves none.
+        seed: Seed of the exploration.
+        num_processes: Number of processes; 0 or 1 runs in this one.
+        made: Makes the system in another process; None if it cannot be made there.
+
+    Raises:
+        InputError: There are several processes, and no `made`.
     """
 
     def __init__(

@@ -26,8 +26,12 @@ def num_positions(num_parameters: int) -> int:
 
 
 class FunctionTrajectories:
-    """BAOAB Langevin dynamics with step size h and friction γ on a surface, for potentials given as
-    functions.
+    """BAOAB Langevin dynamics on a surface, for potentials given as functions.
+
+    Args:
+        surface: The potential.
+        step_size: h, above 0.
+        friction: γ, 1/time. Default: 1.
     """
 
     def __init__(self, surface: Surface, step_size: float, friction: float = 1.0) -> None:
@@ -164,8 +168,17 @@ class ModelTrajectories:
 
 
 def candidates(surface: Surface, positions: np.ndarray, count: int) -> np.ndarray:
-    """The rows with the smallest gradient in each of `count` equal parts of a trajectory: one basin
-    hides no other.
+    """The rows with the smallest gradient in each of several equal parts of a trajectory.
+
+    One basin thus hides no other.
+
+    Args:
+        surface: The potential.
+        positions: Positions in the order of the trajectory, shape (n, parameters).
+        count: Number of parts, at most n.
+
+    Returns:
+        One index per part, rising.
     """
     norms = np.linalg.norm(surface.gradients(positions)[1], axis=1)
     norms = np.where(np.isfinite(norms), norms, np.inf)

@@ -75,8 +75,15 @@ def _checked(axis: Axis, received: str, name: str = "range") -> Axis:
 
 
 def axes_of(ranges: Sequence[Axis | str] | Axis | str, item: str, count: int | None) -> list[Axis]:
-    """An axis for each of `count` directions or inputs: those that are given, None: as many; or one
-    for all.
+    """The axis of each direction or input.
+
+    Args:
+        ranges: An axis or its text for each, or one for all.
+        item: What messages call a direction or input.
+        count: The number of directions or inputs; None: as many as there are ranges.
+
+    Raises:
+        InputError: The number of ranges is neither 1 nor `count`.
     """
     listed = [ranges] if isinstance(ranges, str | Axis) else ranges
     axes = [

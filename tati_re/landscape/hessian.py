@@ -126,8 +126,15 @@ def hessian_matrix(surface, position: np.ndarray, free: np.ndarray | None = None
 def hessian_rows(
     surface, position: np.ndarray, chosen: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Blocks of numbers of parameters, `(n,)`, and of their rows of the Hessian, `(n,
-    parameters)`.
+    """Yields rows of the Hessian of U at a point, up to 256 at a time.
+
+    Args:
+        surface: The potential, a `tati_re.landscape.Surface`.
+        position: The parameters, shape (parameters,).
+        chosen: Numbers of the parameters whose rows are computed, shape (n,).
+
+    Yields:
+        Numbers of parameters, shape (rows,), and their rows, shape (rows, parameters).
     """
     for start in range(0, len(chosen), 256):
         part = chosen[start : start + 256]

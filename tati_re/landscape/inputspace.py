@@ -330,9 +330,14 @@ def _grid(axes: tuple[Axis, ...], varied: tuple[int, ...], held: np.ndarray) -> 
 
 
 def read_inputs(path: AnyPath, run: Any) -> np.ndarray:
-    """Reads inputs from `.npy`, `.npz` (its first array), or `.csv`, whose columns are taken by the
-    names in its header as the run has them, in order where the header has none of them or there is
-    none.
+    """Reads inputs from a file, shape (n, inputs).
+
+    Columns of a `.csv` file are taken by the names of the run's inputs if its header contains one
+    of them. Otherwise they are taken in order.
+
+    Args:
+        path: A `.npy` file, an `.npz` file, of which the first array is read, or a `.csv` file.
+        run: The run.
     """
     check_regular(path, "inputs")
     if (file := Path(path)).suffix.lower() == ".csv" and file.is_file():

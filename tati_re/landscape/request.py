@@ -31,10 +31,15 @@ DIRECTIONS = "random[:COUNT], trajectory[:COUNT], covariance:1,64, hessian:1,-1,
 
 
 def simulation_of(folder: AnyPath, **overrides: Any):
-    """Rebuilds the simulation of a run, with its data, model, loss and prior, for one walker at the
-    parameters of the run's model file. `overrides` are options in place of the run's, and what the
-    run was given as objects in Python: `data`, `model`, `loss`, `prior`; `trust=True` lets a model
-    be built by code that the folder names.
+    """Rebuilds the simulation of a run, for one walker at the parameters of the run's model file.
+
+    It has the run's data, model, loss and prior.
+
+    Args:
+        folder: The folder of the run.
+        **overrides: Options in place of the run's, and what the run received as Python objects:
+            `data`, `model`, `loss`, `prior`. `trust=True` lets code that the folder names build a
+            model.
     """
     # No step is taken and no run written: the folder's own sampler, ladder and files beside it are
     # not asked for.
@@ -102,7 +107,20 @@ def centre_of(
 def fixed(
     names: Sequence[str], fix: Sequence[str], exclude: Sequence[str]
 ) -> tuple[np.ndarray, dict[int, float]]:
-    """The mask of fixed parameters, `(parameters,)`, and their values by place."""
+    """The parameters that stay fixed, and their values.
+
+    Args:
+        names: Names of the parameters, such as `dense/kernel[0,3]`.
+        fix: Texts `PATTERN=NUMBER` that give the matching parameters a value.
+        exclude: Patterns of parameters that stay at the center.
+
+    Returns:
+        The mask of fixed parameters, shape (parameters,), and the given values by number of the
+        parameter.
+
+    Raises:
+        InputError: A text has another form, or a pattern matches no parameter.
+    """
     mask = fixed_mask(names, exclude)
     values = {}
     for text in fix:
@@ -122,9 +140,19 @@ def fixed(
 def named_axes(
     names: Sequence[str], grid: Sequence[str]
 ) -> tuple[np.ndarray, list[Axis], list[str]]:
-    """A grid over named parameters: directions `(axes, parameters)` that are single parameters,
-    their ranges and names. `grid` has entries `PATTERN=LOW:HIGH:POINTS`, around the center; a
-    pattern may fit several, each an axis.
+    """A grid over named parameters.
+
+    Args:
+        names: Names of the parameters.
+        grid: Texts `PATTERN=LOW:HIGH:POINTS`, ranges around the center. Each parameter that matches
+            the pattern is an axis.
+
+    Returns:
+        Directions that are single parameters, shape (axes, parameters), their ranges, and their
+        names.
+
+    Raises:
+        InputError: A text has another form, or a pattern matches no parameter.
     """
     chosen: dict[int, Axis] = {}
     for text in grid:
@@ -163,12 +191,28 @@ def directions_of(
     seed: int = 0,
     walker: int | None = None,
 ) -> tuple[np.ndarray, list[str]]:
-    """Directions from their descriptions, rows `(axes, parameters)`, with a sentence about each.
-    `words` is `random`, `random:1`, `trajectory`, `covariance:1,64`, `hessian:1,-1`, `between`, or
-    a file; `surface` is a `tati_re.landscape.Surface`. `random` takes `normalization` and `seed`,
-    `hessian` `seed`, `trajectory` positions `(n, parameters)`, `covariance` the run and its
-    `walker` (None: all), `between` one or two more points, `others`. `free` is a mask
-    `(parameters,)` of those that may move; None: all.
+    """Directions from their description.
+
+    Args:
+        words: `random`, `random:1`, `trajectory`, `covariance:1,64`, `hessian:1,-1`, `between`, or
+            a file.
+        surface: The potential, a `tati_re.landscape.Surface`.
+        centre: The center, shape (parameters,).
+        run: The run, for `covariance`. Default: None.
+        positions: Positions of the trajectory, shape (n, parameters), for `trajectory`. Default:
+            None.
+        others: One or two more points, shape (parameters,) each, for `between`. Default: none.
+        free: Mask of the parameters that may move, shape (parameters,), for `hessian`. Default:
+            None, all.
+        normalization: Normalization of `random` directions. Default: "filter".
+        seed: Seed for `random` and `hessian`. Default: 0.
+        walker: The walker whose positions count for `covariance`. Default: None, all walkers.
+
+    Returns:
+        Directions, shape (axes, parameters), and a sentence about each.
+
+    Raises:
+        InputError: The description is unknown, or lacks what it needs.
     """
     kind, _, settings = words.partition(":")
     known = ("random", "trajectory", "covariance", "hessian", "between")

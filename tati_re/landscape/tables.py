@@ -35,6 +35,19 @@ def digest(parts: Iterable[Any]) -> str:
 
 
 def prepare(folder: AnyPath, specification: Mapping[str, Any], overwrite: bool = False) -> Path:
+    """Makes the folder of a landscape, or opens one with the same specification.
+
+    Args:
+        folder: The folder.
+        specification: Entries of `landscape.toml`; None values are left out.
+        overwrite: Whether to remove the files of another landscape. Default: False.
+
+    Returns:
+        The folder.
+
+    Raises:
+        InputError: The folder contains something else and `overwrite` is false.
+    """
     now = {name: value for name, value in specification.items() if value is not None}
     outdated = [
         f"{name}{end}"
@@ -70,10 +83,21 @@ def grown(
     rows: Callable[[int, int], np.ndarray],
     progress: Callable[[int, int], None] | None = None,
 ) -> np.ndarray:
-    """All rows of a table, `(num_rows, columns)`: those in its file, then the others, appended
-    block by block. `path` is the CSV file of the finished table, or None for memory alone; the
-    unfinished one is `....partial` in the same folder. `rows(first, last)` computes `(n, columns)`,
-    at most `size` at a time; `progress` is called with rows done and in all after each block.
+    """All rows of a table: those in its unfinished file, then the others, appended block by block.
+
+    Args:
+        path: The CSV file of the finished table. The unfinished file is `....partial` in the same
+            folder. None: rows are only kept in memory.
+        columns: Names of the columns.
+        num_rows: The number of rows of the finished table.
+        size: The number of rows in a block.
+        rows: `rows(first, last)` computes the rows from `first` to before `last`, shape (n,
+            columns).
+        progress: Called after each block with the numbers of finished rows and of all rows.
+            Default: None.
+
+    Returns:
+        Rows, shape (num_rows, columns).
     """
     if path is None:
         done = 0
@@ -116,6 +140,12 @@ def _opened(path: Path, columns: Sequence[str]) -> tuple[list[np.ndarray], CsvTa
 
 
 def finish(path: Path, frame: pandas.DataFrame) -> None:
+    """Writes the finished table and removes the unfinished file.
+
+    Args:
+        path: The CSV file.
+        frame: The table.
+    """
     write_whole(path, frame_text(frame))
     with storing(path):
         path.with_name(path.name + PARTIAL).unlink(missing_ok=True)
@@ -135,7 +165,12 @@ def finished(path: Path | None) -> pandas.DataFrame | None:
 
 
 def with_excess(frame: pandas.DataFrame, lowest: float) -> pandas.DataFrame:
-    """Adds the column ln(L - L0), empty where L is L0."""
+    """The table with the column ln(L - L0).
+
+    Args:
+        frame: A table with the column `loss`, L.
+        lowest: L0. The column is nan where L is not above L0.
+    """
     excess = frame["loss"].to_numpy(np.float64) - lowest
     positive = excess > 0
     return frame.assign(

@@ -164,7 +164,12 @@ def _in_words(condition: Condition) -> str:
 
 
 def is_open(options: Options, objects: Mapping[str, Any]) -> bool:
-    """Whether sampler, step size and ladder are all left to the run."""
+    """Whether sampler, step size and ladder are all left to the run.
+
+    Args:
+        options: The options as they were set.
+        objects: Options that are Python objects, by name.
+    """
     named = {name for name in ("sampler", "step_size") if getattr(options, name) != AUTO}
     schedules = {"step_schedule", "temperature_schedule"}
     objects_given = {"sampler", *schedules} & {*objects}
@@ -174,8 +179,13 @@ def is_open(options: Options, objects: Mapping[str, Any]) -> bool:
 
 
 def leaves_start_open(options: Options, objects: Mapping[str, Any]) -> bool:
-    """Whether a run names its sampler, and leaves step size and ladder to the run: then its walkers
-    start as without a name.
+    """Whether a run names its sampler, and leaves start, step size and ladder to the run.
+
+    The walkers then start as without a named sampler.
+
+    Args:
+        options: The options as they were set.
+        objects: Options that are Python objects, by name.
     """
     schedules = {"step_schedule", "temperature_schedule"}
     manual = options.explicit & {*options_of(["replicas"]), *schedules}

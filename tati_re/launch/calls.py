@@ -43,8 +43,14 @@ class Calls:
     def numbered(
         self, kind: str, options: Options, overrides: Mapping[str, Any] | None = None
     ) -> Options:
-        """The options of the next call; those given with their own seed or call repeat what was
-        drawn from them.
+        """The options of the next call, with its number.
+
+        Args:
+            kind: Kind of the call, such as "sample" or "fit".
+            options: The options of the call.
+            overrides: Options that the call itself was given. With their own seed or call number
+                the options stay unchanged, so the call repeats earlier random numbers. Default:
+                None.
         """
         if any((overrides or {}).get(name) is not None for name in ("seed", "call")):
             return options
@@ -53,13 +59,25 @@ class Calls:
         return options if call == first else make_options(options, call=call)
 
     def count(self, kind: str, seed: int, call: int) -> None:
-        """Notes a call that has begun."""
+        """Notes a call that has begun.
+
+        Args:
+            kind: Kind of the call, such as "sample" or "fit".
+            seed: Its seed.
+            call: Its number, from 1.
+        """
         self._last[kind, seed] = max(self._last.get((kind, seed), 0), call)
 
     def next(
         self, kind: str, options: Options, overrides: Mapping[str, Any] | None = None
     ) -> Options:
-        """As `numbered`, and noted."""
+        """The options of the next call, with its number, which is noted.
+
+        Args:
+            kind: Kind of the call, such as "sample" or "fit".
+            options: The options of the call.
+            overrides: Options that the call itself was given, see `numbered`. Default: None.
+        """
         options = self.numbered(kind, options, overrides)
         self.count(kind, options.seed, options.call or 1)
         return options

@@ -168,15 +168,27 @@ def _named(options: Options, objects: Mapping[str, Any]) -> set[str]:
 
 
 def names_model(options: Options, objects: Mapping[str, Any]) -> bool:
-    """Whether the user named the network."""
+    """Whether the user named the network.
+
+    Args:
+        options: The options as they were set.
+        objects: Options that are Python objects, by name.
+    """
     return bool(_named(options, objects) & {"model", "hidden"})
 
 
 def refuse_unfit_goal(options: Options, has_data: bool) -> None:
     """Refuses a goal that the run cannot have.
 
+    Args:
+        options: The options of the run.
+        has_data: Whether the system has a model and data, rather than a potential given as a
+            function.
+
     Raises:
-        InputError: A goal predict without data, at another temperature, or a mean loss.
+        InputError: The goal is predict, but there are no data, the temperature is not 1, several
+            temperatures are set, or the potential is a mean loss. Also for candidates without this
+            goal.
     """
     if options.goal != "predict":
         refuse_if(

@@ -46,8 +46,16 @@ def check_request(request: Request) -> None:
 def check_values(
     names: Iterable[str], options: Options, objects: Mapping[str, Any], system: System
 ) -> None:
-    """Refuses values of these options that only those who use them can tell to be wrong, whatever
-    the others are.
+    """Refuses wrong values of options that only the code that uses them can detect.
+
+    Args:
+        names: Names of the options to check; others are ignored.
+        options: All options.
+        objects: Options that are Python objects, by name.
+        system: The model and its data, or a potential.
+
+    Raises:
+        InputError: A value is wrong.
     """
     makers: dict[str, Callable[[], Any]] = {
         "sampler": lambda: inner_sampler(options, objects),

@@ -19,8 +19,12 @@ from tati_re.tuning.choosing import unused_options
 
 
 def say_unused(request: Request, names_given: Collection[str], fitted: bool = False) -> None:
-    """Says which of the options that a call was given are of other calls; a run may begin with a
-    fit of its own.
+    """Says which options of a call apply only to other calls.
+
+    Args:
+        request: The request of the run.
+        names_given: Names of the options that the call was given.
+        fitted: Whether the run begins with a fit, whose options then count as used. Default: False.
     """
     if names := sorted(_idle(request, names_given, fitted)):
         kind = "this run" if request.samples else "a fit"

@@ -71,8 +71,14 @@ def _is_fixed(stored: Manifest) -> bool:
 
 
 class Ending:
-    """The looks at a run on a doubling grid of steps after the burn-in; its manifest has them: none
-    comes twice.
+    """The looks at a run on a doubling grid of steps after the burn-in.
+
+    The manifest stores them, so no look is repeated.
+
+    Args:
+        request: The request of the run.
+        walkers: The walkers of the Simulation.
+        folder: The folder of the run.
     """
 
     def __init__(self, request: Request, walkers: Walkers, folder: Path) -> None:
@@ -97,7 +103,12 @@ class Ending:
         self.trajectory_every = request.trajectory_every
 
     def next_look(self, step: int, burnin: int) -> int:
-        """The step of the next look after this one."""
+        """The step of the next look.
+
+        Args:
+            step: A step, not before the end of the burn-in.
+            burnin: The last step of the burn-in.
+        """
         return burnin + look_after(step - burnin, self._request.record_every, self._turn)
 
     def missing(self, step: int) -> float:
@@ -123,8 +134,13 @@ class Ending:
         return min(look, bound) if ends_at_bound else look
 
     def is_reached(self, step: int, left: float = math.inf) -> bool:
-        """Looks at what the run stored up to this step, its last checkpoint, so many `left` by the
-        clock; notes it.
+        """Looks at what the run has stored, and returns whether the run ends.
+
+        The manifest stores the look.
+
+        Args:
+            step: The current step, at which the last checkpoint was written.
+            left: Number of steps that the time limit leaves. Default: inf.
         """
         stored = manifest.read(self.folder)
         until = stored.until

@@ -83,14 +83,25 @@ class FitMaker:
     def held_out_system(system: System, held_out: np.ndarray) -> System:
         """The system whose test set are the held-out rows, with the noise prior of all rows.
 
-        Of standardized targets that is the same prior for all data, seeds and folds: their fits
+        For standardized targets this prior is the same for all data, seeds and folds, so their fits
         share compiled programs.
+
+        Args:
+            system: The model and its data.
+            held_out: Indices of the held-out rows in the training set, shape (rows,).
         """
         without_held_out = system.of(without_rows(system.dataset, held_out))
         return replace(without_held_out, spread_of=system.examples)
 
     def fits(self, system: System, options: Options, members: int, xla: bool) -> MemberFits:
-        """Fits of so many members on mini-batches."""
+        """Fits of several members on mini-batches.
+
+        Args:
+            system: The model and its data, with the held-out rows as their test set.
+            options: The options of the run.
+            members: Number of members.
+            xla: Whether XLA compiles the steps.
+        """
         sees_all = self.sees_all_rows()
         size = FIT_BATCH_SIZE if sees_all else options.batch_size or BATCH_SIZE
         potential = self.on_batches(system, options, members, size, xla, training=True)
@@ -110,8 +121,16 @@ class FitMaker:
         training: bool = False,
         **values: Any,
     ) -> ModelPotential:
-        """The potential of some members on mini-batches of at most so many rows; layers act as in
-        training if asked.
+        """The potential of some members on mini-batches.
+
+        Args:
+            system: The model and its data.
+            options: The options of the run.
+            members: Number of members, each a walker.
+            size: Examples of a mini-batch; at most all of the data are taken.
+            xla: Whether XLA compiles the steps.
+            training: Whether layers act as in training, for a fit. Default: False.
+            **values: Further options to change.
         """
         size = min(size, system.dataset.num_examples)
         chosen = make_options(options, batch_size=size, **values).resolved(
@@ -122,7 +141,12 @@ class FitMaker:
         )
 
     def has_xla(self, system: System, seconds: float) -> bool:
-        """Whether compiling fits of so many seconds with XLA pays."""
+        """Whether compiling fits with XLA pays.
+
+        Args:
+            system: The model and its data.
+            seconds: Time of the fits in seconds.
+        """
         pays = seconds >= SECONDS_OF_XLA and system.execution(self._options) == "xla"
         return pays and system.flat.xla_safe
 
@@ -145,7 +169,12 @@ class FitMaker:
 
     @staticmethod
     def num_steps(options: Options, most: int) -> int:
-        """Steps of a fit: those that the user gave, else `most`."""
+        """Steps of a fit.
+
+        Args:
+            options: The options of the run. If `fit_steps` is set, it counts.
+            most: Number of steps otherwise.
+        """
         if "fit_steps" in options.explicit:
             return max(FEWEST_STEPS, options.fit_steps)
         return most
@@ -159,8 +188,18 @@ class FitMaker:
         deadline: float,
         before: int = 0,
     ) -> np.ndarray:
-        """Members newly drawn, shape (members, parameters); those that predict a spread have fitted
-        their mean already. So many other members were drawn `before` them.
+        """Draws new members; if they predict a spread, first fits their mean.
+
+        Args:
+            system: The model and its data.
+            options: The options of the run.
+            members: Number of members.
+            held_out: Indices of the held-out rows in the training set, shape (rows,).
+            deadline: When the fits of the mean end, by `time.monotonic()`.
+            before: Number of members drawn before them. Default: 0.
+
+        Returns:
+            Their parameters, shape (members, parameters).
         """
         flat = system.flat
         start = self.drawn(system, options, members, before)
@@ -189,7 +228,13 @@ class FitMaker:
         return bool(options.hidden) and options.use_bias and not (has_model or noise)
 
     def whole(self, system: System, options: Options, members: int) -> ModelPotential:
-        """The potential of a few chains on all rows but the held-out ones."""
+        """The potential of a few chains on all rows but the held-out ones.
+
+        Args:
+            system: The model and its data, with the held-out rows as their test set.
+            options: The options of the run.
+            members: Number of chains.
+        """
         chosen = make_options(options, batch_size=None).resolved(
             execution="graph", num_walkers=members
         )

@@ -43,8 +43,16 @@ ROOM = 3.0
 
 
 def settings_of(method: Method, state, first: int) -> dict[str, Any]:
-    """The `step_size` and `friction` of a walker, and its `coordinates` where masses are
-    measured.
+    """What a walker has found, as arguments of the predictions.
+
+    Args:
+        method: The sampler.
+        state: The state of all walkers.
+        first: Index of the walker.
+
+    Returns:
+        Its `step_size`, its `friction` if the state has one, and its `coordinates` where masses are
+        measured.
     """
     values = state._asdict()
     values.setdefault("step_size", step_size_of(state, state.rung))
@@ -61,15 +69,29 @@ def settings_of(method: Method, state, first: int) -> dict[str, Any]:
 def expected_heating(
     request: Request, position: np.ndarray, auxiliary: tuple, tuned: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The heating that is expected of the noise around a position `(parameters,)`, for the
-    manifest. Relative rises of temperatures, 0.04 is 4 %: of the `slowest` directions that the run
-    is long enough for, of the `stiffest`, of the `mean` over all, each as the positions have it;
-    `virial`, by which the configurational temperature will be above its target, and `kinetic`, the
-    same of the kinetic one. `frequencies` are ω of the slowest, of the noise's mean and of the
-    stiffest directions, `gradient_variance` is the mean over the parameters for one step. Where no
-    number can be had, only `not_predicted`, a sentence that says why. `memory` is the steps within
-    which predictions forget, `memory_epochs` the same in epochs. `tuned` is what a run has found,
-    see `settings_of`.
+    """The heating that is expected of the noise around a position.
+
+    Args:
+        request: The request of the run.
+        position: Where the noise is measured, shape (parameters,).
+        auxiliary: Non-trainable variables there, shape (1, ...) each.
+        tuned: What the run has found, see `settings_of`. Default: None, step size and friction of
+            the options.
+
+    Returns:
+        Entries of the manifest.
+
+        Relative rises of temperatures in the positions, where 0.04 is 4 %: `slowest`, of the
+        slowest directions that the run is long enough for; `stiffest`; `hottest`, the largest of a
+        single direction; and `mean`, over all directions. `virial` and `kinetic` are the mean
+        relative rises of the configurational and the kinetic temperature.
+
+        `frequencies` are ω of the slowest, of the noise's mean and of the stiffest directions.
+        `gradient_variance` is the mean over the parameters for one step. `memory` is the number of
+        steps within which predictions forget, `memory_epochs` the same in epochs. `num_examples`
+        and `steps` are the examples of the measurement, and its cost in steps of the run.
+
+        Where no number can be had, the only entry is `not_predicted`, a sentence that says why.
     """
     try:
         prediction = _prediction(request, position, auxiliary, tuned or {})
@@ -226,8 +248,16 @@ class NoisePrediction:
         self.num_examples = spectrum.num_examples
 
     def heating(self, settings: dict[str, Any], most_places: int = MOST_PLACES) -> dict[str, Any]:
-        """The heating, as `expected_heating` returns it, at a `step_size` and `friction`, averaged
-        over so many steps of a sweep.
+        """The entries of `expected_heating` from `slowest` to `gradient_variance`.
+
+        Args:
+            settings: What the run has found, see `settings_of`. Without step size or friction the
+                values of the request count.
+            most_places: Largest number of steps of a sweep that the heating is averaged over.
+                Default: `MOST_PLACES`.
+
+        Raises:
+            InputError: The steps are unstable, or no direction has positive curvature.
         """
         method = _at(self._method, settings)
         step_size = settings.get("step_size")
@@ -273,7 +303,12 @@ def _prediction(
 
 
 def heating_sentence(heating: dict[str, Any], order: str) -> str:
-    """What a run says at its start."""
+    """What a run says at its start about the expected heating.
+
+    Args:
+        heating: What `expected_heating` returned.
+        order: The option `batch_sampling`.
+    """
     if "not_predicted" in heating:
         return f"Heating by mini-batch noise is not predicted: {heating['not_predicted']}"
     return (

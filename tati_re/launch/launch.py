@@ -57,16 +57,28 @@ from tati_re.tuning.tuner import LEARNT, NOT_SETTLED
 
 
 def launch(request: Request, walkers: Walkers, calls: Calls, brief: bool = False) -> Run:
-    """Starts a run, notes it among the calls, and takes it to its end; the walkers stay where they
-    arrive. A `brief` one says nothing at its start.
+    """Starts a run, notes it among the calls, and takes it to its end.
+
+    Args:
+        request: The request of the run.
+        walkers: The walkers of the Simulation. They stay where they arrive.
+        calls: The calls of the Simulation so far.
+        brief: Whether to say nothing at the start and the end. Default: False.
     """
     with started(request, walkers, calls, brief) as (running, carry, temporary):
         return running.finish(carry, temporary)
 
 
 def launch_finite(request: Request, walkers: Walkers, calls: Calls, brief: bool = False) -> Run:
-    """As `launch`; walkers of a network that nobody has placed are drawn again if U is not finite
-    at their start.
+    """Launches a run; walkers of a network are drawn again if U is not finite at their start.
+
+    This happens only if the user has not placed the walkers.
+
+    Args:
+        request: The request of the run.
+        walkers: The walkers of the Simulation. They stay where they arrive.
+        calls: The calls of the Simulation so far.
+        brief: Whether to say nothing at the start and the end. Default: False.
     """
     system = request.system
     free = not walkers.placed and "starts" not in request.objects
@@ -87,8 +99,19 @@ def launch_finite(request: Request, walkers: Walkers, calls: Calls, brief: bool 
 def started(
     request: Request, walkers: Walkers, calls: Calls, brief: bool = False
 ) -> Iterator[tuple["Launch", Carry, TemporaryFolder | None]]:
-    """A run before its first step, its carry, its folder if that is to go; the only one that writes
-    there. A start leaves nothing behind where it fails; a `brief` one says nothing.
+    """Starts a run, before its first step, as the only one that writes in its folder.
+
+    If the start fails, it leaves no files.
+
+    Args:
+        request: The request of the run.
+        walkers: The walkers of the Simulation.
+        calls: The calls of the Simulation so far; this one is noted.
+        brief: Whether to say nothing at the start and the end. Default: False.
+
+    Yields:
+        The run, its carry at step 0, and its temporary folder, None if the option `output` names a
+        folder.
     """
     check_request(request)
     options = request.options
@@ -160,9 +183,14 @@ def _begun(request: Request, walkers: Walkers, folder: Path, brief: bool) -> tup
 
 
 class Launch:
-    """Builds loop, driver and files of one run, and finishes it; the walkers are moved when the run
-    ends. The folder is empty, or that of the run to go on with; `execution` is "xla", "graph" or
-    "eager".
+    """Builds loop, driver and files of one run, and finishes it.
+
+    Args:
+        request: The request of the run.
+        walkers: The walkers of the Simulation. They move when the run ends.
+        folder: An empty folder, or the folder of the run to resume.
+        execution: "xla", "graph" or "eager".
+        brief: Whether to say nothing at the start and the end. Default: False.
     """
 
     def __init__(
@@ -275,8 +303,13 @@ class Launch:
     def finish(
         self, carry: Carry, temporary: TemporaryFolder | None = None, outcome: Outcome | None = None
     ) -> Run:
-        """Runs to the end, where that has no outcome yet, and leaves the walkers where they
-        arrived.
+        """Runs to the end, and leaves the walkers where they arrived.
+
+        Args:
+            carry: The state of the run.
+            temporary: The temporary folder of a run without `output`. Default: None.
+            outcome: How the run ended, if its steps are already taken. Default: None, this call
+                takes them.
         """
         with contextlib.closing(self.loops):
             return self._finished(carry, temporary, outcome)

@@ -23,8 +23,16 @@ from tati_re.samplers.schedules import Factor, step_factor, temperature_factor
 
 
 class RunLoops:
-    """The loops of a run's stages, "xla", "graph" or "eager"; `potential` is the first one's,
-    `meaning` U in words.
+    """The loops of a run's stages.
+
+    Args:
+        request: The request of the run.
+        execution: "xla", "graph" or "eager".
+        say: Shows a sentence to the user. Default: `print`.
+
+    Attributes:
+        potential: The potential of the first stage.
+        meaning: U in words.
     """
 
     def __init__(

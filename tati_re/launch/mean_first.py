@@ -25,7 +25,16 @@ def predicts_spread(loss: Loss) -> bool:
 
 
 def units_of(system: System, loss: Loss) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and deviation of the targets in whose units the network predicts, one a target."""
+    """The units in which a network predicts the targets.
+
+    Args:
+        system: The model and its data, whose preparation may standardize the targets.
+        loss: The loss of the network.
+
+    Returns:
+        Mean and standard deviation of the targets, shape (targets,) each; 0 and 1, shape (1,), if
+        the targets are not standardized.
+    """
     law = loss.objective
     if isinstance(law, LocationScale):
         return np.asarray(law.location, np.float64), np.asarray(law.scale, np.float64)

@@ -147,7 +147,12 @@ def held_out_rows(data: Dataset, fraction: float, seed: int) -> np.ndarray:
 
 
 def without_rows(data: Dataset, held_out: np.ndarray) -> Dataset:
-    """The data set trained on without some rows, which are the test set in place of its own."""
+    """The data set trained without some rows, which replace its test set.
+
+    Args:
+        data: The data set.
+        held_out: Indices of the rows in the training set, shape (rows,).
+    """
     trained = np.ones(data.num_examples, bool)
     trained[held_out] = False
     inputs = data.inputs
@@ -505,7 +510,16 @@ def cross_stopped_density(densities: np.ndarray) -> np.ndarray:
 
 
 def log_deviation(system: System, potential: ModelPotential) -> float:
-    """What the log density of a row is larger by where the targets are standardized."""
+    """How much larger the log density of a row is in standardized targets than in the data's units.
+
+    Args:
+        system: The model and its data.
+        potential: A potential of the system.
+
+    Returns:
+        The sum of the logarithms of the targets' standard deviations; 0 if the targets are not
+        standardized, or the loss is not a likelihood.
+    """
     preparation = system.dataset.preparation
     if preparation is None and system.ready is not None:
         preparation = system.ready.preparation

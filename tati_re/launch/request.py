@@ -178,7 +178,12 @@ def is_cheap(system: System) -> bool:
 
 
 def sees_all(options: Options, system: System) -> bool:
-    """Whether the mini-batch of these options is all of the data."""
+    """Whether the mini-batch of these options is all of the data.
+
+    Args:
+        options: The options of the run.
+        system: The model and its data.
+    """
     batch_is_all = (
         options.batch_size == system.dataset.num_examples
         and options.batch_sampling != "replacement"
@@ -189,8 +194,14 @@ def sees_all(options: Options, system: System) -> bool:
 def make_request(
     kind: str, options: Options, objects: Mapping[str, Any], system: System, limits: Limits = LIMITS
 ) -> Request:
-    """The request with the method that options and objects name, and the order of mini-batches that
-    it takes.
+    """The request of a launch, with its method and the order of its mini-batches.
+
+    Args:
+        kind: "sample" or "fit".
+        options: The options of the run.
+        objects: Options that are Python objects, by name.
+        system: The model and its data, or a potential.
+        limits: Bounds on the chunks of steps, and the start of the time limit. Default: `LIMITS`.
     """
     return _Draft(kind, options, objects, system).request(limits)
 
@@ -281,7 +292,13 @@ class _Draft:
 
 
 def inner_sampler(options: Options, objects: Mapping[str, Any]):
-    """The sampler of the options or objects, without what a run wraps around it."""
+    """The sampler of the options or objects, without what a run wraps around it.
+
+    Args:
+        options: The options of the run.
+        objects: Options that are Python objects, by name. The entry `sampler` may be a sampler or
+            its class.
+    """
     sampler = objects.get("sampler")
     if sampler is None:
         return make_sampler(options.sampler, options)
@@ -289,8 +306,13 @@ def inner_sampler(options: Options, objects: Mapping[str, Any]):
 
 
 def sampler_of(options: Options, objects: Mapping[str, Any], system: System, tunes: bool = False):
-    """The sampler with mass, ensemble and control variate as the options ask; it may find its step
-    size (`tunes`).
+    """The sampler with mass, ensemble and control variate as the options ask.
+
+    Args:
+        options: The options of the run.
+        objects: Options that are Python objects, by name.
+        system: The model and its data, or a potential.
+        tunes: Whether the sampler may find its step size in the burn-in. Default: False.
     """
     sampler = inner_sampler(options, objects)
     if tunes:

@@ -32,8 +32,18 @@ _FIRST_TIME_STEP = 0.1
 def starting_walkers(
     options: Options, flat: Any, positions: Any = None, built: bool = False
 ) -> Walkers:
-    """The walkers before their first step; `given` are positions, of one of them or of all. A
-    network that was `built` from the options starts as in TATi under its names.
+    """The walkers before their first step.
+
+    Args:
+        options: The options of the run.
+        flat: The model, with all parameters in one vector.
+        positions: Given positions, shape (parameters,) for all walkers or (walkers, parameters).
+            Default: None, from the options or the model.
+        built: Whether the network was built from the options. Under the names of TATi it then
+            starts as in TATi. Default: False.
+
+    Raises:
+        InputError: Options contradict each other, or the positions do not fit.
     """
     walkers = options.num_walkers
     start = options.walker_start
@@ -167,7 +177,17 @@ def _check(options: Options) -> None:
 
 
 def first_values(request: Request, walkers: Walkers, execution: str) -> tuple[np.ndarray, tuple]:
-    """Position and non-trainable variables of every copy before the first step, rung by rung."""
+    """Positions and non-trainable variables of every copy before the first step, rung by rung.
+
+    Args:
+        request: The request of the run.
+        walkers: The walkers of the Simulation.
+        execution: "xla", "graph" or "eager", for a descent to the start.
+
+    Returns:
+        Positions, shape (copies, parameters), and non-trainable variables, shape (copies, ...)
+        each.
+    """
     position, auxiliary = on_all_rungs(request, walkers)
     if not request.samples:
         return position, with_seeds(request.system.flat, auxiliary, request.options.run_seed)
@@ -179,8 +199,15 @@ def first_values(request: Request, walkers: Walkers, execution: str) -> tuple[np
 
 
 def with_seeds(flat: Any, auxiliary: tuple, seed: int) -> tuple:
-    """The variables with the states of Keras' seed generators moved: each walker of each run drops
-    other units.
+    """Moves the states of Keras' seed generators; each walker of each run then drops other units.
+
+    Args:
+        flat: The model, with all parameters in one vector.
+        auxiliary: Its non-trainable variables, shape (walkers, ...) each.
+        seed: Seed of the changes.
+
+    Returns:
+        The variables; all but the states of seed generators are unchanged.
     """
     moved = list(auxiliary)
     for k, variable in enumerate(flat.others):
@@ -193,7 +220,16 @@ def with_seeds(flat: Any, auxiliary: tuple, seed: int) -> tuple:
 
 
 def on_all_rungs(request: Request, walkers: Walkers) -> tuple[np.ndarray, tuple]:
-    """Position and non-trainable variables of the walkers, the same at each rung."""
+    """Positions and non-trainable variables of the walkers, the same at each rung.
+
+    Args:
+        request: The request of the run.
+        walkers: The walkers of the Simulation.
+
+    Returns:
+        Positions, shape (copies, parameters), and non-trainable variables, shape (copies, ...)
+        each.
+    """
     rungs = request.copies // len(walkers.position)
 
     def repeated(value):
@@ -229,11 +265,20 @@ _NORMALIZING = {"gamma": 1.0, "scale": 1.0, "beta": 0.0}
 
 
 def fresh_starts(names, shapes, count: int, seed: int) -> np.ndarray:
-    """Initializations from U(-1/sqrt(k), 1/sqrt(k)), k = fan-in + 1 of the parameter's layer,
-    `(count, parameters)`, independent, float64; the first ones do not depend on `count`. Names and
-    shapes are those of the model's tensors. The scales of normalizing layers start at 1 and their
-    shifts at 0, as in Keras. Source: Baldock and Marzari (arXiv 1904.04154); without the + 1 LeCun
-    et al. (1998).
+    """Independent initializations from U(-1/sqrt(k), 1/sqrt(k)), k = fan-in + 1.
+
+    The fan-in belongs to the parameter's layer. The scales of normalizing layers start at 1 and
+    their shifts at 0, as in Keras. Source: Baldock and Marzari (arXiv 1904.04154); without the + 1
+    LeCun et al. (1998).
+
+    Args:
+        names: Names of the model's tensors.
+        shapes: Their shapes.
+        count: Number of initializations. The first ones do not depend on it.
+        seed: Seed of the random numbers.
+
+    Returns:
+        Parameters, shape (count, parameters), float64.
     """
     bound = 1 / np.sqrt(fan_in_plus_one(names, shapes))
     drawn = np.random.default_rng([seed, _FRESH]).uniform(-bound, bound, (count, len(bound)))
@@ -246,9 +291,19 @@ def fresh_starts(names, shapes, count: int, seed: int) -> np.ndarray:
 
 
 def made_starts(request: Request, like: np.ndarray, auxiliary: tuple, execution: str) -> np.ndarray:
-    """Where the replicas start under `replica_start` fresh or descent, `(replicas, parameters)`:
-    `descent_steps` steps of `tati_re.optimizers.Fire` on U with all data, 0.1 at first, from an
-    initialization of each one's own.
+    """Where the replicas start under `replica_start` fresh or descent.
+
+    Each has an independent initialization. A descent takes `descent_steps` steps of
+    `tati_re.optimizers.Fire` on U with all data, with a time step of 0.1 at first.
+
+    Args:
+        request: The request of the run.
+        like: An array whose shape (replicas, parameters) and type the result has.
+        auxiliary: Non-trainable variables, shape (replicas, ...) each.
+        execution: "xla", "graph" or "eager".
+
+    Returns:
+        Positions, shape (replicas, parameters).
     """
     system = request.system
     options = request.options
@@ -272,8 +327,20 @@ def descended(
     execution: str,
     least: float = -np.inf,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where a descent on all data ends, `(replicas, parameters)`, and by how much U fell; early if
-    not by `least`.
+    """Descends on U with all data.
+
+    Args:
+        potential: The potential, with one walker for each replica.
+        position: Where the descent starts, shape (replicas, parameters).
+        auxiliary: Non-trainable variables, shape (replicas, ...) each.
+        num_steps: Largest number of steps.
+        execution: "xla", "graph" or "eager". If XLA cannot compile the steps, they run as a graph.
+        least: The descent ends after a tenth of the steps if U has fallen by less in every replica.
+            Default: -inf, it takes all steps.
+
+    Returns:
+        Where the descent ends, shape (replicas, parameters), and by how much U fell, shape
+        (replicas,).
     """
     ones = tf.ones((len(position),), tf.float64)
     method = Fire()

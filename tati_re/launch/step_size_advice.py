@@ -70,8 +70,16 @@ def divergence_advice(
     position: np.ndarray,
     auxiliary: tuple,
 ) -> str:
-    """Advice on a run that diverges: compares the step size with the limit of stability, and the
-    inputs with 1.
+    """Advice on a run that diverges.
+
+    It compares the step size with the limit of stability, and the inputs with 1.
+
+    Args:
+        error: The error that ended the run, with step and walker.
+        request: The request of the run.
+        potential: Its potential.
+        position: Positions at the start of the run, shape (copies, parameters).
+        auxiliary: Non-trainable variables there, shape (copies, ...) each.
     """
     sentences = [_of_step_size(error, request, potential, position, auxiliary), _of_inputs(request)]
     if error.step and request.samples and request.system.flat.samples_noise:

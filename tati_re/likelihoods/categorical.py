@@ -17,7 +17,12 @@ from tati_re.likelihoods.gaussian import flat
 
 
 def loss_with_outputs(name: str, from_logits: bool) -> str:
-    """The name of a loss with what it takes the model's outputs for."""
+    """The name of a loss with what it takes the model's outputs for, as a text.
+
+    Args:
+        name: Name of the loss.
+        from_logits: Whether outputs are logits, not probabilities.
+    """
     return f"{name}, the model's outputs treated as {'logits' if from_logits else 'probabilities'}"
 
 

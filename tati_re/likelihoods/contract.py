@@ -304,12 +304,12 @@ class Likelihood(Objective):
     def log_prob(self, targets: Any, outputs: Any) -> Any:
         """Returns the log density of each example, in TensorFlow.
 
-        A likelihood with `extra_parameters` has a third argument, `extra`.
-
         Args:
             targets: Labels in the units of the data, shape (n, targets * target_columns), with the
                 number type of the outputs.
             outputs: Outputs of the network, shape (n, targets * outputs_per_target).
+            extra: The parameters of `extra_parameters`, a number each. Only a likelihood that has
+                some takes this third argument.
 
         Returns:
             Log densities summed over the targets of an example, constants included, shape (n,).
@@ -319,11 +319,11 @@ class Likelihood(Objective):
     def law(self, outputs: np.ndarray) -> Law:
         """Returns the distribution of the targets in the units of the data, in NumPy.
 
-        A likelihood with `extra_parameters` has a second argument, `extra`.
-
         Args:
             outputs: Outputs of the network, shape (draws, n, targets * outputs_per_target),
                 float64.
+            extra: The parameters of `extra_parameters` of each draw, shape (draws, 1, numbers).
+                Only a likelihood that has some takes this second argument.
 
         Returns:
             The distributions of all targets, of shape (draws, n, targets).
@@ -587,11 +587,24 @@ class StandardizedLikelihood(Likelihood):
 
     @abstractmethod
     def loss(self, targets: Any, outputs: Any, extra: Any = None) -> Any:
-        """See `Objective.loss`."""
+        """The loss of each place of each example, in TensorFlow; see `Objective.loss`.
+
+        Args:
+            targets: Labels as `stored` gives them, shape (n, ..., targets).
+            outputs: Outputs of the network, shape (n, ..., outputs).
+            extra: The parameters of `extra_parameters`, a number each. Default: None.
+        """
 
     @abstractmethod
     def losses(self, outputs: np.ndarray, targets: np.ndarray, extra: Any = None) -> np.ndarray:
-        """See `Objective.losses`."""
+        """The loss of each example under each draw, in NumPy; see `Objective.losses`.
+
+        Args:
+            outputs: Outputs of the network, shape (..., n, outputs), float64.
+            targets: Labels, shape (n, ...), float64.
+            extra: The parameters of `extra_parameters` of each draw, shape (draws, 1, numbers).
+                Default: None.
+        """
 
     def log_prob(self, targets: Any, outputs: Any, extra: Any = None) -> Any:
         return -self.loss(targets, outputs, extra)
@@ -741,7 +754,12 @@ def tensorflow() -> Any:
 
 
 def parts(outputs: np.ndarray, count: int) -> list[np.ndarray]:
-    """The groups of the outputs, `count` arrays of shape (..., targets)."""
+    """The groups of the outputs, `count` arrays of shape (..., targets), float64.
+
+    Args:
+        outputs: Outputs of the network, shape (..., targets * count).
+        count: Number of groups, the likelihood's `outputs_per_target`.
+    """
     return np.split(np.asarray(outputs, np.float64), count, axis=-1)
 
 
@@ -759,7 +777,13 @@ def moments_of(
 
 
 def refuse_targets(wrong: np.ndarray, targets: np.ndarray, name: str, expected: str) -> None:
-    """Refuses labels where `wrong`, of their shape, says so, with the first of them.
+    """Refuses labels that a likelihood cannot describe; the message gives the first of them.
+
+    Args:
+        wrong: Whether each label is wrong, in the shape of `targets`.
+        targets: Labels, shape (n, columns).
+        name: Name of the loss in the message.
+        expected: Labels that are allowed, in words.
 
     Raises:
         InputError: A label is wrong.

@@ -60,13 +60,24 @@ def bounded_size(output: Any, tanh: Any) -> Any:
 
 
 def poisson_log_prob(counts: Any, log_rate: Any) -> Any:
-    """Log probability of counts, in TensorFlow, float64, of the arguments' shape."""
+    """Log probability of Poisson counts, in TensorFlow, in the shape of the arguments.
+
+    Args:
+        counts: The counts, float64.
+        log_rate: Logarithms of their means, float64.
+    """
     tf = tensorflow()
     return counts * log_rate - tf.exp(log_rate) - tf.math.lgamma(counts + 1)
 
 
 def negative_binomial_log_prob(counts: Any, log_mean: Any, log_size: Any) -> Any:
-    """Log probability of counts whose variance is mean + mean²/size, in TensorFlow, float64."""
+    """Log probability of counts whose variance is mean + mean²/size, in TensorFlow.
+
+    Args:
+        counts: The counts, float64, shape (n, targets).
+        log_mean: Logarithms of their means, in this shape, float64.
+        log_size: Logarithms of the sizes, in this shape, float64.
+    """
     tf = tensorflow()
     size = tf.exp(log_size)
     # log of mean + size, and the logarithms of both shares of it.
@@ -76,7 +87,13 @@ def negative_binomial_log_prob(counts: Any, log_mean: Any, log_size: Any) -> Any
 
 
 def with_zeros(log_prob: Any, counts: Any, logit: Any) -> Any:
-    """Log probability of counts of which a share sigmoid(logit) is 0 for another reason."""
+    """Log probability of counts of which a share is 0 for another reason, in TensorFlow.
+
+    Args:
+        log_prob: Log probability of the counts without these zeros, float64, shape (n, targets).
+        counts: The counts, in this shape, float64.
+        logit: Logit of the share of extra zeros, in this shape, float64.
+    """
     tf = tensorflow()
     log_zero, log_rest = tf.math.log_sigmoid(logit), tf.math.log_sigmoid(-logit)
     highest = tf.maximum(log_zero, log_rest + log_prob)
@@ -196,7 +213,12 @@ def poisson_law(rate: np.ndarray) -> ScipyLaw:
 
 
 def negative_binomial_law(mean: np.ndarray, size: np.ndarray) -> ScipyLaw:
-    """Negative binomial laws of these means, with variance mean + mean²/size."""
+    """Negative binomial laws with variance mean + mean²/size.
+
+    Args:
+        mean: Means, shape (draws, n, targets).
+        size: Sizes, above 0, in this shape.
+    """
     from scipy import stats
 
     return ScipyLaw(stats.nbinom, {"n": size, "p": size / (size + mean)}, discrete=True)

@@ -31,6 +31,12 @@ class MeanSquaredError(Objective):
         return ((flat(targets) - np.asarray(outputs, np.float64)) ** 2).mean(axis=-1)
 
     def law(self, outputs: np.ndarray, extra: Any = None) -> NormalLaw:
+        """Normal laws of the targets with variance k/2 for k outputs.
+
+        Args:
+            outputs: Outputs of the network, shape (..., n, k), the means.
+            extra: Not used. Default: None.
+        """
         return NormalLaw(outputs, self.noise_of(outputs.shape[-1]))
 
     def noise_of(self, columns: int) -> float:

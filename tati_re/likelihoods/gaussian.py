@@ -146,6 +146,11 @@ def flat(targets: np.ndarray) -> np.ndarray:
 
 
 def normal_losses(away: np.ndarray, noise: Any) -> np.ndarray:
-    """Minus the log density of differences under Gaussian noise, summed over the last axis."""
+    """Minus the log density of differences under Gaussian noise, summed over the last axis.
+
+    Args:
+        away: Differences of targets and means, shape (..., n, targets).
+        noise: Standard deviation: a number, or an array that broadcasts to this shape.
+    """
     by_target = away**2 / (2 * noise**2) + np.log(noise * math.sqrt(2 * math.pi))
     return by_target.sum(axis=-1)

@@ -152,7 +152,15 @@ def function_of_object(loss: Any, from_logits: bool) -> Any:
 
 
 def function_of_keras(name: str, from_logits: bool) -> Any:
-    """The loss of Keras of this name as a function; `ValueError` where it has none."""
+    """The loss of Keras of this name as a function of labels and outputs.
+
+    Args:
+        name: Keras' name of the loss.
+        from_logits: Whether outputs are logits; it counts only for losses with this choice.
+
+    Raises:
+        ValueError: Keras has no loss of this name.
+    """
     function = keras.losses.get(name)
     function = getattr(function, "call", function)
     return partial(function, from_logits=from_logits) if name in _OF_LOGITS else function

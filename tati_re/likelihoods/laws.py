@@ -203,7 +203,12 @@ class NormalLaw(Law):
         return NormalLaw(self.center[:, rows, column], self.std[:, rows, column])
 
     def in_units(self, mean: Any, deviation: Any) -> NormalLaw:
-        """The laws of mean + deviation * y; both are numbers or of shape (targets,)."""
+        """The laws of mean + deviation * y.
+
+        Args:
+            mean: A number, or one per target, shape (targets,).
+            deviation: A number above 0, or one per target, shape (targets,).
+        """
         scale = np.broadcast_to(deviation, self.center.shape[-1:])
         return NormalLaw(self.center * deviation + mean, self.width * scale)
 

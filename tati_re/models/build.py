@@ -27,10 +27,23 @@ def build_network(
     seed: int = 0,
     use_bias: bool = True,
 ) -> Any:
-    """A fully connected `keras.Sequential` with layers named `dense`, `dense_1`, ...; without
-    `hidden` a linear model. Examples of more than one dimension are flattened first. The weights
-    are uniform after Glorot and Bengio (2010), drawn from `seed`; biases are 0. Computes in
-    "float32" or "float64".
+    """A fully connected `keras.Sequential` with layers named `dense`, `dense_1`, ...
+
+    Examples of more than one dimension are flattened first. The weights are uniform after Glorot
+    and Bengio (2010); biases are 0.
+
+    Args:
+        input_shape: Shape of one example.
+        num_outputs: Units of the last layer, at least 1.
+        hidden: Units of the hidden layers, at least 1 each. Default: (), a linear model.
+        activation: Keras' name of the activation of the hidden layers. Default: "relu".
+        output_activation: Keras' name of the last activation. Default: "linear".
+        dtype: "float32" or "float64". Default: "float32".
+        seed: Seed of the weights. Default: 0.
+        use_bias: Whether the layers have biases. Default: True.
+
+    Raises:
+        InputError: An activation is unknown, or a layer has no units.
     """
     for name, value in (("activation", activation), ("output_activation", output_activation)):
         try:
@@ -144,7 +157,12 @@ _LAYERS_OF = ("keras", "builtins", "keras_hub", "keras_cv", "keras_nlp")
 
 
 def member(path: Path, name: str) -> Any:
-    """A JSON file in a .keras file."""
+    """The content of a JSON file in a .keras file.
+
+    Args:
+        path: The .keras file.
+        name: Name of the JSON file in it, such as "config.json".
+    """
     with zipfile.ZipFile(path) as archive:
         return json_of(archive.read(name))
 
@@ -161,10 +179,21 @@ FORM = "my_net.py:build or my_module:build"
 
 
 def imported_model(name: Any, options: Any, input_shape: tuple[int, ...], num_outputs: int) -> Any:
-    """The Keras model of `name`: a module or file, a colon, and a function, class of models or
-    model in it; or a function. It is called with those of `input_shape` (of one example),
-    `num_outputs` (of a network for these data and this loss) and the options that its signature
-    names; Keras' random numbers start from `seed`.
+    """The Keras model that a function, a class or an object of users gives.
+
+    A function or class is called with `input_shape`, `num_outputs` and the options, as far as its
+    signature names them. Keras' random numbers start from the option `seed`.
+
+    Args:
+        name: A module or file, a colon, and a function, class of models or model in it; or a
+            function.
+        options: Options of the run.
+        input_shape: Shape of one example.
+        num_outputs: Outputs of a network for these data and this loss.
+
+    Raises:
+        InputError: The result is not a Keras model, or `hidden` is set and the function does not
+            take it.
     """
 
     def builds(value: Any) -> bool:

@@ -26,10 +26,14 @@ class Pass(NamedTuple):
 
 
 class DenseChain:
-    """A model as a chain of layers, for several walkers at once; made by `chain_of`. `variables_by_layer` says,
-    by the identity of each layer that is dense and trainable, where kernel and bias are among the
-    trainable variables; `frozen` are all other variables, in the order in which `call` takes
-    them.
+    """A model as a chain of layers, for several walkers at once; made by `chain_of`.
+
+    Args:
+        model: The Keras model.
+        layers: All its layers in their order.
+        variables_by_layer: For the id of each dense layer that moves, the places of kernel and bias
+            among the trainable variables; None for no bias.
+        frozen: All other variables, in the order in which `call` takes them.
     """
 
     def __init__(
@@ -60,11 +64,19 @@ class DenseChain:
         shared: bool,
         watch: Callable,
     ) -> tuple[Any, list[Pass]]:
-        """The outputs, `(walkers * n, ...)`, one walker after the other, and the dense layers,
-        first to last. `weights` are all trainable variables, `(walkers, *shape)` each, `auxiliary`
-        all others, `shape` each, the same for these walkers. Inputs are `(n, ...)` where all
-        walkers share them, else `(walkers, n, ...)`. Layers act as in prediction; `watch` is called
-        with the linear output of each dense layer before anything is computed from it.
+        """The outputs of all walkers, and the dense layers; layers act as in prediction.
+
+        Args:
+            weights: All trainable variables, (walkers, *shape) each.
+            auxiliary: All other variables, (*shape) each, the same for these walkers.
+            x: Inputs: (n, ...) where all walkers share them, else (walkers, n, ...).
+            shared: Whether all walkers share the inputs.
+            watch: Function that is called with the linear output of each dense layer before
+                anything is computed from it.
+
+        Returns:
+            Outputs, (walkers * n, ...), one walker after the other, and the passes through the
+            dense layers, first to last.
         """
         walkers = _length(weights[0], axis=0)
         passes = []
@@ -100,10 +112,16 @@ def _length(values: Any, axis: int) -> Any:
 def chain_of(
     model: Any, variables: Sequence[Any] | None = None, others: Sequence[Any] | None = None
 ) -> DenseChain | None:
-    """A built Keras model as a chain, or `None`: one where each layer takes the output of the one
-    before and every example by itself, and all variables that move (`None`: the trainable ones) are
-    kernels and biases of dense layers that are met once, with one vector an example. `others` are
-    all other variables (`None`: the non-trainable ones).
+    """A built Keras model as a chain, or None.
+
+    In a chain each layer takes the output of the one before and treats every example separately.
+    All variables that move are kernels and biases of dense layers. Each of these layers is met
+    once, with one vector per example.
+
+    Args:
+        model: The model.
+        variables: The variables that move. Default: None, the trainable ones.
+        others: All other variables. Default: None, the non-trainable ones.
     """
     layers = _row_of(model)
     if layers is None or layout_of(model) or not all(acts_alone(layer) for layer in layers):

@@ -12,7 +12,13 @@ from tati_re.core.backend import keras, layers_of
 
 
 def accepted(kind: Any, config: dict[str, Any]) -> dict[str, Any]:
-    """Drops the entries that Keras adds to a config and a user's class does not accept."""
+    """A config without the entries that Keras adds and a user's class does not accept.
+
+    Args:
+        kind: The class of users. With `from_config`, or if it is not a class, the config is
+            unchanged.
+        config: Arguments of its constructor by name.
+    """
     if not isinstance(kind, type) or "from_config" in vars(kind):
         return config
     parameters = signature(kind.__init__).parameters.values()

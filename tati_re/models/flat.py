@@ -48,12 +48,21 @@ def items(patterns: str | Sequence[str] | None) -> list[tuple[str, str | None]]:
 def fixed_parts(
     patterns: str | Sequence[str] | None, names: Sequence[str], values: Sequence[np.ndarray]
 ) -> list[Fixed | None]:
-    """The fixed entries of each tensor, None where there are none. A pattern, given as to `items`,
-    is a tensor's name or the end of it after a slash, with `*` and `?` as in file names, and
-    perhaps entries: `dense/bias`, `bias`, `dense_1/*`, `dense/kernel[0,3]`, `dense/kernel[0,*]`.
-    For networks of dense layers TATi's names mean the same: `layer1/weights/Variable:0`,
-    `output/biases/Variable:0`. A value of one number stands for all entries, else there is one for
-    each; without any the tensors' `values` stay. Of two values the later counts.
+    """The fixed entries of each tensor, None where there are none.
+
+    A pattern is a tensor's name or the end of it after a slash, with `*` and `?` as in file names,
+    and perhaps entries: `dense/bias`, `bias`, `dense_1/*`, `dense/kernel[0,3]`,
+    `dense/kernel[0,*]`. For networks of dense layers TATi's names mean the same:
+    `layer1/weights/Variable:0`, `output/biases/Variable:0`. A value of one number stands for all
+    entries, else there is one for each. Of two values the later counts.
+
+    Args:
+        patterns: Patterns, perhaps with values, as for `items`. None: nothing is fixed.
+        names: Names of the tensors.
+        values: Values of the tensors, which stay where a pattern has none.
+
+    Raises:
+        InputError: A pattern matches no tensor or entry, or its values do not fit.
     """
     fixed: list[Fixed | None] = [None] * len(names)
     for pattern, text in items(patterns):
@@ -123,23 +132,34 @@ def _numbers(pattern: str, text: str, name: str, count: int) -> np.ndarray:
 
 
 class FlatModel:
-    """The trainable variables of a Keras model, in their order, flattened row by row into one
-    vector of P parameters. Nothing here holds a state: `call` runs in Keras' `StatelessScope`.
-    Functions of tensors run eagerly, in a graph, under XLA and in `tf.vectorized_map`. A model
-    whose variables move otherwise (constraints), or whose loss has terms that depend on
-    activations, is refused. The model is built, has one output, and its trainable variables are of
-    one type, float32 or float64 (`in_precision`). Parameters that `fix` names, as to `fixed_parts`,
-    keep their values.
+    """The trainable variables of a Keras model as one vector of P parameters.
 
-    `variables` are those that are not fixed as a whole, `shapes` theirs, `(free entries,)` where
-    some are fixed, and `tensor_names` their names by place; `parts` has, by name, whole shape and
-    numbers of fixed entries; `num_fixed` parameters do not move. `others` are the non-trainable
-    variables, then the fixed ones, `auxiliary` their values. The model takes inputs of
-    `input_dtype`; its `training_layers` act differently while training. The layers are
-    `vectorizable` as single large operations; the gradient compiles under XLA where it is
-    `xla_safe`; `recurrent` ones are loops. `regularizer` makes of the weights of one walker the sum
-    of theirs, or is None. If the model is a part of another one, `whole`, its tensors have their
-    names there. `head` is the part that is sampled where the rest is frozen, see `LastLayer`.
+    They keep their order, and are flattened row by row. Nothing here holds a state: `call` runs in
+    Keras' `StatelessScope`. Functions of tensors run eagerly, in a graph, under XLA and in
+    `tf.vectorized_map`. A model whose variables move otherwise (constraints), or whose loss has
+    terms that depend on activations, is refused.
+
+    Args:
+        model: A built Keras model with one output. Its trainable variables are of one type, float32
+            or float64 (`in_precision`).
+        fix: Parameters that keep their values, as for `fixed_parts`. Default: None.
+        whole: Model that contains this one; tensors then have their names there. Default: None.
+
+    Attributes:
+        variables: Trainable variables that are not fixed as a whole.
+        shapes: Their shapes, (free entries,) where some are fixed.
+        tensor_names: Their names by place.
+        parts: By name, whole shape and numbers of fixed entries.
+        num_fixed: Number of parameters that do not move.
+        others: The non-trainable variables, then the fixed ones.
+        auxiliary: Values of `others`.
+        input_dtype: Type of the inputs that the model takes.
+        training_layers: Kinds of layers that act differently while training.
+        vectorizable: Whether the layers can be computed as single large operations.
+        xla_safe: Whether the gradient compiles under XLA.
+        recurrent: Whether there are recurrent layers, which are loops.
+        regularizer: Function of the weights of one walker, the sum of their regularizers; or None.
+        head: The part that is sampled where the rest is frozen, see `LastLayer`; else None.
     """
 
     samples_noise = False
@@ -326,10 +346,14 @@ class FlatModel:
     def call(
         self, weights: Sequence[Any], auxiliary: Sequence[Any], x: Any, training: bool = False
     ) -> tuple[Any, tuple]:
-        """The outputs `(n, ...)` of one walker, and the non-trainable variables as the call left
-        them. Weights and auxiliary are tensors of the shapes of `variables` and `self.auxiliary`;
-        several inputs of a model stand side by side in `x`, `(n, numbers)`. With `training` there
-        are batch statistics and dropout.
+        """The outputs (n, ...) of one walker, and the non-trainable variables after the call.
+
+        Args:
+            weights: Tensors in the shapes of `variables`.
+            auxiliary: Tensors in the shapes of `self.auxiliary`.
+            x: Inputs, (n, ...); several inputs of a model stand side by side, (n, numbers).
+            training: Whether layers act as in training, with batch statistics and dropout. Default:
+                False.
         """
         # Keras' own stateless_call skips what calling a model does: casting its inputs, telling
         # layers that they train.

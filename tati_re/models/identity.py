@@ -22,9 +22,19 @@ _STARTS = ("initializer", "seed", "seed_generator")
 
 
 def refuse_other_model(model: Any, path: Path, who: str) -> None:
-    """Refuses a model whose layers, activations, regularizers or numbers are not those of a .keras
-    file: it is another function, also where its parameters have the same shapes. Models without a
-    config cannot be compared.
+    """Refuses a model that differs from the model in a .keras file.
+
+    Layers, activations, regularizers and their numbers are compared: a model that differs in them
+    is another function, even if its parameters have the same shapes. Models without a config cannot
+    be compared, and are not refused.
+
+    Args:
+        model: The Keras model.
+        path: The .keras file.
+        who: Beginning of the message, such as the folder of the run.
+
+    Raises:
+        InputError: The models differ; the message gives the first difference.
     """
     try:
         with warnings.catch_warnings():

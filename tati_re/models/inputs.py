@@ -14,8 +14,11 @@ from tati_re.core.errors import InputError, refuse_if
 
 
 def tensors_of(model: Any, which: str) -> list[Any]:
-    """Returns the `inputs` or `outputs` of a model as symbolic tensors; none of a model that was
-    not called yet.
+    """Returns inputs or outputs of a model as symbolic tensors; none of a model not called yet.
+
+    Args:
+        model: A Keras model or layer.
+        which: "inputs" or "outputs".
     """
     tensors = getattr(model, which, None)
     return list(tensors) if isinstance(tensors, (list, tuple)) else []
@@ -47,7 +50,13 @@ def layout_of(model: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 
 def called(model: Any, x: Any, training: bool = False) -> Any:
-    """Calls a model on inputs `(n, ...)`; several inputs are packed, `(n, numbers)`."""
+    """Calls a model on inputs.
+
+    Args:
+        model: A Keras model.
+        x: Inputs, (n, ...); several inputs are packed, (n, numbers).
+        training: Whether layers act as in training. Default: False.
+    """
     if layout := layout_of(model):
         pieces = tf.split(x, [math.prod(shape) for _, shape in layout], axis=-1)
         parts = []
@@ -61,7 +70,15 @@ def called(model: Any, x: Any, training: bool = False) -> Any:
 
 
 def fit_inputs(inputs: np.ndarray, model_shape: tuple) -> np.ndarray:
-    """Inputs `(n, ...)`, with a channel axis of length 1 added if the model has one."""
+    """Inputs with a channel axis of length 1 added if the model has one.
+
+    Args:
+        inputs: Inputs, (n, ...).
+        model_shape: Shape of one example in the model, with None for any length.
+
+    Raises:
+        InputError: The inputs have another shape.
+    """
     shape = inputs.shape[1:]
     if len(model_shape) == len(shape) + 1 and model_shape[-1] == 1:
         inputs = inputs[..., None]
@@ -77,8 +94,16 @@ def fit_inputs(inputs: np.ndarray, model_shape: tuple) -> np.ndarray:
 
 
 def checked_indices(model: Any, inputs: np.ndarray) -> np.ndarray:
-    """Inputs `(n, ...)` in the model's shape; refuses what has no row in an `Embedding`: steps
-    would take another.
+    """The inputs unchanged; refuses numbers without a row in an `Embedding`.
+
+    Steps would take another row for them.
+
+    Args:
+        model: A Keras model.
+        inputs: Inputs in the model's shape, (n, ...).
+
+    Raises:
+        InputError: A number is not a whole one, or outside the rows of its layer.
     """
     tensors = tensors_of(model, "inputs")
     first = 0

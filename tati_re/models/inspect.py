@@ -278,9 +278,15 @@ def xla_safe(model: Any) -> bool:
 
 
 def work_of(model: Any, inputs: Any, dtype: str) -> float:
-    """What a pass over some inputs costs: the numbers that it makes, with a sixteenth of the
-    products that those of a matrix product or a convolution are sums of, about, each round of a
-    loop counted. Each takes 0.2 to 1 ns.
+    """What a pass over some inputs costs, in numbers that it makes; each takes 0.2 to 1 ns.
+
+    In a matrix product or a convolution a number is a sum of products; about a sixteenth of these
+    products is added. Each round of a loop is counted.
+
+    Args:
+        model: A Keras model.
+        inputs: Inputs, (n, ...).
+        dtype: Type of the model's inputs.
     """
     x = tf.cast(np.asarray(inputs), dtype)
     work = list[float]()

@@ -113,7 +113,16 @@ class LastLayer(FlatModel):
     def call(
         self, weights: Sequence[Any], auxiliary: Sequence[Any], x: Any, training: bool = False
     ) -> tuple[Any, tuple]:
-        """As `FlatModel.call`, of inputs; the frozen layers act as in prediction."""
+        """The outputs (n, ...) of one walker, and the non-trainable variables of the last layer.
+
+        The frozen layers act as in prediction.
+
+        Args:
+            weights: Tensors in the shapes of `variables`.
+            auxiliary: Tensors in the shapes of `self.auxiliary`.
+            x: Prepared inputs of the whole model, (n, ...).
+            training: Whether the last layer and those behind it act as in training. Default: False.
+        """
         return self.head.call(weights, auxiliary, self.features(x), training)
 
 

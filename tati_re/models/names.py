@@ -22,11 +22,16 @@ def snake_case(name: str) -> str:
 
 
 def tensor_names(model: Any, whole: Any = None) -> list[str]:
-    """One name for each trainable variable of a Keras model, in their order, by its place in the
-    model; all different. `dense/kernel`, `dense_1/bias`, `lstm/lstm_cell/kernel`: the layers from
-    the outside in, without the model, then the variable. A name that the user chose is kept. A
-    layer that is used in several places has the name of the first. A part of another model, `whole`,
-    has the names of that one.
+    """One name for each trainable variable of a Keras model, by its place in the model.
+
+    They are in the order of the variables, and all different: `dense/kernel`, `dense_1/bias`,
+    `lstm/lstm_cell/kernel`. A name has the layers from the outside in, without the model, then the
+    variable. A name that the user chose is kept. A layer that is used in several places has the
+    name of the first.
+
+    Args:
+        model: The model.
+        whole: Model that contains this one and gives the names. Default: None, the model.
     """
     names: dict[int, str] = {}
     _visit(model if whole is None else whole, "", names)
@@ -34,8 +39,11 @@ def tensor_names(model: Any, whole: Any = None) -> list[str]:
 
 
 def parameter_names(tensors: Iterable[str], shapes: Iterable[Sequence[int]]) -> list[str]:
-    """One name for each entry of the tensors, the last index fastest: `dense/kernel[0,3]`; a scalar
-    has no index.
+    """One name for each entry of the tensors, the last index fastest, such as `dense/kernel[0,3]`.
+
+    Args:
+        tensors: Names of the tensors. A scalar has no index in its name.
+        shapes: Their shapes.
     """
     names: list[str] = []
     for tensor, shape in zip(tensors, shapes, strict=True):
@@ -101,11 +109,16 @@ class PartShape(tuple):
 
 
 def fan_in_plus_one(names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> np.ndarray:
-    """k = fan-in + 1 of the layer of each parameter; weights and biases of a layer alike (Baldock
-    and Marzari 2019). Returns `(parameters,)`, float64, for the tensors of a model in the order of
-    the flat vector. The fan-in of a tensor of weights is the product of all its lengths but the
-    last; a unit of a recurrent layer has its inputs and the states of all units, a separable
-    convolution two layers. A layer without such a tensor (of a normalization) has k = 1.
+    """k = fan-in + 1 of the layer of each parameter, (parameters,), float64.
+
+    Weights and biases of a layer have the same k (Baldock and Marzari 2019). The fan-in of a tensor
+    of weights is the product of all its lengths but the last. A unit of a recurrent layer has its
+    inputs and the states of all units; a separable convolution has two layers. A layer without such
+    a tensor (of a normalization) has k = 1.
+
+    Args:
+        names: Names of the tensors of a model, in the order of the flat vector.
+        shapes: Their shapes; a `PartShape` brings its fan-in.
     """
     layers = [name.rsplit("/", 1)[0] for name in names]
     fans = dict[str, int]()

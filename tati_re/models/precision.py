@@ -17,9 +17,17 @@ _FLOATS = ("float16", "bfloat16", "float32", "float64", "mixed_float16", "mixed_
 
 
 def in_precision(model: Any, dtype: str) -> Any:
-    """The model in one precision: itself where it has this one, else rebuilt from its config with
-    every type policy rewritten, weights and states copied; for given weights of another type it
-    casts them back to its own.
+    """The model in one precision: unchanged where it has this one, else rebuilt from its config.
+
+    Every type policy is rewritten; weights and states are copied. A model that is called with
+    weights of another type casts them back to its type.
+
+    Args:
+        model: A Keras model.
+        dtype: "float32" or "float64".
+
+    Raises:
+        InputError: The model cannot be rebuilt.
     """
     return rebuilt_in(model, dtype) if _other_precision(model, dtype) else model
 

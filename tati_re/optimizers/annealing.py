@@ -114,9 +114,15 @@ class Annealing(Optimizer):
         return self.start_temperature * self.cooling ** (stage - 1)
 
     def init(self, position, evaluate, noise):
-        """Momenta from N(0, T), the gradient at the given positions; `(walkers,)` each the
-        temperature, the sum of this stage's validation losses, the average of the last one's,
-        float64, and whether the walker stopped, bool.
+        """The state before the first step, with momenta from N(0, T) and the gradient there.
+
+        Further entries are (walkers,) each. `temperature`, `validation_sum` of this stage and
+        `last_validation`, the average of the last stage, are float64. `stopped` is bool.
+
+        Args:
+            position: Positions, shape (walkers, parameters).
+            evaluate: Computes U and its gradient on the first mini-batch.
+            noise: Random numbers of the momenta.
         """
         energy = evaluate(position)
         zeros = zeros_like(energy.potential)

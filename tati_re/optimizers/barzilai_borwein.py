@@ -58,7 +58,13 @@ class BarzilaiBorwein(Optimizer):
         self.barzilai_borwein_step = step
 
     def init(self, position, evaluate, noise):
-        """The state with the next learning rate, `step_size`."""
+        """The state before the first step, with the next learning rate, `step_size`.
+
+        Args:
+            position: Positions, shape (walkers, parameters).
+            evaluate: Computes U and its gradient on all data.
+            noise: Random numbers of this step.
+        """
         return extend(MALA.init(self, position, evaluate, noise), step_size=evaluate.rung.step_size)
 
     def step(self, state, evaluate, noise):

@@ -109,7 +109,13 @@ class KerasOptimizer(Optimizer):
         return [tf.reshape(piece, shape) for piece, shape in zip(pieces, self._shapes, strict=True)]
 
     def init(self, position, evaluate, noise):
-        """The state with the optimizer's own variables, `slots`."""
+        """The state before the first step, with the optimizer's variables, `slots`.
+
+        Args:
+            position: Positions, shape (walkers, parameters).
+            evaluate: Computes U and its gradient on the first mini-batch.
+            noise: Random numbers of this step.
+        """
         with tf.init_scope():
             self._build(position.dtype)
         slots = [tf.convert_to_tensor(variable.value) for variable in self.optimizer.variables]

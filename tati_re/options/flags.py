@@ -150,8 +150,14 @@ def default_text(field: FieldInfo) -> str:
 
 
 def add_field(group: argparse._ArgumentGroup, name: str, field: FieldInfo) -> None:
-    """Adds the flag of an option to a group of an argparse parser; values stay text, only typed
-    flags are stored.
+    """Adds the flag of an option to an argparse parser.
+
+    Values stay text, and only typed flags are stored.
+
+    Args:
+        group: A group of arguments of the parser.
+        name: Name of the option.
+        field: Its field in the table of options, with type, default and meaning.
     """
     usual = default_text(field)
     default = "" if usual in ("none", "[]") else f"default {usual}"
@@ -181,7 +187,12 @@ def add_field(group: argparse._ArgumentGroup, name: str, field: FieldInfo) -> No
 
 
 def toml_line(name: str, value: Any) -> str:
-    """`name = value` as TOML, or a comment where the option is not set, since TOML has no none."""
+    """A line of TOML, `name = value`; a comment if the option is not set, since TOML has no none.
+
+    Args:
+        name: Name of the option.
+        value: Its value, or None.
+    """
     if value is None:
         return f"# {name} is not set"
     if isinstance(value, Mapping):

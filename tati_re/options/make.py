@@ -60,7 +60,12 @@ ELSEWHERE = {
 
 
 def unknown(name: str, spelled: str | None = None) -> InputError:
-    """The error for a name that is no option, written as it was typed."""
+    """The error for a name that is not an option, with advice.
+
+    Args:
+        name: The name, in the spelling of Python.
+        spelled: The name as it was typed, such as a flag. Default: None, `name`.
+    """
     advice = f" {ELSEWHERE[name]}" if name in ELSEWHERE else nearest(name, OPTIONS)
     return InputError(f"{spelled or name} is not a known option.{advice}")
 
@@ -354,8 +359,13 @@ def read_toml(path: AnyPath) -> dict[str, Any]:
 
 
 def to_toml(options: Options, groups: Iterable[str] = GROUPS, changed: bool = False) -> str:
-    """Options as TOML that `read_toml` reads; defaults that nobody gave are comments, or left out
-    for `changed`.
+    """Options as TOML that `read_toml` reads. Defaults that the user did not set are comments.
+
+    Args:
+        options: The options.
+        groups: Groups of options to write, in this order. Default: all groups.
+        changed: Whether to leave out all values that equal the default, and the headings. Default:
+            False.
     """
     parts = []
     for group in groups:
@@ -423,8 +433,14 @@ def describe(name: str | None = None) -> str:
 def add_arguments(
     parser: argparse.ArgumentParser, groups: Iterable[str], leave_out: Collection[str] = ()
 ) -> None:
-    """Adds the flags of some groups to a parser; what is typed arrives as text, and defaults do not
-    arrive.
+    """Adds the flags of groups of options to a parser.
+
+    Typed values arrive as text, and flags that are not typed are absent.
+
+    Args:
+        parser: The parser.
+        groups: Names of groups of options.
+        leave_out: Names of options without a flag. Default: none.
     """
     for group in groups:
         section = parser.add_argument_group(f"{group}: {GROUPS[group]}")

@@ -296,7 +296,12 @@ def tables_with(option: str) -> list[str]:
 
 
 def is_table_of_methods(kind: str, value: Any) -> bool:
-    """Whether the value of an option is a table of methods with tables of their options."""
+    """Whether the value of an option is a table of methods with tables of their options.
+
+    Args:
+        kind: Name of the option, a kind of method such as "sampler".
+        value: Its value.
+    """
     return (
         kind in KINDS
         and isinstance(value, Mapping)

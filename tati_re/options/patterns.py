@@ -42,10 +42,18 @@ BY_PATTERN = _Table(_read)
 
 
 def by_tensor(option: str, value: Any, default: Any, names: Sequence[str]) -> list:
-    """The value of an option for each tensor: one for all, or by a table of patterns. The last
-    pattern that matches one of the `names` counts; where none does, the option's default. A pattern
-    is a name or its end after a slash, with `*` and `?` as in file names: `*/bias`, `bias`,
-    `dense_1/*`.
+    """The value of an option for each tensor.
+
+    Args:
+        option: Name of the option, for messages.
+        value: One value for all tensors, or a table of patterns and values. A pattern is a name or
+            its end after a slash, with `*` and `?` as in file names: `*/bias`, `bias`, `dense_1/*`.
+            The last pattern that matches counts.
+        default: The value of tensors that no pattern matches.
+        names: Names of the tensors.
+
+    Raises:
+        InputError: A pattern matches no tensor.
     """
     if not isinstance(value, Mapping):
         return [value] * len(names)
@@ -66,7 +74,12 @@ def by_tensor(option: str, value: Any, default: Any, names: Sequence[str]) -> li
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether a pattern means a tensor."""
+    """Whether a pattern matches the name of a tensor.
+
+    Args:
+        pattern: A name or its end after a slash, with `*` and `?` as in file names.
+        name: The name of the tensor.
+    """
     return fnmatchcase(name, pattern) or fnmatchcase(name, f"*/{pattern}")
 
 

@@ -49,8 +49,14 @@ def _inside(value: Any) -> list[Any]:
 
 
 def representable_range(value: Any, dtype: str | None) -> str | None:
-    """What a value should be that the arithmetic in `dtype`, or none, cannot represent; None where
-    it can.
+    """Describes the allowed range if the arithmetic cannot represent a value.
+
+    Args:
+        value: A number or text, or a list, table or model of them.
+        dtype: Number type, "float32" or "float64". None: floats are not checked.
+
+    Returns:
+        What the value should be, in words; None if it can be represented.
     """
     for part in _parts(value):
         if isinstance(part, int) and abs(part) > MOST_INTEGER:

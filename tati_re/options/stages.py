@@ -100,7 +100,12 @@ def check_num_steps(options) -> int:
 
 
 def extended(stages: Sequence[Mapping[str, Any]], num_steps: int) -> list[dict[str, Any]]:
-    """Stages as a manifest has them, the last one longer where a run goes on past their sum."""
+    """Stages whose last one is longer if a run goes on past their sum.
+
+    Args:
+        stages: The stages as a manifest stores them.
+        num_steps: All steps of the run.
+    """
     copies = [dict(stage) for stage in stages]
     missing = num_steps - sum(stage["num_steps"] for stage in copies)
     if copies and missing > 0:
@@ -111,8 +116,12 @@ def extended(stages: Sequence[Mapping[str, Any]], num_steps: int) -> list[dict[s
 def sentence(
     error: Mapping[str, Any], spell: Callable[[str], str], known: Collection[str]
 ) -> InputError:
-    """One complaint of pydantic about a stage, in the user's words; `spell` writes an option,
-    `known` are all names.
+    """One complaint of pydantic about a stage, in the user's words.
+
+    Args:
+        error: The complaint, an entry of `ValidationError.errors()`.
+        spell: Writes the name of an option as the user types it.
+        known: Names of all options.
     """
     place = error["loc"][1:]
     value = error["input"]

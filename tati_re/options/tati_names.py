@@ -348,8 +348,14 @@ class Translated(NamedTuple):
 
 
 def translated(values: Mapping[str, Any], spell: Callable[[str], str] = str) -> Translated:
-    """Puts options here in place of those of TATi; unknown names stay. `spell` writes a name as the
-    user typed it.
+    """Replaces options of TATi by the options here; unknown names stay.
+
+    Args:
+        values: Values by the names that were given, here or in TATi.
+        spell: Writes a name as the user typed it, for messages. Default: unchanged.
+
+    Raises:
+        InputError: Two names for the same quantity are given, or a value of TATi is wrong.
     """
     result: dict[str, Any] = {}
     tati: dict[str, Any] = {}
@@ -392,8 +398,16 @@ _OF_A_PRIOR = {"prior_std", "prior_scale", "prior_degrees", "prior_bound", "prio
 
 
 def completed(values: Mapping[str, Any], tati: Mapping[str, Any]) -> dict[str, Any]:
-    """The options implied by TATi's names: its distribution, files that are used whole, the
-    leapfrog steps of a time. `values` were given by the names here, `tati` under TATi's.
+    """The options that TATi's names imply.
+
+    These are its distribution, files that are used whole, and the leapfrog steps of a time.
+
+    Args:
+        values: Values by the names here.
+        tati: Values under TATi's names.
+
+    Returns:
+        Further options by name.
     """
     more: dict[str, Any] = {}
     defaults_of_tati = has_defaults_of_tati(tati)
@@ -425,8 +439,11 @@ def completed(values: Mapping[str, Any], tati: Mapping[str, Any]) -> dict[str, A
 
 
 def sentences(options: Any, own_prior: bool = False) -> list[str]:
-    """Sentences at the start of a run about TATi's names and rules. `own_prior`: the prior is an
-    object.
+    """Sentences at the start of a run about TATi's names and rules.
+
+    Args:
+        options: The options of the run.
+        own_prior: Whether the prior is an object. Default: False.
     """
     tati = options.tati
     derived = options.derived
@@ -464,8 +481,13 @@ def sentences(options: Any, own_prior: bool = False) -> list[str]:
 
 
 def capped(options: Any, num_examples: int) -> Any:
-    """The options with all examples in place of a batch_size above them, as in TATi, where they go
-    by its names.
+    """The options with all examples if `batch_size` is above their number, as in TATi.
+
+    This applies only if the user has given TATi's names.
+
+    Args:
+        options: The options.
+        num_examples: Number of examples.
     """
     if not options.tati or options.batch_size is None or not 0 < num_examples < options.batch_size:
         return options
@@ -475,7 +497,16 @@ def capped(options: Any, num_examples: int) -> Any:
 
 
 def check_dimensions(tati: Mapping[str, Any], num_inputs: int, num_outputs: int) -> None:
-    """Compares TATi's `input_dimension` and `output_dimension` with what the data have."""
+    """Compares TATi's `input_dimension` and `output_dimension` with the system.
+
+    Args:
+        tati: Values under TATi's names.
+        num_inputs: Number of inputs of an example.
+        num_outputs: Number of outputs of the network.
+
+    Raises:
+        InputError: A dimension differs.
+    """
     for name, size in (("input_dimension", num_inputs), ("output_dimension", num_outputs)):
         if name in tati and int(tati[name]) != size:
             raise InputError(

@@ -33,8 +33,20 @@ def options_of_folder(
     again: Collection[str] = (),
     **overrides: Any,
 ) -> Options:
-    """The options of a folder, with others in their place; refuses code and files not in `again`,
-    nor trusted.
+    """The options of a run folder, unless they name code or outside files that are not trusted.
+
+    Args:
+        values: The stored options by name.
+        folder: The folder.
+        who: The call, which begins the message.
+        trust: Whether the caller trusts the folder. Default: False.
+        again: Names of options that the caller has given again, which are therefore known. Default:
+            none.
+        **overrides: Options in place of the stored ones.
+
+    Raises:
+        InputError: The options name code or files outside of the folder, or `trust` is not a
+            boolean.
     """
     refuse_if(
         not isinstance(trust, bool), "trust has the wrong type.", repr(trust), "True or False"
@@ -50,8 +62,13 @@ def options_of_folder(
 
 def outside_references(options: Options, folder: Path) -> dict[str, str]:
     """Code, and files outside of the folder that a run would write, by the option that names them.
-    A sampler that an installed package has registered has a name without a module, and is the
-    choice of who installed it.
+
+    A sampler that an installed package has registered has a name without a module. The user who
+    installed the package chose it, so it is not listed.
+
+    Args:
+        options: The options of the run.
+        folder: The folder of the run.
     """
     code_options = {
         n: t
@@ -66,7 +83,17 @@ def outside_references(options: Options, folder: Path) -> dict[str, str]:
 
 
 def refuse_untrusted(code_options: Mapping[str, str], folder: AnyPath, who: str) -> None:
-    """Refuses what a folder asks for, by option, and is neither known nor trusted."""
+    """Refuses a folder that asks for code or outside files.
+
+    Args:
+        code_options: What the folder names, by option, and is neither known nor trusted. Nothing is
+            refused if it is empty.
+        folder: The folder, for the message.
+        who: The call, which begins the message.
+
+    Raises:
+        InputError: `code_options` has entries.
+    """
     if not code_options:
         return
     kinds = ["code to run"] if set(code_options) & set(CODE) else []

@@ -22,10 +22,19 @@ from tati_re.options.table import OPTIONS
 def imported_object(
     option: str, name: str, form: str, known: Callable[[Any], bool], kind: str
 ) -> Any:
-    """What `my_module:name` or `my_file.py:name` means; a module is installed or lies in the
-    current folder. A file is executed anew each time. The rest is for messages: `form` shows how
-    such names look, `known` says whether a value of the module may have been meant, and `kind` is
-    what is looked for, such as "a class with init and step".
+    """Imports an object that an option names.
+
+    Args:
+        option: Name of the option, for messages.
+        name: `my_module:name`, of a module that is installed or lies in the current folder, or
+            `my_file.py:name`. A file is executed again at each call.
+        form: An example of such names, for messages.
+        known: Returns whether a value of the module may have been meant, for messages.
+        kind: What is expected, for messages: an article, one noun and more, such as "a class with
+            init and step".
+
+    Raises:
+        InputError: There is no such module, file or name, or its import fails.
     """
     from cloudpickle import register_pickle_by_value
 
@@ -73,11 +82,23 @@ def is_code(name: str | None) -> bool:
 def called(
     option: str, factory: Callable, options: Any, others: Mapping[str, Any] | None = None
 ) -> Any:
-    """Calls a class or function with those options that its signature names, and with `others` by
-    further names. A parameter that has the name of an option gets its value, the default in the
-    table of options included; `kT` gets the temperature of the target. An option without a value
-    (none) leaves the default of the signature, if there is one; all other parameters keep theirs.
-    `option` is the one that named it, for messages.
+    """Calls a class or function with the options that its signature names.
+
+    A parameter with the name of an option gets its value, which may be the default in the table of
+    options. The parameter `kT` gets the temperature of the target. An option without a value (none)
+    leaves the default of the signature, if there is one. All other parameters keep their defaults.
+
+    Args:
+        option: Name of the option that named the class or function, for messages.
+        factory: The class or function.
+        options: The options of the run.
+        others: Further arguments by name, passed if the signature names them. Default: None, none.
+
+    Returns:
+        What the call returns.
+
+    Raises:
+        InputError: A parameter has neither a value nor a default, or the call fails.
     """
     name = getattr(factory, "__name__", type(factory).__name__)
     others = others or {}

@@ -23,9 +23,16 @@ _MOST_SIMULATIONS = 40_000
 
 
 def envelope(curves: np.ndarray, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray]:
-    """The narrowest band `(points,)` between equal ranks of many curves `(curves, points)` at each
-    point that holds a part `level` of them whole: a global envelope (M. Myllymäki and others, J. R.
-    Statist. Soc. B 79 (2017) 381).
+    """The narrowest band between equal ranks that contains a fraction of many curves entirely.
+
+    It is a global envelope (M. Myllymäki and others, J. R. Statist. Soc. B 79 (2017) 381).
+
+    Args:
+        curves: Curves, shape (curves, points).
+        level: Fraction of the curves inside, in (0, 1). Default: 0.95.
+
+    Returns:
+        Lower and upper bound, shape (points,) each.
     """
     from scipy.stats import rankdata
 
@@ -39,8 +46,14 @@ def envelope(curves: np.ndarray, level: float = LEVEL) -> tuple[np.ndarray, np.n
 
 @lru_cache(maxsize=16)
 def uniform_band(count: int, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Places in 0..1, and the band there of the distribution function of `count` independent
-    uniform numbers, which holds a whole curve with probability `level`.
+    """The band of the distribution function of independent uniform numbers.
+
+    Args:
+        count: The number of uniform numbers.
+        level: Probability that the band contains the entire curve. Default: 0.95.
+
+    Returns:
+        Points between 0 and 1, lower and upper bound there, shape (99,) each.
     """
     levels = np.arange(1, POINTS) / POINTS
     simulations = min(max(SIMULATIONS, round(_OUTSIDE / (1 - level))), _MOST_SIMULATIONS)
@@ -50,8 +63,16 @@ def uniform_band(count: int, level: float = LEVEL) -> tuple[np.ndarray, np.ndarr
 
 @lru_cache(maxsize=16)
 def rank_band(chains: int, draws: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The same of the ranks of several chains of independent draws among all, as parts of 1, for
-    all chains at once.
+    """The band of the distribution functions of the ranks of each chain among all draws.
+
+    It contains the curves of all chains at once with probability 0.95.
+
+    Args:
+        chains: The number of chains.
+        draws: The number of independent draws in each chain.
+
+    Returns:
+        Ranks as fractions of all draws, lower and upper bound there, shape (points,) each.
     """
     size = chains * draws
     levels = min(POINTS, draws)
@@ -107,8 +128,12 @@ class Calibrated:
 
 
 def draw_ranks(axes: Axes, chains: np.ndarray) -> None:
-    """Draws the ranks of at most 8 chains less the uniform distribution, in a band; of a single
-    chain its halves.
+    """Draws the distribution of the ranks of chains minus the uniform one, in a band.
+
+    Args:
+        axes: The panel.
+        chains: Draws, shape (walkers, draws). At most 8 of the walkers are drawn. A single one is
+            halved.
     """
     chains, part = (halves_of(chains), "half") if len(chains) == 1 else (chains, "walker")
     thinned = independent(chains[:: -(-len(chains) // _MOST_CHAINS)])

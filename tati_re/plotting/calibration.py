@@ -94,6 +94,18 @@ def draw_stairs(
     filled: bool,
     parts: bool = True,
 ) -> None:
+    """Draws a histogram, with the number of values in its label.
+
+    Args:
+        axes: The panel.
+        values: Numbers, shape (n,). Those outside the edges are clipped to 0 and the last edge.
+        edges: Edges of the bins, rising, from 0.
+        word: Beginning of the label.
+        color: Color of the histogram.
+        filled: Whether to fill it; otherwise only its outline is drawn.
+        parts: Whether heights are fractions of the values; otherwise they are counts. Default:
+            True.
+    """
     heights = np.histogram(np.clip(values, 0, edges[-1]), edges)[0] / (
         max(len(values), 1) if parts else 1
     )
@@ -108,8 +120,18 @@ def draw_reliability(
     labels: Sequence[np.ndarray],
     names: Sequence[str],
 ) -> tuple[Axes, Axes]:
-    """Draws calibration curves in their bands, and counts below, in a place of a grid; returns both
-    panels.
+    """Draws calibration curves in their bands, and counts of confidences below them.
+
+    Args:
+        figure: The figure.
+        place: The cell of a grid for both panels, a `SubplotSpec`.
+        sets: Probabilities of each predictor, shape (n, classes) or as `class_probabilities` takes
+            them.
+        labels: Labels for each predictor, shape (n,).
+        names: Names of the predictors.
+
+    Returns:
+        The panel of the curves, and the panel of the counts.
     """
     part = place.subgridspec(2, 1, height_ratios=[3, 1])
     axes = figure.add_subplot(part[0])
@@ -160,7 +182,14 @@ def _scale_counts(axes: Axes) -> None:
 
 
 def draw_entropy(axes: Axes, probabilities: np.ndarray, labels: np.ndarray, name: str) -> None:
-    """Draws how many right and how many wrong predictions have which entropy."""
+    """Draws histograms of the predictive entropy of right and of wrong predictions.
+
+    Args:
+        axes: The panel.
+        probabilities: Probabilities, shape (n, classes) or as `class_probabilities` takes them.
+        labels: Labels, shape (n,).
+        name: Title of the panel.
+    """
     values = class_probabilities(probabilities)
     entropy = predictive_entropy(probabilities)
     right = values.argmax(axis=1) == class_labels(labels, values.shape[1])

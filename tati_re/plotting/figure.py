@@ -61,20 +61,39 @@ def plain(*panels: Axes) -> None:
 
 
 def labeled(axes: Axes, x: str, y: str) -> None:
-    """A panel as `plain` leaves it, with the names of its axes."""
+    """Names the axes of a panel and makes it `plain`.
+
+    Args:
+        axes: The panel.
+        x: Label of the horizontal axis.
+        y: Label of the vertical axis.
+    """
     axes.set(xlabel=x, ylabel=y)
     plain(axes)
 
 
 def color_bar(figure: Figure, axes: Axes, drawn: Any, label: str, **choices: Any) -> None:
-    """A color bar beside a panel, its text as small as that of `plain`."""
+    """Adds a color bar to a panel, with text as small as `plain` makes it.
+
+    Args:
+        figure: The figure.
+        axes: The panel.
+        drawn: What the panel shows in colors, such as an image or points.
+        label: Label of the bar.
+        **choices: Further arguments of `Figure.colorbar`.
+    """
     bar = figure.colorbar(drawn, ax=axes, label=label, **choices)
     bar.ax.tick_params(labelsize=8)
     bar.ax.yaxis.label.set_fontsize(9)
 
 
 def empty(axes: Axes, message: str) -> None:
-    """A panel that has nothing to show says why."""
+    """Shows in a panel without content why it is empty.
+
+    Args:
+        axes: The panel, whose axes are hidden.
+        message: The reason.
+    """
     axes.set_axis_off()
     axes.text(
         0.5,

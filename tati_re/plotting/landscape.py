@@ -100,8 +100,17 @@ def plot_landscape(
 def matrix(
     landscape: Landscape, table: Any, quantity: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Coordinates of two axes and the quantity on them; the lowest point, minus infinity, has its
-    neighbor's value, and what is infinite or no number is nan.
+    """A quantity on the grid of a landscape with two axes.
+
+    Args:
+        landscape: The landscape.
+        table: Its table, or the rows of one scale.
+        quantity: Name of the column.
+
+    Returns:
+        Coordinates of both axes, shape (n,) and (m,), and the quantity, shape (n, m). Numbers that
+        are not finite are nan. In `ln_excess_loss`, the lowest point, minus infinity, has the next
+        lowest value.
     """
     first, second = (np.unique(table[name]) for name in landscape.names)
     values = table[quantity].to_numpy(np.float64).reshape(len(first), len(second))

@@ -343,7 +343,12 @@ def _draw_coverage(axes: Axes, predictions: dict[str, RegressionPrediction]) -> 
 
 
 def draw_pit(axes: Axes, predictions: Mapping[str, RegressionPrediction]) -> None:
-    """Draws the distribution function of the PIT less the uniform one, in its simultaneous band."""
+    """Draws the distribution function of the PIT minus the uniform one, in its simultaneous band.
+
+    Args:
+        axes: The panel.
+        predictions: Predictions with targets, by name, all of the same number of rows.
+    """
     levels, low, high = uniform_band(len(next(iter(predictions.values())).mean))
     axes.fill_between(levels, low - levels, high - levels, color=GRAY, alpha=0.25, linewidth=0)
     for number, prediction in enumerate(predictions.values()):

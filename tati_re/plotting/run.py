@@ -181,8 +181,14 @@ def plot_traces(
 def draw_traces(
     axes: Axes, run_info: pd.DataFrame, column: str, num_burnin_steps: int, legend: bool = True
 ) -> None:
-    """Draws a column of each walker over the steps, faint, with its moving mean; gray are the steps
-    of the burn-in.
+    """Draws a column of each walker over the steps, faint, with its moving mean.
+
+    Args:
+        axes: The panel.
+        run_info: Rows of `run.csv`.
+        column: Name of the column.
+        num_burnin_steps: Steps of the burn-in, which are gray; 0: none.
+        legend: Whether several walkers have a legend. Default: True.
     """
     # Walkers of a tempered run are at the target at steps of their own.
     walkers = [(walker, part.sort_values("step")) for walker, part in run_info.groupby("walker")]
@@ -338,7 +344,15 @@ def plot_autocorrelation(
 def draw_autocorrelation(
     axes: Axes, chains: Mapping[str, np.ndarray], steps_between_rows: float
 ) -> None:
-    """The same into a panel, of chains that change."""
+    """Draws the autocorrelation functions of some observables into a panel.
+
+    The band of the first one contains values compatible with zero.
+
+    Args:
+        axes: The panel.
+        chains: Draws of each observable by its name, shape (walkers, draws); they must change.
+        steps_between_rows: Steps between draws.
+    """
     estimates = {name: autocorrelation_estimate(values) for name, values in chains.items()}
     longest = max(time for time, _ in estimates.values())
     for number, (name, values) in enumerate(chains.items()):

@@ -13,10 +13,16 @@ _MOST_BATCHES = 16
 
 
 class BatchNormStatistics:
-    """Means and variances of the layers that normalize by each batch, for one vector of parameters:
-    averages over up to 16 mini-batches of the training data, `inputs`, which `prepared` makes what
-    the model takes. A trajectory holds none, and those with which a walker ended fit no other
-    draw.
+    """Means and variances of the layers that normalize by each batch, for one vector of parameters.
+
+    They are averages over up to 16 mini-batches of the training data. A trajectory holds none, and
+    those with which a walker ended fit no other draw.
+
+    Args:
+        flat: The model, a `FlatModel`.
+        inputs: Inputs of the training data as they are stored, (N, ...).
+        batch_size: Examples of a mini-batch. None: all of them.
+        prepared: Function that turns stored inputs into inputs of the model.
     """
 
     def __init__(
@@ -41,8 +47,12 @@ class BatchNormStatistics:
         self._after = Compiled(after, free=(0,))
 
     def __call__(self, vector: np.ndarray, auxiliary: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The variables that are not trained, those of `auxiliary` with the draw's own statistics
-        in their place.
+        """The variables that are not trained, with the statistics of this draw in their place.
+
+        Args:
+            vector: Parameters of the draw, (P,).
+            auxiliary: Values of the variables that are not trained, (*shape) each, in the order of
+                the model. Further ones at the end stay as they are.
         """
         known = list(zip(auxiliary, self._momenta, strict=False))
         empty = [

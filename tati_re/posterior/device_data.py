@@ -11,9 +11,14 @@ from tati_re.posterior.losses import Loss
 
 
 class StreamedInputs:
-    """Inputs in host memory or a memory map, `(N, ...)`; a step reads the rows of its batch, as
-    `dtype`, and the run is that with data in memory up to rounding. For `take`, `x[start:stop]`,
-    `x.shape`; XLA cannot read so.
+    """Inputs that stay in host memory or a memory map; a step reads the rows of its batch.
+
+    Up to rounding a run is the same as with data in device memory. Supported are `take`,
+    `x[start:stop]` and `x.shape`. XLA cannot read such inputs.
+
+    Args:
+        values: The inputs, (N, ...).
+        dtype: Type of the rows that are read.
     """
 
     def __init__(self, values: np.ndarray, dtype: tf.DType) -> None:
@@ -34,8 +39,17 @@ class StreamedInputs:
 
 
 def device_inputs(inputs: np.ndarray, scale: float, dtype: str, limit: float | None = None):
-    """Inputs on the device: bytes that are scaled later stay bytes, everything else is in the
-    model's type.
+    """Inputs on the device: bytes that are scaled later stay bytes, others have the model's type.
+
+    Args:
+        inputs: Inputs as they are stored, (N, ...).
+        scale: Factor by which the inputs are multiplied later; 1 leaves them as they are.
+        dtype: Type of the model's inputs.
+        limit: Bytes on the device above which the inputs stay with the host. Default: None, no
+            limit.
+
+    Returns:
+        A tensor, or `StreamedInputs` above the limit.
     """
     kind = _device_type(inputs, scale, dtype)
     if limit is not None and device_bytes(inputs, scale, dtype) > limit:
@@ -47,12 +61,24 @@ def device_inputs(inputs: np.ndarray, scale: float, dtype: str, limit: float | N
 
 
 def device_bytes(inputs: np.ndarray, scale: float, dtype: str) -> int:
-    """Size of inputs on the device in bytes; arguments as of `device_inputs`."""
+    """Size of inputs on the device in bytes.
+
+    Args:
+        inputs: Inputs as they are stored, (N, ...).
+        scale: Factor by which the inputs are multiplied later. Bytes stay bytes unless it is 1.
+        dtype: Type of the model's inputs.
+    """
     return inputs.size * _device_type(inputs, scale, dtype).size
 
 
 def scaled(x: tf.Tensor, dtype: str, scale: float) -> tf.Tensor:
-    """Inputs as they are stored, `(n, ...)`, in the model's type and times the scale of the data."""
+    """Inputs in the model's type, multiplied by the scale of the data.
+
+    Args:
+        x: Inputs as they are stored, (n, ...).
+        dtype: Type of the model's inputs.
+        scale: The factor; 1 leaves the inputs as they are.
+    """
     x = tf.cast(x, dtype)
     return x if scale == 1.0 else x * tf.constant(scale, x.dtype)
 
@@ -62,10 +88,16 @@ def _device_type(inputs: np.ndarray, scale: float, dtype: str) -> tf.DType:
 
 
 class StoredExamples:
-    """The examples of one part of a data set, as they are stored: inputs, and labels as the loss
-    takes them. Both are `(N, ...)`. The model takes the inputs times `scale`, in the type `dtype`;
-    bytes stay bytes until then. Inputs of more than `limit` bytes (None: no limit) stay with the
-    host: `streamed`.
+    """The examples of one part of a data set, as they are stored: inputs `x` and labels `y`.
+
+    The attribute `streamed` says whether the inputs stay with the host.
+
+    Args:
+        inputs: Inputs, (N, ...).
+        labels: Labels as the loss takes them, (N, ...).
+        scale: Factor of the inputs that the model takes; bytes stay bytes until then.
+        dtype: Type of the model's inputs.
+        limit: Bytes of inputs above which they are streamed. Default: None, no limit.
     """
 
     def __init__(
@@ -96,8 +128,16 @@ class StoredExamples:
         return max(1, min(most, int(self.limit / 8 // of_one))) if self.streamed else most
 
     def summed(self, most: int, part: Callable, zeros: tuple) -> tuple:
-        """Sums of the tensors `part(x, y)` over pieces of at most `most` examples, as stored;
-        `zeros` is like them.
+        """Sums of the tensors `part(x, y)` over all examples, piece by piece.
+
+        Args:
+            most: Greatest number of examples in a piece.
+            part: Function of inputs and labels of a piece, as they are stored, that returns a tuple
+                of tensors.
+            zeros: Tensors of zeros in the shapes and types of the sums.
+
+        Returns:
+            The sums, as many as `zeros`.
         """
         piece = self.piece(most)
         full_pieces = self.count - self.count % piece
@@ -123,7 +163,12 @@ def is_signs(dataset) -> bool:
 
 
 def has_accuracy(dataset, loss: Loss) -> bool:
-    """Whether an accuracy is defined: not if numbers of more than two classes are regressed on."""
+    """Whether an accuracy is defined: not if numbers of more than two classes are regressed on.
+
+    Args:
+        dataset: The data set (`Dataset`).
+        loss: The loss of the run.
+    """
     return loss.objective.has_accuracy(
         dataset.num_classes,
         one_column=dataset.targets.ndim == 1,
@@ -132,7 +177,14 @@ def has_accuracy(dataset, loss: Loss) -> bool:
 
 
 def device_targets(targets: np.ndarray, loss: Loss, dtype: tf.DType) -> np.ndarray:
-    """Labels as the loss takes them: class numbers int32 `(N,)`, all else `(N, outputs)` in the
-    parameters' type.
+    """Labels as the loss takes them.
+
+    Args:
+        targets: Labels of the data set, (N, ...).
+        loss: The loss.
+        dtype: Type of the parameters.
+
+    Returns:
+        Class numbers, int32, (N,); all else in the type of the parameters, (N, outputs).
     """
     return loss.objective.stored(targets, dtype.as_numpy_dtype)

@@ -13,7 +13,14 @@ _LANCZOS_STEPS = 20
 
 
 class Evaluator:
-    """Energies, accuracies and Hessian products of a potential at given positions."""
+    """Energies, accuracies and Hessian products of a potential at given positions.
+
+    The temperature, the weight of the likelihood and the step size are 1 for all walkers.
+
+    Args:
+        potential: The potential.
+        compile_with_xla: Whether XLA compiles the functions; Hessian products are never compiled.
+    """
 
     def __init__(self, potential: Potential, compile_with_xla: bool) -> None:
         self.potential = potential
@@ -31,12 +38,29 @@ class Evaluator:
         return tf.constant(indices[0], tf.int32), tf.constant(sizes[0], tf.int32)
 
     def energy(self, position: np.ndarray, batch: tuple, auxiliary: tuple) -> Energy:
+        """U, its gradient, the mean loss and the log prior of each walker.
+
+        Args:
+            position: Positions, (walkers, parameters).
+            batch: Indices and size of a mini-batch, as `batch` gives them; empty for all data.
+            auxiliary: Non-trainable variables, (walkers, *shape) each.
+
+        Returns:
+            NumPy arrays.
+        """
         values = self._call(
             "energy", lambda evaluate, x: tuple(evaluate(x)), (position,), batch, auxiliary
         )
         return Energy(*(value.numpy() for value in values))
 
     def metric(self, position: np.ndarray, batch: tuple, auxiliary: tuple) -> np.ndarray:
+        """The accuracy of each walker, (walkers,), float64; the potential must be a classifier's.
+
+        Args:
+            position: Positions, (walkers, parameters).
+            batch: Indices and size of a mini-batch, as `batch` gives them; empty for all data.
+            auxiliary: Non-trainable variables, (walkers, *shape) each.
+        """
         return self._call(
             "metric", lambda evaluate, x: evaluate.metric(x), (position,), batch, auxiliary
         ).numpy()
@@ -67,7 +91,14 @@ class Evaluator:
     def hessian_product(
         self, position: np.ndarray, vector: np.ndarray, batch: tuple, auxiliary: tuple
     ) -> np.ndarray:
-        """∇²U times a vector, for all walkers, `(walkers, parameters)`."""
+        """∇²U times a vector for all walkers, (walkers, parameters).
+
+        Args:
+            position: Positions, (walkers, parameters).
+            vector: The vector, (parameters,) for all walkers, or (walkers, parameters).
+            batch: Indices and size of a mini-batch, as `batch` gives them; empty for all data.
+            auxiliary: Non-trainable variables, (walkers, *shape) each.
+        """
 
         def product(evaluate, position, vector):
             return value_and_gradient(
@@ -80,7 +111,14 @@ class Evaluator:
     def largest_curvature(
         self, position: np.ndarray, walker: int, batch: tuple, auxiliary: tuple
     ) -> float:
-        """The largest eigenvalue of ∇²U at one walker, from a few Lanczos steps."""
+        """The largest eigenvalue of ∇²U at one walker, from at most 20 Lanczos steps.
+
+        Args:
+            position: Positions of all walkers, (walkers, parameters).
+            walker: Number of the walker, from 0.
+            batch: Indices and size of a mini-batch, as `batch` gives them; empty for all data.
+            auxiliary: Non-trainable variables, (walkers, *shape) each.
+        """
 
         def product(vector: np.ndarray) -> np.ndarray:
             rows = np.zeros_like(position)

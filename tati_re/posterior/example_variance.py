@@ -10,9 +10,13 @@ from tati_re.posterior.losses import Loss, WeightedLoss
 
 
 class Spread(NamedTuple):
-    """Mean loss of a mini-batch, `(walkers,)`, float64, its gradient `slopes`, `(walkers, *shape)`
-    for each variable, and, likewise, `variances` over the examples of the gradient of one example's
-    loss, n - 1 below the sum.
+    """Mean loss of a mini-batch, its gradient, and the variances of gradients of single examples.
+
+    Attributes:
+        loss: Mean loss, (walkers,), float64.
+        slopes: Gradient of the mean loss, (walkers, *shape) for each variable.
+        variances: Variances over the examples of the gradient of one example's loss, with n - 1
+            below the sum, (walkers, *shape) for each variable.
     """
 
     loss: Any
@@ -21,6 +25,16 @@ class Spread(NamedTuple):
 
 
 def refuse_single_examples(batches, num_examples: int) -> None:
+    """Refuses batches of one example, whose gradients have no variance.
+
+    Args:
+        batches: The mini-batches of the run.
+        num_examples: Examples of the training set, N.
+
+    Raises:
+        InputError: Batches, the last one of an epoch included, may have only one example, or have
+            fewer than two on average.
+    """
     size = batches.batch_size
     sampling = batches.sampling
     single = sampling == "epochs" and num_examples % size == 1
@@ -43,11 +57,22 @@ def spread_in_chain(
     shared: bool,
     counted,
 ) -> Spread:
-    """Loss, gradient and variance in one pass: of each dense layer with inputs a and slopes δ, one
-    row an example, the gradients sum to a'δ and their squares to (a²)'(δ²). Where the mean of a
-    gradient is 1/ε times its deviation, rounding counts 1/ε² times. The arguments are those of
-    `DenseChain.call`; `y` has the form of `x`, and `counted` is 1 for each example that is meant, 0
-    for those that fill up a short batch, `(n,)`, float64.
+    """Loss, gradient and variance in one pass.
+
+    For a dense layer with inputs a and slopes δ, one row an example, the gradients sum to a'δ.
+    Their squares sum to (a²)'(δ²). Where the mean of a gradient is 1/ε times its deviation,
+    rounding counts 1/ε² times.
+
+    Args:
+        chain: The model as a chain of layers.
+        loss: The loss, or the loss with weights of the examples.
+        weights: All trainable variables, (walkers, *shape) each.
+        auxiliary: All other variables, (*shape) each, the same for these walkers.
+        x: Inputs of the model: (n, ...) where all walkers share them, else (walkers, n, ...).
+        y: Labels in the form of `x`.
+        shared: Whether all walkers share the examples.
+        counted: 1 for each example of the batch, 0 for those that fill up a short one, (n,),
+            float64.
     """
     walkers = weights[0].shape[0]
     n = counted.shape[0]
@@ -81,11 +106,17 @@ def _moments(sums, squares, size):
 
 
 def variance_of_gradients(gradients: Callable, theta, indices, size, at_once: int = 32):
-    """Variance over the examples of a mini-batch of any gradient, piece by piece (Chan, Golub and
-    LeVeque 1983). `gradients` takes indices `(k,)`, k at most `at_once`, to the gradient of each
-    example, `(k, parameters)`. Of `theta`, `(parameters,)`, only shape and type count; of the
-    `indices`, `(n,)`, as many as `size`, an int32 scalar, are meant. The result is `(parameters,)`,
-    n - 1 below the sum.
+    """Variance over the examples of a mini-batch of any gradient, (parameters,).
+
+    It has n - 1 below the sum, and is computed piece by piece (Chan, Golub and LeVeque 1983).
+
+    Args:
+        gradients: Function from indices, (k,), k at most `at_once`, to the gradient of each
+            example, (k, parameters).
+        theta: Any vector of the shape, (parameters,), and the type of the result.
+        indices: Indices of the examples, (n,).
+        size: How many of the indices, the first ones, count; an int32 scalar.
+        at_once: Greatest number of gradients in memory at once. Default: 32.
     """
     capacity = indices.shape[0]
     piece = min(at_once, capacity)

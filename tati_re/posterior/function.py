@@ -142,8 +142,16 @@ def no_clock() -> Clock:
 def combine(
     loss, slope, prior: Prior, position, rung: Rung, scale: float, vanishing: bool = False
 ) -> Energy:
-    """U = λ scale loss + V and its gradient, from the mean loss `(walkers,)` and the gradient of
-    scale times it.
+    """U = λ scale loss + V and its gradient.
+
+    Args:
+        loss: Mean loss, (walkers,).
+        slope: Gradient of scale times the mean loss, (walkers, parameters).
+        prior: The prior, whose -log density is V.
+        position: Positions, (walkers, parameters).
+        rung: Rung of each walker, which gives the weight λ of the likelihood.
+        scale: L divided by the mean loss: N, or 1 under the mean-loss convention.
+        vanishing: Whether λ may be 0, which removes L even if it is infinite. Default: False.
     """
     loss = tf.cast(loss, tf.float64)
     log_prior = prior.log_prob(position)

@@ -136,9 +136,15 @@ def predictive_of(
     """What the outputs of a network predict under the loss of a run.
 
     Args:
-        loss: As the manifest has it.
-        likelihood: The object that was given as the loss, where it is a likelihood.
-        task, num_classes, num_outputs, deviation, mean, others: As of `Predictive`.
+        loss: The loss as the manifest describes it.
+        task: Task of the data set, as for `Predictive`.
+        num_classes: Classes of the data set; None for a regression.
+        num_outputs: Outputs of the network for an example.
+        deviation: Divisor of the targets, a number or of shape (outputs,). Default: 1.
+        mean: Number subtracted from the targets before, or shape (outputs,). Default: 0.
+        likelihood: The object that was given as the loss, where it is a likelihood. Default: None.
+        **others: Further arguments of `Predictive`. Like `num_classes`, `deviation` and `mean` they
+            have no effect where the manifest describes a likelihood.
     """
     if "likelihood" in loss:
         known = likelihood if isinstance(likelihood, Likelihood) else None

@@ -96,10 +96,14 @@ class Loss:
         return self._places * self.objective.numbers_averaged(columns)
 
     def check(self, targets: tf.TensorSpec, outputs: tf.TensorSpec) -> None:
-        """Traces code of users once, so that a bad one is refused before any work starts.
+        """Traces a user's loss once, which refuses an invalid one before any work starts.
+
+        Args:
+            targets: Shape and type of the labels of a batch, as `Objective.stored` gives them.
+            outputs: Shape and type of the outputs of the network for them.
 
         Raises:
-            InputError: A loss that is not one number an example.
+            InputError: The loss is not one number per example.
         """
         if not self.objective.of_users:
             return
@@ -292,9 +296,14 @@ def _takes_logits(
 
 
 class WeightedLoss:
-    """A loss (`Loss`) times the weight of each example, which comes with the labels; all else is
-    the loss' own. It gets labels back in the type and the shape of `labels`, which are as the loss
-    takes them.
+    """A loss times the weight of each example, which comes with the labels.
+
+    All else is as the loss has it.
+
+    Args:
+        loss: The loss (`Loss`).
+        labels: Labels as the loss takes them, (N, ...). The loss gets labels back in this type and
+            shape.
     """
 
     def __init__(self, loss: Any, labels: np.ndarray) -> None:
@@ -309,9 +318,13 @@ class WeightedLoss:
 
     @staticmethod
     def packed(labels: np.ndarray, weights: np.ndarray, dtype: tf.DType) -> np.ndarray:
-        """Labels, `(n, ...)`, and behind them the weights, `(n,)`, as one array `(n, labels of an
-        example + 1)`. The type is that of the parameters; it holds class numbers up to 2^24
-        exactly.
+        """Labels and behind them the weights as one array, (n, labels of an example + 1).
+
+        Args:
+            labels: Labels, (n, ...).
+            weights: Weights of the examples, (n,).
+            dtype: Type of the parameters and of the result; it holds class numbers up to 2^24
+                exactly.
         """
         return np.concatenate([labels.reshape(len(labels), -1), weights[:, None]], axis=1).astype(
             dtype.as_numpy_dtype
@@ -323,10 +336,23 @@ class WeightedLoss:
         return tf.reshape(labels, shape), packed[..., -1]
 
     def per_example(self, packed: tf.Tensor, outputs: tf.Tensor, *noise: Any) -> tf.Tensor:
+        """The loss of each example times its weight, (n,).
+
+        Args:
+            packed: Labels and weights, as `packed` gives them, (n, labels of an example + 1).
+            outputs: Outputs of the network, (n, ...).
+            *noise: Values of the extra parameters of the objective, a list, where it has some.
+        """
         labels, weights = self._parts(packed)
         losses = self.loss.per_example(labels, outputs, *noise)
         return tf.cast(weights, losses.dtype) * losses
 
     def accuracy(self, packed: tf.Tensor, outputs: tf.Tensor, signs: bool) -> tf.Tensor:
-        """As that of the loss: every example counts once."""
+        """Right predictions as `Loss.accuracy` gives them, (n,): every example counts once.
+
+        Args:
+            packed: Labels and weights, as `packed` gives them, (n, labels of an example + 1).
+            outputs: Outputs of the network, (n, ...).
+            signs: Whether labels are -1 and 1.
+        """
         return self.loss.accuracy(self._parts(packed)[0], outputs, signs)

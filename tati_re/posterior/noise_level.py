@@ -98,6 +98,14 @@ class ExtendedModel:
     def call(
         self, weights: Any, auxiliary: Any, x: Any, training: bool = False
     ) -> tuple[Any, tuple]:
+        """The outputs (n, ...) of one walker, and the non-trainable variables after the call.
+
+        Args:
+            weights: Tensors of `shapes`; the extra parameters are the last and have no effect here.
+            auxiliary: Values of the non-trainable variables, (*shape) each.
+            x: Inputs, (n, ...).
+            training: Whether layers act as in training. Default: False.
+        """
         return self.inside.call(weights[: -self.num_extra], auxiliary, x, training)
 
 
@@ -234,9 +242,18 @@ def _noise_scale(options, examples, extra: ExtraParameter) -> float:
 
 
 def resolved_noise(options, loss: object, dataset) -> float | str:
-    """`noise_std` as given; by default sampled under the Gaussian likelihood of targets that vary,
-    of several targets for each, else 1. A mean loss and options of TATi have no such parameter;
-    `loss` is an object in place of the option.
+    """`noise_std` as given; by default "sampled" under the Gaussian likelihood, else 1.
+
+    The default is sampled only where the targets vary. A mean loss and options of TATi have no such
+    parameter.
+
+    Args:
+        options: Options of the run.
+        loss: The loss that was given as an object in place of the option; None without one.
+        dataset: The data as they were read.
+
+    Returns:
+        A number, "sampled", or "by_target" for several targets that all vary.
     """
     if "noise_std" in options.explicit:
         return options.noise_std
@@ -300,7 +317,12 @@ def extended_as(flat: Any, like: Any) -> Any:
 
 
 def with_extra_starts(flat, position: np.ndarray) -> np.ndarray:
-    """Positions `(walkers, parameters)` with the extra parameters at their starts."""
+    """Positions with the extra parameters at their starts.
+
+    Args:
+        flat: The model, with or without extra parameters.
+        position: Positions, (walkers, parameters); they are not changed.
+    """
     if flat.num_extra:
         position = np.array(position)
         position[:, -flat.num_extra :] = flat.extra
@@ -308,10 +330,16 @@ def with_extra_starts(flat, position: np.ndarray) -> np.ndarray:
 
 
 def with_extra_priors(prior: Prior, options, flat: ExtendedModel, examples) -> Prior:
-    """The prior of a model's weights together with those of its extra parameters.
+    """The prior of a model's weights together with the priors of its extra parameters.
 
     An inverse Gamma one of the noise counts as two more targets that are off by its scale: with all
     of their deviation, a noise of 0.06 (120 examples) came out at 0.15.
+
+    Args:
+        prior: The prior of the weights.
+        options: Options of the run, with the prior of the noise.
+        flat: The model with extra parameters.
+        examples: Training data, whose deviations give the scale of the noise.
     """
     parts = [prior]
     sizes = [flat.inside.num_parameters]
@@ -339,8 +367,18 @@ def _prior_of(extra: ExtraParameter, options, examples) -> NoisePrior:
 
 
 def check_noise(noise_std: float | str, loss, dataset, flat, is_explicit: bool) -> None:
-    """Refuses noise that is to be sampled where nothing has it, or that was not when the parameters
-    were counted.
+    """Refuses a sampled noise that no parameter stands for.
+
+    Args:
+        noise_std: The noise: a number, "sampled" or "by_target".
+        loss: The loss of the run.
+        dataset: The data set.
+        flat: The model, with the extra parameters with which the parameters were counted.
+        is_explicit: Whether the user gave `noise_std`.
+
+    Raises:
+        InputError: The loss has no such noise, the labels are classes, or the extra parameters
+            differ from the model's.
     """
     sampled = is_sampled(noise_std)
     if is_explicit and loss.predicts_noise:

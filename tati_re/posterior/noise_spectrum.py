@@ -22,10 +22,17 @@ Map = Callable[[np.ndarray], np.ndarray]
 
 
 class NoiseSpectrum(NamedTuple):
-    """Curvatures of U, Ritz values of the Hessian, ascending, `(k,)`, the last close to its largest
-    eigenvalue; and the variance over the examples of the gradient of N times one example's loss
-    along their vectors, `(k,)`. The `rest` other directions have a mean curvature, weighted by
-    their variance, and variances that sum to `rest_variance`.
+    """Curvatures of U and the noise of mini-batch gradients along their directions.
+
+    Attributes:
+        curvature: Ritz values of the Hessian, ascending, (k,); the last is close to its largest
+            eigenvalue.
+        variance: Variance over the examples of the gradient of N times one example's loss along the
+            Ritz vectors, (k,).
+        rest_curvature: Mean curvature of the other directions, weighted by their variance.
+        rest_variance: Sum of the variances of the other directions.
+        rest: Number of the other directions.
+        num_examples: Number of examples from which the variances are estimated.
     """
 
     curvature: np.ndarray
@@ -44,10 +51,19 @@ def noise_spectrum(
     there: Map,
     back: Map,
 ) -> NoiseSpectrum:
-    """The spectrum of gradient noise at one position, `(parameters,)`, from some examples: Lanczos
-    steps from a noise vector, whose Hessian products also give the gradients of single examples
-    along it. Other noise counts with one mean curvature. Layers act as in prediction. Vectors are
-    those of x, θ = B x: `there` is B, `back` B'.
+    """The spectrum of gradient noise at one position, from some examples.
+
+    Lanczos steps start from a noise vector. Their Hessian products also give the gradients of
+    single examples along it. Other noise counts with one mean curvature. Layers act as in
+    prediction. Vectors are in coordinates x with θ = B x.
+
+    Args:
+        potential: The potential of the model.
+        position: Position θ, (parameters,).
+        auxiliary: Non-trainable variables, (1, *shape) each.
+        indices: Indices of the training examples, (n,).
+        there: B: maps rows of x, (m, parameters), to rows of θ.
+        back: B' on rows in the same shape.
     """
     theta = tf.constant(position[None])
     count = len(indices)

@@ -74,15 +74,24 @@ class SplitWeights:
         return int(self.tensors[0].shape[0])
 
     def part(self, first: int, last: int) -> "SplitWeights":
-        """The weights of the draws from `first` up to, and without, `last`."""
+        """The weights of consecutive draws.
+
+        Args:
+            first: Number of the first draw, from 0.
+            last: Number after the last draw.
+        """
         if first == 0 and last >= len(self):
             return self
         return SplitWeights([values[first:last] for values in self.tensors])
 
 
 class Outputs:
-    """A model (`FlatModel`) as a function of parameters and inputs, as in prediction; `prepared`
-    makes what it sees.
+    """A model (`FlatModel`) as a function of parameters and inputs, as in prediction.
+
+    Args:
+        flat: The model.
+        prepared: Function that turns stored inputs into inputs of the model. Default: they stay as
+            they are.
     """
 
     def __init__(self, flat: Any, prepared: Callable = lambda x: x) -> None:
@@ -115,9 +124,12 @@ class Outputs:
     def __call__(
         self, parameters: np.ndarray, auxiliary: Sequence[np.ndarray], inputs: np.ndarray
     ) -> np.ndarray:
-        """The outputs of each draw, `(draws, n, ...)`, in the model's number type. Parameters are
-        `(draws, P)`, their non-trainable variables `(draws, *shape)` each; inputs, `(n, ...)`, are
-        not prepared yet.
+        """The outputs of each draw, (draws, n, ...), in the model's number type.
+
+        Args:
+            parameters: Parameters, (draws, P), or what `converted` makes of them.
+            auxiliary: Non-trainable variables of the draws, (draws, *shape) each.
+            inputs: Inputs, (n, ...), not prepared yet.
         """
         inputs = self._seen(inputs)
         if not self._together:
@@ -167,7 +179,13 @@ class Outputs:
     def of_one(
         self, vector: np.ndarray, auxiliary: Sequence[np.ndarray], inputs: np.ndarray
     ) -> np.ndarray:
-        """The outputs of one vector `(P,)` with its variables that are not trained, `(n, ...)`."""
+        """The outputs of one vector of parameters, (n, ...).
+
+        Args:
+            vector: Parameters, (P,).
+            auxiliary: Values of the variables that are not trained, (*shape) each.
+            inputs: Inputs, (n, ...), not prepared yet.
+        """
         return self._of_one(vector, auxiliary, self._seen(inputs))
 
     def _seen(self, inputs: np.ndarray) -> np.ndarray:

@@ -41,8 +41,37 @@ _FEW_WALKERS = 8
 
 
 class ModelPasses:
-    """Everything that a `ModelPotential` computes: passes of the model over a batch, or over all
-    examples in pieces.
+    """Everything that a `ModelPotential` computes.
+
+    It makes passes of the model over a batch, or over all examples in pieces.
+
+    Args:
+        flat: The model, a `FlatModel` or an `ExtendedModel`.
+        loss: The loss of an example.
+        prior: The prior of all parameters.
+        dataset: The data (`Dataset`), prepared for the network.
+        batches: The choice of examples for each step.
+        num_walkers: Number of walkers at all temperatures.
+        convention: "posterior", L = N * mean loss, or "mean_loss", L = mean loss, as in TATi.
+            Default: "posterior".
+        walker_evaluation: "auto", "vectorized", "unrolled" or "looped". Default: "auto".
+        training: Whether layers act as in Keras' training on a step's examples, with batch
+            statistics, dropout and updated averages. Default: False.
+        under_xla: Whether steps will be compiled by XLA, which changes what "auto" means. Default:
+            False.
+        fitting: Whether they act so on all data too. Else a pass on all data normalizes by the
+            moving averages of each walker. Default: False.
+        memory_limit: Bytes of inputs above which they are streamed, not kept as a tensor. Default:
+            None, no limit.
+
+    Attributes:
+        scale: L divided by the mean loss.
+        counted: The loss times the weights of the examples.
+        chain: The model as a chain of dense layers, or None.
+
+    Raises:
+        InputError: Inputs are streamed, but layers that act differently in training need all
+            examples at once.
     """
 
     full_chunk = 65_536
@@ -216,9 +245,21 @@ class ModelPasses:
         how: str | None = None,
         counting=False,
     ) -> tuple[Energy, tuple, Any]:
-        """U and its gradient on one batch (or on all data at once), the updated auxiliary, and the
-        accuracy, None where it is not `counting` or cannot. Where the walkers are to be evaluated
-        in another way than the steps are, the layers act as in prediction.
+        """U and its gradient on one batch, or on all data at once.
+
+        Args:
+            position: Positions, (walkers, parameters).
+            rung: Rung of each walker.
+            batch: Examples of the step; None: all data.
+            auxiliary: Non-trainable variables, (walkers, *shape) each.
+            how: Another walker evaluation than in the steps; layers then act as in prediction.
+                Default: None, as in the steps.
+            counting: Whether the accuracy is computed too, if possible. Default: False.
+
+        Returns:
+            U with its gradient, the updated non-trainable variables, and the accuracy, (walkers,).
+            The accuracy is None without `counting`, if the run has training behavior, and for
+            streamed inputs without a batch.
         """
         if batch is None and self.streamed:
             return self.full(position, rung, auxiliary), auxiliary, None
@@ -258,7 +299,13 @@ class ModelPasses:
         )
 
     def losses_of(self, weights, labels, outputs):
-        """The loss of each example, float64; the extra parameters are the last of the weights."""
+        """The loss of each example times its weight in the data, (n,), float64.
+
+        Args:
+            weights: Tensors of one walker, the extra parameters of the objective last.
+            labels: Labels as they are stored, (n, ...).
+            outputs: Outputs of the model, (n, ...).
+        """
         if count := self.loss.num_extra:
             losses = self.counted.per_example(labels, outputs, list(weights[-count:]))
         else:
@@ -299,10 +346,25 @@ class ModelPasses:
         training=False,
         counting=False,
     ) -> tuple:
-        """Factor times the sum of weight (a number or `(n,)`) times loss of some examples for each
-        walker, float64, its gradient, the new auxiliary. Inputs that walkers share, `(n, ...)`, are
-        prepared, others as stored. Where it is `counting` the sums are `(walkers, 2)`: that, and
-        how many examples are right.
+        """The weighted sum of the losses of some examples for each walker, and its gradient.
+
+        Args:
+            position: Positions, (walkers, parameters).
+            x: Inputs: prepared, (n, ...), where walkers share them, else as stored, (walkers, n,
+                ...).
+            y: Labels as they are stored, (n, ...) or (walkers, n, ...).
+            weight: Weight of each loss in the sum: a number, or (n,), float64.
+            auxiliary: Non-trainable variables, (walkers, *shape) each.
+            shared: Whether all walkers share the examples.
+            how: Walker evaluation: "vectorized", "unrolled" or "looped".
+            factor: Factor of the sum. Default: 1.
+            training: Whether layers act as in training. Default: False.
+            counting: Whether right predictions are counted. Default: False.
+
+        Returns:
+            Sums, (walkers,), float64, their gradients, (walkers, parameters), and the new
+            non-trainable variables. With `counting` the sums are (walkers, 2): the sum, and the
+            number of right examples.
         """
 
         def total(weights, extra, inputs, labels):
@@ -377,8 +439,14 @@ class ModelPasses:
         return function.python_function if tf.executing_eagerly() else function
 
     def full(self, position, rung: Rung, auxiliary: tuple) -> Energy:
-        """U and its gradient on all data, in pieces where they are many, losses summed in
-        float64.
+        """U and its gradient on all data, in pieces where they are many.
+
+        Losses are summed in float64. Layers act as in prediction.
+
+        Args:
+            position: Positions, (walkers, parameters).
+            rung: Rung of each walker.
+            auxiliary: Non-trainable variables, (walkers, *shape) each.
         """
         if self.num_examples <= self.most_at_once and not self.streamed:
             return self.energy(position, rung, None, auxiliary, self._full_evaluation)[0]
@@ -394,11 +462,20 @@ class ModelPasses:
         return self._with_prior(position, rung, *self.train.summed(self.most_at_once, part, zeros))
 
     def gradient_variance(self, position, rung: Rung, batch: Batch | None, auxiliary: tuple):
-        """Variance of each entry of a mini-batch's estimate of ∇U, `(walkers, parameters)`, from
-        gradients of examples. (scale²/n) (1 - n/N) Var(∇ loss of an example) for n of N examples,
-        without the factor (1 - n/N) where they are drawn with replacement. Costs a gradient and a
-        half in a `DenseChain`, else n gradients of single examples. Batches of one example have no
-        variance and are refused.
+        """Variance of each entry of a mini-batch's estimate of ∇U, (walkers, parameters).
+
+        For n of N examples it is (scale²/n) (1 - n/N) Var(∇ loss of an example), from the gradients
+        of these examples. The factor (1 - n/N) is absent where examples are drawn with replacement.
+        The cost is a gradient and a half in a `DenseChain`, else n gradients of single examples.
+
+        Args:
+            position: Positions, (walkers, parameters).
+            rung: Rung of each walker.
+            batch: Examples of the step. None: all data, without variance.
+            auxiliary: Non-trainable variables, (walkers, *shape) each.
+
+        Raises:
+            InputError: A batch has one example, which gives no variance.
         """
         if batch is None:
             return tf.zeros_like(position)
@@ -446,7 +523,17 @@ class ModelPasses:
     def energy_and_variance(
         self, position, rung: Rung, batch: Batch, auxiliary: tuple
     ) -> tuple[Energy, Any]:
-        """U, its gradient and the variance of that on one batch, for a model that is a chain."""
+        """U, its gradient and the gradient's variance on one batch, for a model that is a chain.
+
+        Args:
+            position: Positions, (walkers, parameters).
+            rung: Rung of each walker.
+            batch: Examples of the step.
+            auxiliary: Non-trainable variables, (walkers, *shape) each.
+
+        Returns:
+            U with its gradient, and the variances as `gradient_variance` gives them.
+        """
         refuse_single_examples(self.batches, self.num_examples)
         x, y = self.gather(batch)
         counted = tf.cast(tf.range(batch.indices.shape[1]) < batch.size, tf.float64)
@@ -493,6 +580,13 @@ class ModelPasses:
         return value_and_gradient(summed, position)
 
     def metric(self, position, batch: Batch | None, auxiliary: tuple):
+        """The accuracy of each walker, (walkers,), float64; layers act as in prediction.
+
+        Args:
+            position: Positions, (walkers, parameters).
+            batch: Examples that are counted; None: all data.
+            auxiliary: Non-trainable variables, (walkers, *shape) each.
+        """
         if batch is None and self.streamed:
             return self._accuracy_of_all(position, auxiliary)
         x, y = self.gather(batch)
@@ -552,8 +646,16 @@ class ModelPasses:
         return tf.math.divide_no_nan(sums[:, 1], tf.constant(self.num_examples, tf.float64))
 
     def sums(self, position, x, y, auxiliary: tuple, how: str):
-        """Summed losses of shared examples, as stored; for classifiers, how many are right:
-        `(walkers, 2)`, float64.
+        """Summed losses of some examples, and how many are right: (walkers, 2), float64.
+
+        The second number is 0 unless the model is a classifier.
+
+        Args:
+            position: Positions, (walkers, parameters).
+            x: Inputs as they are stored, (n, ...), the same for all walkers.
+            y: Labels as they are stored, (n, ...).
+            auxiliary: Non-trainable variables, (walkers, *shape) each.
+            how: Walker evaluation: "vectorized", "unrolled" or "looped".
         """
 
         def both(weights, labels, outputs):
@@ -570,10 +672,24 @@ class ModelPasses:
         return self._passed(both, (position, self.prepared(x), y), auxiliary, how, True, (2,))
 
     def validation(self, position, auxiliary: tuple):
+        """Mean loss of each walker on the test set, (walkers,), float64; no gradient.
+
+        Args:
+            position: Positions, (walkers, parameters).
+            auxiliary: Non-trainable variables, (walkers, *shape) each.
+
+        Raises:
+            InputError: There is no test set.
+        """
         return self._mean_over(self.test, position, auxiliary)
 
     def mean_loss(self, position, auxiliary: tuple):
-        """Mean loss of each walker on all data, `(walkers,)`, float64; no gradient."""
+        """Mean loss of each walker on all data, (walkers,), float64; no gradient.
+
+        Args:
+            position: Positions, (walkers, parameters).
+            auxiliary: Non-trainable variables, (walkers, *shape) each.
+        """
         return self._mean_over(self.train, position, auxiliary)
 
     def _mean_over(self, examples: StoredExamples, position, auxiliary: tuple):
@@ -586,12 +702,25 @@ class ModelPasses:
         return total / examples.count
 
     def losses_of_test(self, position: Any, auxiliary: tuple) -> Any:
-        """Loss of each example of the test set for each walker: `(walkers, n)`, float64."""
+        """Loss of each example of the test set for each walker, (walkers, n), float64.
+
+        Args:
+            position: Positions, (walkers, parameters).
+            auxiliary: Non-trainable variables, (walkers, *shape) each.
+
+        Raises:
+            InputError: There is no test set.
+        """
         return self._losses(position, self.test.x, self.test.y, auxiliary)
 
     def examples(self, position, indices, auxiliary: tuple):
-        """Loss of the examples `(n,)`, or `(walkers, n)`, for each walker: `(walkers, n)`,
-        float64.
+        """Loss of some training examples for each walker, (walkers, n), float64.
+
+        Args:
+            position: Positions, (walkers, parameters).
+            indices: Indices of the examples: (n,), or (walkers, n) for other examples in each
+                walker.
+            auxiliary: Non-trainable variables, (walkers, *shape) each.
         """
         x, y = self.train.gathered(indices)
         return self._losses(position, x, y, auxiliary, len(indices.shape) == 1)

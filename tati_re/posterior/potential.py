@@ -22,8 +22,15 @@ from tati_re.posterior.priors.choosing import unconfined
 
 
 class ModelEvaluate(Evaluate):
-    """A `ModelPotential` bound to a step's batch, rungs, and auxiliary variables, which the forward
-    passes renew.
+    """A `ModelPotential` bound to a step.
+
+    Args:
+        potential: The potential.
+        rung: Rung of each walker.
+        batch: Examples of the step; None: all data.
+        auxiliary: Non-trainable variables, (walkers, *shape) each; forward passes in training
+            update them.
+        clock: The step of the run. Default: None, a call from outside of a run.
     """
 
     def __init__(
@@ -128,15 +135,9 @@ class ModelEvaluate(Evaluate):
 
 
 class ModelPotential(ModelPasses, Potential):
-    """The potential that a model, a loss with one value an example, a prior and a data set
-    (`Dataset`) make: L = N * mean loss by the `convention` "posterior", the mean loss by
-    "mean_loss", TATi's. `walker_evaluation` is "auto", "vectorized", "unrolled" or "looped";
-    `under_xla`: steps will be compiled by XLA, which changes what "auto" means; `training`: the
-    pass on a step's examples is Keras' training one (batch statistics, dropout, averages updated);
-    `fitting`: so is one on all data, which else normalizes by the moving averages of each walker;
-    `memory_limit`: bytes of inputs that are kept as a tensor at most, None all; what is larger is
-    streamed. `scale` is L over the mean loss, `counted` the loss times the weights of examples,
-    `chain` the model as a chain of dense layers, or None.
+    """The potential of a model, a loss with one value per example, a prior and a data set.
+
+    Arguments and attributes are described in `ModelPasses`.
     """
 
     def with_batches(self, batches) -> ModelPotential:

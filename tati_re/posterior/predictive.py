@@ -122,17 +122,28 @@ class Predictive:
         return law.in_units(self.mean, self.deviation)
 
     def noise(self, outputs: np.ndarray, extra: np.ndarray | None = None) -> np.ndarray | None:
-        """Noise of predicted values in the units of the targets, (columns,).
+        """Noise of predicted values in the units of the targets; None if the loss has no noise.
 
-        It is (draws, 1, columns) where it is among the `extra` parameters of draws, (draws,
-        numbers), and (..., n, columns) where the outputs, (..., n, outputs), say it. None where the
-        loss says nothing of it.
+        Args:
+            outputs: Outputs of the network, (..., n, outputs).
+            extra: The extra parameters of each draw, (draws, numbers), where there are some.
+                Default: None.
+
+        Returns:
+            Shape (columns,). It is (draws, 1, columns) where the noise is among the extra
+            parameters, and (..., n, columns) where it depends on the outputs.
         """
         law = self.law(outputs, extra)
         return None if law is None else law.width
 
     def restored(self, outputs: np.ndarray, extra: np.ndarray | None = None) -> np.ndarray:
-        """Predicted values in the units of the targets, float64; shares of classes."""
+        """Predicted values in the units of the targets, float64; shares of classes.
+
+        Args:
+            outputs: Outputs of the network, (..., n, outputs).
+            extra: The extra parameters of each draw, (draws, numbers). Default: None. Only the mean
+                of a likelihood with constants in the units of the data may depend on them.
+        """
         del extra
         values = self.objective.predicted(outputs)
         if self.objective.predicts_shares:
@@ -217,9 +228,15 @@ class Predictive:
         in_units: np.ndarray,
         extra: np.ndarray | None = None,
     ) -> np.ndarray:
-        """log p(y | f) of each example, `(draws, n)`, float64, of a loss that is a likelihood; a
-        density is in the units of the data, in which `in_units` are, while `targets` are those that
-        the network was trained on.
+        """log p(y | f) of each example, (draws, n), float64, under a loss that is a likelihood.
+
+        Args:
+            outputs: Outputs of the network, (draws, n, outputs).
+            targets: Targets on which the network was trained, (n,) or (n, outputs).
+            in_units: The same targets in the units of the data, (n,) or (n, columns); a density is
+                in these units.
+            extra: The extra parameters of each draw, (draws, numbers), where there are some.
+                Default: None.
         """
         densities = self.log_densities(outputs, in_units, extra) if self.has_noise else None
         return -self.losses(outputs, targets, extra) if densities is None else densities
@@ -227,9 +244,17 @@ class Predictive:
     def drawn(
         self, outputs: np.ndarray, extra: np.ndarray | None, random: np.random.Generator
     ) -> np.ndarray:
-        """New targets, one for each draw and example, in the units of the data: `(draws, n)`
-        classes by number, -1 and 1 for signs, `(draws, n, outputs)` labels, or `(draws, n,
-        outputs)` values.
+        """New targets, one for each draw and example, in the units of the data.
+
+        Args:
+            outputs: Outputs of the network, (draws, n, outputs).
+            extra: The extra parameters of each draw, (draws, numbers), where there are some, else
+                None.
+            random: Generator of the random numbers.
+
+        Returns:
+            Class numbers, (draws, n), -1 and 1 for signs; labels, (draws, n, outputs), or values,
+            (draws, n, columns).
         """
         if self.kind != VALUES:
             below = np.cumsum(np.exp(self.log_probabilities(outputs)), axis=-1)[..., :-1]
@@ -276,7 +301,12 @@ def entropy_of(log_probabilities: np.ndarray) -> np.ndarray:
 
 
 def log_mean_exp(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """log of the weighted mean of exp(values) over the first axis."""
+    """log of the weighted mean of exp(values) over the first axis.
+
+    Args:
+        values: The logarithms, (draws, ...).
+        weights: Weights of the draws, at least 0, (draws,); their sum need not be 1.
+    """
     with np.errstate(divide="ignore"):
         log_weights = np.log(weights / weights.sum())
     return logsumexp(values + log_weights.reshape(-1, *[1] * (values.ndim - 1)), axis=0)

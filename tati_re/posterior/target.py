@@ -27,11 +27,26 @@ _SEED = 0x5447
 
 
 class Target:
-    """A function of users as U of all walkers, differentiable in TensorFlow. How it is meant is
-    found by calling it: `batched`, for all walkers, `(walkers, dimension)`, or for one; in
-    TensorFlow, or in `numpy`, which XLA cannot compile and whose last exception is `failure`; with
-    a gradient of its own or without. An `InputError` says that it fails, or that its values have
-    the wrong shape, no gradient, or depend on other walkers.
+    """A function of users as U of all walkers, differentiable in TensorFlow.
+
+    Calls at a few places find out its form: whether it has a gradient already, is in NumPy, and
+    takes all walkers or one.
+
+    Args:
+        function: U, -log density, in TensorFlow, or in NumPy with its gradient; or a
+            `NamedDensity`.
+        dimension: Number of coordinates of a position.
+        dtype: "float32" or "float64".
+
+    Attributes:
+        numpy: Whether the function is in NumPy, which XLA cannot compile.
+        batched: Whether it takes all walkers, (walkers, dimension), not one.
+        pair: Whether it returns U and its gradient.
+        failure: Text of the last exception of a function in NumPy, or None.
+
+    Raises:
+        InputError: The function fails, or its values have the wrong shape, no gradient, or depend
+            on other walkers.
     """
 
     def __init__(self, function: Callable, dimension: int, dtype: str) -> None:
@@ -298,7 +313,14 @@ class _Loss:
 
 
 class TargetPotential(FunctionPotential):
-    """U = L + V of a run, L a function that users gave, V = -log prior, zero without one."""
+    """U = L + V of a run, with L a user's function, and V = -log prior, zero without a prior.
+
+    Args:
+        target: L.
+        prior: The prior.
+        names: Names of the coordinates, one for each.
+        copies: Number of walkers at all temperatures.
+    """
 
     loss = _Loss()
 

@@ -20,14 +20,27 @@ def choose(
     wide: bool = False,
     recurrent: bool = False,
 ) -> str:
-    """The walker evaluation of a run, "vectorized", "unrolled" or "looped": as requested, or for
-    "auto" chosen here. That is vectorized, one product for all walkers, where the layers allow it.
-    But on CPUs that was measured as slower for `wide` shared inputs and `large` own batches, which
-    are looped. Others are unrolled up to 16 walkers (2 on a GPU, and of `recurrent` layers) and
-    looped beyond. `training` is never vectorized: that form does not carry the auxiliary variables
-    that it updates. `moves_data`: the batch of one walker is much larger than its parameters, under
-    XLA, which a loop keeps from converting images inside of the product (784-10, batch 550: 0.6 ms,
-    unrolled 0.7).
+    """The walker evaluation of a run: "vectorized", "unrolled" or "looped".
+
+    "auto" is decided here. It is vectorized, one product for all walkers, where the layers allow
+    it. But on CPUs that was measured as slower for `wide` shared inputs, and for `large` own
+    batches, which are looped instead. All else is unrolled up to 16 walkers (2 on a GPU, and for
+    recurrent layers) and looped beyond.
+
+    Args:
+        requested: Option of the run: "auto" or one of the three.
+        vectorizable: Whether the layers can be vectorized.
+        num_walkers: Number of walkers.
+        shared: Whether all walkers share the examples.
+        training: Whether layers act as in training. That is never vectorized, because this form
+            does not carry the auxiliary variables that training updates.
+        moves_data: Whether the batch of one walker is much larger than its parameters, under XLA.
+            One walker is then looped, which keeps XLA from converting images inside of the product
+            (784-10, batch 550: 0.6 ms, unrolled 0.7). Default: False.
+        large: Whether the own batches of all walkers are too large to share the cache, under XLA.
+            Default: False.
+        wide: Whether one product for all walkers is slower than one each. Default: False.
+        recurrent: Whether the model has recurrent layers. Default: False.
     """
     # There each copy is compiled under XLA: 4 of a ResNet-20 took 124 s on a processor, one or a
     # loop 45.
@@ -54,12 +67,23 @@ def loss_and_gradient(
     shared: bool,
     shape: tuple[int, ...] = (),
 ):
-    """Summed loss of every walker, `(walkers,)`, its gradient, flat, `(walkers, parameters)`, and
-    the new auxiliary. `total(weights of one walker, its auxiliary, x, y)` gives the sum of losses,
-    float64 as the result, and the new auxiliary. Weights and auxiliary (Keras' non-trainable
-    variables) are `(walkers, *shape)` tensors, inputs and labels `(n, ...)` where all walkers share
-    a mini-batch, else `(walkers, n, ...)`. A sum of another `shape` has beside the loss what has no
-    gradient.
+    """Summed loss of every walker, its gradient and the new auxiliary variables.
+
+    Args:
+        how: Walker evaluation: "vectorized", "unrolled" or "looped".
+        total: Function of the weights of one walker, its auxiliary variables, x and y. It returns
+            the sum of the losses, float64, and the new auxiliary variables.
+        weights: Weights of all walkers, (walkers, *shape) each.
+        auxiliary: Keras' non-trainable variables, (walkers, *shape) each.
+        x: Inputs: (n, ...) where all walkers share a mini-batch, else (walkers, n, ...).
+        y: Labels in the form of `x`.
+        shared: Whether all walkers share the mini-batch.
+        shape: Shape of the sum of one walker. With numbers that have no gradient in addition to the
+            loss it is (2,) or longer. Default: (), the loss alone.
+
+    Returns:
+        Sums, (walkers, *shape), float64; the flat gradient, (walkers, entries); and the new
+        auxiliary variables, which are the old ones in the vectorized form.
     """
     walkers = weights[0].shape[0]
     if how == "vectorized":
@@ -106,11 +130,22 @@ def loss_and_gradient(
 
 
 def once(function: Callable, position, *others, shape: tuple[int, ...] | None = None):
-    """`function(position, *others) -> (losses (walkers,), gradient like position)`, inside a loop
-    of one round. A vectorized map reshapes by shapes that TensorFlow looks for in all that its
-    inputs depend on: it takes the step's random bits and mini-batches for constants of the
-    compilation, and XLA would compile every chunk anew. The search ends at loop variables that
-    change; XLA then removes the loop. Losses of another shape are announced by `shape`.
+    """Losses and gradients by a function that runs inside a loop of one round.
+
+    A vectorized map reshapes by shapes that TensorFlow looks for in all that its inputs depend on.
+    It takes the step's random bits and mini-batches for constants of the compilation, and XLA would
+    compile every chunk again. The search ends at loop variables that change; XLA then removes the
+    loop.
+
+    Args:
+        function: Function of `position` and `others`. It returns losses, (walkers,), and a gradient
+            in the shape of `position`.
+        position: Positions, (walkers, parameters).
+        *others: Further tensors that the function takes.
+        shape: Shape of the losses. Default: None, (walkers,).
+
+    Returns:
+        Losses, float64, and the gradient.
     """
 
     def body(i, _, position, *others):
@@ -146,9 +181,18 @@ def map_walkers(
     shared: bool,
     signature=tf.float64,
 ):
-    """`function(weights of one walker, its auxiliary, x, y)` for every walker, without gradients;
-    results stacked. `signature` is the type of what it returns, or types in the structure of
-    that.
+    """Results of a function for every walker, stacked; without gradients.
+
+    Args:
+        how: Walker evaluation: "vectorized", "unrolled" or "looped".
+        function: Function of the weights of one walker, its auxiliary variables, x and y.
+        weights: Weights of all walkers, (walkers, *shape) each.
+        auxiliary: Keras' non-trainable variables, (walkers, *shape) each.
+        x: Inputs: (n, ...) where all walkers share a mini-batch, else (walkers, n, ...).
+        y: Labels in the form of `x`.
+        shared: Whether all walkers share the mini-batch.
+        signature: Type of what the function returns, or types in its structure; only the looped
+            form needs it. Default: float64.
     """
     if how == "unrolled":
         results = [

@@ -259,7 +259,12 @@ def best_temperature(log_probabilities: np.ndarray, labels: np.ndarray) -> float
 
 
 def tempered(log_probabilities: np.ndarray, temperature: float) -> np.ndarray:
-    """log p of each class at another temperature, shape (n, classes)."""
+    """log p of each class at another temperature, normalized, shape (n, classes).
+
+    Args:
+        log_probabilities: log p of each class, shape (n, classes).
+        temperature: τ of p^(1/τ), above 0.
+    """
     values = np.maximum(log_probabilities, np.log(np.finfo(np.float64).tiny))
     return log_softmax(values / temperature, axis=-1)
 
@@ -286,7 +291,15 @@ def best_scale(law: Law, log_weights: np.ndarray, mean: np.ndarray, targets: np.
 def scaled_density(
     law: Law, log_weights: np.ndarray, mean: np.ndarray, targets: np.ndarray, scale: float
 ) -> float:
-    """Mean log density of values under predictions that are stretched; arguments as of `best_scale`."""
+    """Mean log density of values under predictions that are stretched about their means.
+
+    Args:
+        law: Laws of draws and examples, shape (draws, n, targets).
+        log_weights: Logarithms of the weights of the draws in each example, shape (draws, n).
+        mean: Means of the predictions, shape (n, targets).
+        targets: Observed values, shape (n, targets).
+        scale: s: the prediction y becomes mean + s (y - mean), above 0.
+    """
     moved = mean + (targets - mean) / scale
     logs = logsumexp(log_weights + law.log_prob(moved).sum(axis=-1), axis=0)
     return float(logs.mean() - targets.shape[1] * np.log(scale))

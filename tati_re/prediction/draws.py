@@ -26,10 +26,23 @@ vectors of parameters that were passed.
 
 
 class Draws:
-    """The weighted draws of one rung in a run's trajectory, counted from the target, 0: of the
-    stored positions of a walker, or of each one, every `thin`-th past `burnin` (None: the run's
-    own). Of each draw, `(draws,)`: `step`, `walker`, `weight` above 0, 1 where the run has none,
-    and `loss`, on the step's mini-batch.
+    """The weighted draws of one rung in a run's trajectory.
+
+    Args:
+        run: A run that sampled and stored parameters.
+        rung: The rung, counted from the target. Default: 0, the target.
+        burnin: Steps to leave out. Default: None, the burn-in of the run.
+        thin: Keep one in this many stored positions. Default: 1.
+        walker: The walker whose positions count. Default: None, all walkers.
+
+    Attributes:
+        step: Step of each draw, shape (draws,).
+        walker: Walker of each draw, shape (draws,).
+        weight: Weight of each draw, above 0, shape (draws,); 1 where the run has no weights.
+        loss: Loss of each draw on the mini-batch of its step, shape (draws,).
+
+    Raises:
+        InputError: The run is a fit, has no such rung, stored projections, or has no draws.
     """
 
     def __init__(
@@ -130,10 +143,20 @@ def _pieces(values: np.ndarray, most: int) -> Iterator[tuple[int, np.ndarray]]:
 def independent_draws(
     values: np.ndarray, step: np.ndarray, walker: np.ndarray, weight: np.ndarray
 ) -> float:
-    """How many independent draws have the error of so many of one run, by their autocorrelation
-    along each walker and by their weights: the median over up to 64 of the numbers `(draws, ...)`
-    that they predict. It is nan where walkers have fewer than 8 draws, of which no half tells an
-    autocorrelation, or where no number changes.
+    """The number of independent draws that have the error of the draws of one run.
+
+    It follows from the weights and the autocorrelation along each walker. It is the median over up
+    to 64 of the predicted numbers.
+
+    Args:
+        values: Numbers that the draws predict, shape (draws, ...).
+        step: Step of each draw, shape (draws,).
+        walker: Walker of each draw, shape (draws,).
+        weight: Weight of each draw, shape (draws,).
+
+    Returns:
+        The number, or nan where walkers have fewer than 8 draws, too few for an autocorrelation, or
+        no number changes.
     """
     most = float(weight.sum() ** 2 / (weight**2).sum())
     chosen, counted = rows_that_count(step, walker, weight)
@@ -180,10 +203,14 @@ def resampled(weight: np.ndarray) -> np.ndarray:
 
 
 class Members:
-    """Fixed vectors of parameters in place of draws, `(members, P)` or `(P,)`: an optimum, or the
-    members of an ensemble. `walkers` are the numbers of the walkers whose moving statistics they
-    have; None: 0. `weights` are what they count; None: all the same. `kind` says which vectors they
-    are.
+    """Fixed vectors of parameters in place of draws: an optimum, or the members of an ensemble.
+
+    Args:
+        vectors: Parameters, shape (members, P) or (P,).
+        walkers: Numbers of the walkers whose moving statistics the members have, shape (members,).
+            Default: None, 0.
+        weights: Weights of the members, shape (members,). Default: None, 1 each.
+        kind: Which vectors they are: `DRAWS`, `FITS`, `ENDS` or `VECTORS`. Default: `VECTORS`.
     """
 
     def __init__(

@@ -53,7 +53,12 @@ class HeldOutComparison(pd.DataFrame):
 
     @classmethod
     def of(cls, frame: pd.DataFrame, notes: Sequence[str]) -> HeldOutComparison:
-        """The comparison with these rows and notes."""
+        """The comparison with these rows and notes.
+
+        Args:
+            frame: One row for each predictor.
+            notes: Sentences below the table.
+        """
         made = cls(frame)
         made.notes = tuple(notes)
         return made

@@ -29,12 +29,23 @@ has.
 def read_inputs(
     source: str, run: RunFiles, encoding: str | None = None
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Reads inputs `(n, ...)` in the form of a run's training data, from a file or a built-in set,
-    and labels or None. Of a table the columns are taken that the run's inputs and labels have by
-    name. Of a run without names labels are all that start with `label`, else the only column that
-    is left and no weight; where all are empty, none. A `.npy` file, and an NPZ file of one array,
-    hold inputs. Of files and sets with a test set that part is taken. The `encoding` of a table of
-    text is by default that of the run.
+    """Reads inputs in the form of a run's training data, and labels.
+
+    A table contains the columns that the run's inputs and labels have by name. Without names of
+    labels, the labels are all columns that start with `label`. If there are none, the label is the
+    only column that is left and has no weights. A `.npy` file, and an NPZ file of one array,
+    contain only inputs. The test set is read from files and built-in sets that have one.
+
+    Args:
+        source: A file, or the name of a built-in data set.
+        run: The run.
+        encoding: Character encoding of a text table. Default: None, the encoding of the run's data.
+
+    Returns:
+        Inputs, shape (n, ...), and labels; None where there are none, or all are empty.
+
+    Raises:
+        InputError: The source is missing or damaged, lacks a column, or takes no encoding.
     """
     path = Path(source).expanduser()
     options = run.manifest.options

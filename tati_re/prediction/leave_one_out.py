@@ -192,7 +192,15 @@ def leave_one_out(
 
 
 def chosen_rows(count: int, most: int) -> np.ndarray:
-    """Numbers of at most `most` of so many rows, the same ones at each call, in rising order."""
+    """Row numbers chosen at random, rising; every call chooses the same.
+
+    Args:
+        count: The number of rows.
+        most: The number of rows to choose; all if there are no more.
+
+    Returns:
+        Numbers of rows, shape (min(count, most),).
+    """
     if count <= most:
         return np.arange(count)
     return np.sort(np.random.default_rng(count).choice(count, most, replace=False))

@@ -52,8 +52,15 @@ def class_probabilities(probabilities: np.ndarray) -> np.ndarray:
 
 
 def class_labels(labels: np.ndarray, num_classes: int) -> np.ndarray:
-    """Labels from 0, `(n,)`, int64, of integers or -1 and 1, `(n,)` or `(n, 1)`, or one-hot rows
-    `(n, num_classes)`.
+    """Class numbers from 0, int64, shape (n,).
+
+    Args:
+        labels: Integers, or -1 and 1 for two classes, shape (n,) or (n, 1), or one-hot rows of
+            shape (n, num_classes).
+        num_classes: The number of classes.
+
+    Raises:
+        InputError: A label is not one of the classes.
     """
     values = np.asarray(labels)
     if values.ndim == 2 and values.shape[1] == num_classes:
@@ -170,6 +177,18 @@ def calibration(probabilities: np.ndarray, labels: np.ndarray, num_bins: int = 1
 
 
 def paired(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities of all classes and class numbers, checked for equal length.
+
+    Args:
+        probabilities: Probabilities as `class_probabilities` takes them, one row per example.
+        labels: Labels as `class_labels` takes them, one per example.
+
+    Returns:
+        Probabilities, shape (n, classes), and labels from 0, shape (n,).
+
+    Raises:
+        InputError: Lengths differ, or labels do not match the probabilities.
+    """
     values = class_probabilities(probabilities)
     right = class_labels(labels, values.shape[1])
     if len(values) != len(right):

@@ -63,8 +63,14 @@ def check_model(run: RunFiles) -> None:
 
 
 def flat_model_of(run: RunFiles, model: Any = None) -> FlatModel:
-    """The model of a run, the given Keras model or the folder's, as a function of one flat
-    vector.
+    """The model of a run as a function of one flat vector of parameters.
+
+    Args:
+        run: The run.
+        model: A Keras model. Default: None, the model in the folder.
+
+    Raises:
+        InputError: `model` is not a Keras model.
     """
     from tati_re.core.backend import keras
     from tati_re.models.last_layer import flat_model
@@ -127,8 +133,17 @@ def dataset_of(run: RunFiles) -> Dataset:
 
 
 def fitted_shape(dataset: Dataset, model: Any) -> Dataset:
-    """The data set with inputs in the shape that the model takes: images get a channel axis where
-    it has one.
+    """The data set with inputs in the shape that the model takes.
+
+    Images get a channel axis where the model has one. Several inputs are sorted in the order of the
+    model's inputs.
+
+    Args:
+        dataset: The data set.
+        model: The Keras model.
+
+    Raises:
+        InputError: The inputs do not fit the inputs of the model.
     """
     from tati_re.models.inputs import checked_indices, fit_inputs, layout_of
     from tati_re.models.inspect import input_shape_of
@@ -157,10 +172,20 @@ def _changed(dataset: Dataset, change: Callable[[np.ndarray], np.ndarray]) -> Da
 
 
 class Network:
-    """A run's model as a function of parameters and inputs, with the preparation of inputs and
-    outputs; `model` is the Keras model if the folder could not hold it. `predictive` is what the
-    outputs predict. `auxiliary` are the variables that are not trained, `(vectors, *shape)` each; by
-    default those in the checkpoint of the run, of each walker.
+    """A run's model as a function of parameters and inputs.
+
+    It prepares inputs and targets as the run did. `predictive` is the distribution that the outputs
+    predict.
+
+    Args:
+        run: The run.
+        model: The Keras model, if the folder cannot contain it. Default: None, the model in the
+            folder.
+        auxiliary: Variables that are not trained, shape (vectors, *shape) each. Default: None, for
+            each walker the variables in the checkpoint of the run.
+
+    Raises:
+        InputError: The run has no model, or the model differs from the run's.
     """
 
     def __init__(
@@ -328,10 +353,16 @@ class Network:
     def outputs(
         self, parameters: np.ndarray, walkers: np.ndarray, inputs: np.ndarray
     ) -> np.ndarray:
-        """Outputs `(draws, n, outputs)`, of classes at several places `(draws, n * places,
-        outputs)`, in the model's number type, for parameters `(draws, P)` and inputs `(n, ...)` as
-        `prepared` gives them; `walkers`, `(draws,)`, says whose moving statistics a draw without
-        its own has.
+        """Outputs of the network for several draws, in the model's number type.
+
+        Args:
+            parameters: Parameters of the draws, shape (draws, P).
+            walkers: Walker of each draw, shape (draws,), whose moving statistics it has if draws do
+                not have their own.
+            inputs: Inputs as `prepared` returns them, shape (n, ...).
+
+        Returns:
+            Shape (draws, n, outputs); for classes at several places (draws, n * places, outputs).
         """
         extra = self.auxiliary_of(parameters, walkers)
         outputs = self._outputs(parameters, extra, inputs)
@@ -350,8 +381,11 @@ class Network:
         return self.outputs(self._converted[draws], draws.walker, inputs)
 
     def auxiliary_of(self, parameters: np.ndarray, walkers: np.ndarray) -> list[np.ndarray]:
-        """The variables that are not trained, `(draws, *shape)` each, for parameters `(draws, P)`
-        of walkers `(draws,)`.
+        """The variables that are not trained, shape (draws, *shape) each.
+
+        Args:
+            parameters: Parameters of the draws, shape (draws, P).
+            walkers: Walker of each draw, shape (draws,).
         """
         extra = [values[np.asarray(walkers) % len(values)] for values in self.auxiliary]
         if (statistics_of := self._own_statistics) is None:
@@ -438,7 +472,16 @@ _BLOCK_DRAWS = 64
 
 
 def likelihood_of(run: RunFiles, data: Any = None, model: Any = None) -> tuple[Any, Network]:
-    """The data of a run and its network, of a loss that is a likelihood; `InputError` of others."""
+    """The data of a run and its network, if the loss is a likelihood.
+
+    Args:
+        run: A run that sampled a posterior and stored parameters.
+        data: The data set. Default: None, the data of the run.
+        model: The Keras model. Default: None, the model in the folder.
+
+    Raises:
+        InputError: The loss is not a likelihood, or the run has no draws of a posterior.
+    """
     check_model(run)
     stored = run.manifest
     if stores_projections(run) or stored.is_fit or stored.dataset.task is None:
@@ -477,8 +520,18 @@ def likelihood_blocks(
     draws: np.ndarray,
     examples: np.ndarray | slice = slice(None),
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
-    """Of some draws after the other log p(y | θ) of the examples, times their weights, `(draws,
-    n)`; the outputs `(draws, n, outputs)`; and the extra parameters of each draw where there are some.
+    """Yields log likelihoods of examples under draws, up to 64 draws at a time.
+
+    Args:
+        network: The network of the run.
+        data: The data set.
+        stored: Stored positions of the run.
+        draws: Numbers of the rows of `stored`, in the order of the result, shape (draws,).
+        examples: Numbers of the examples, or a slice. Default: all.
+
+    Yields:
+        Log p(y | θ) of the examples, times their weights, shape (draws, n). Outputs, shape (draws,
+        n, outputs). Extra parameters of each draw, or None.
     """
     inputs = network.prepared(data.inputs[examples])
     labels = data.targets[examples]

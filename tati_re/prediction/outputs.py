@@ -16,8 +16,17 @@ _PARAMETERS_AT_ONCE = 4_000_000
 def outputs_of_draws(
     network: Network, draws: Draws | Members, inputs: np.ndarray, block_draws: int = BLOCK_DRAWS
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Outputs of all draws, as of `Network.outputs`, and their extra parameters `(draws, numbers)`,
-    None without any. Outputs of classes are in the number type of the network, others float64.
+    """Outputs of a network by all draws, a block of them at a time.
+
+    Args:
+        network: The network.
+        draws: The draws.
+        inputs: Inputs as `Network.prepared` returns them, shape (n, ...).
+        block_draws: Draws in a block. Small networks take all at once. Default: 512.
+
+    Returns:
+        Outputs as `Network.outputs` returns them, and extra parameters of shape (draws, numbers),
+        or None. Outputs of classes have the number type of the network, others are float64.
     """
     # Small networks go through in one call, whose fixed cost is that of a hundred draws.
     few = len(draws) * network.num_parameters <= _PARAMETERS_AT_ONCE

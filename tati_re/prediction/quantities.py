@@ -35,10 +35,23 @@ _MOST_BYTES = (
 def quantities(
     run: RunFiles, predict: Predict | None = None, burnin: int | None = None, most: int = 0
 ) -> list:
-    """Draws of U from all rows, and of predictions and 64 random projections (all coordinates where
-    there are no more) from stored positions, evenly, up to 4,000, 500 of a walker, or `most`. They
-    are those at the target, with their weights. Walkers of networks are compared by U and
-    predictions only: weights may differ where functions agree.
+    """Draws at the target of the quantities that show whether a run has converged.
+
+    They are U from all rows, and predictions and 64 random projections from stored positions. Up to
+    64 parameters are not projected. Positions are chosen evenly, up to 4,000, or 500 of each
+    walker. Draws keep their weights. Walkers of networks are compared by U and predictions only,
+    because weights may differ where functions agree.
+
+    Args:
+        run: The run.
+        predict: Maps positions (n, P) and walkers (n,) to predictions (n, k). Default: None, no
+            predictions.
+        burnin: Steps to leave out. Default: None, the burn-in of the run.
+        most: Positions to read, if that is more than the usual number. Above 0, trajectories above
+            1 GB are read, too. Default: 0.
+
+    Returns:
+        A list of `Quantity`.
     """
     rows = rows_at_target(run, burnin)
     burnin = burnin_of(run, burnin)

@@ -44,7 +44,12 @@ def outside_ranges(dataset: DataEntry, inputs: np.ndarray) -> str:
 
 
 def warn_of_ranges(dataset: DataEntry, inputs: np.ndarray) -> None:
-    """Warns in that sentence, if there is one."""
+    """Warns in the sentence of `outside_ranges`, if there is one.
+
+    Args:
+        dataset: The manifest entry of the training data, with the ranges of the inputs.
+        inputs: Inputs to predict, shape (n, ...).
+    """
     if sentence := outside_ranges(dataset, inputs):
         warn_user(sentence)
 

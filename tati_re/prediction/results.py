@@ -579,14 +579,31 @@ class RegressionPrediction(Prediction):
 
 
 def class_values(task: str, count: int, names: Sequence[str]) -> np.ndarray:
-    """What the classes are called: -1 and 1, their names, or their numbers."""
+    """Names of the classes: -1 and 1, texts or integers.
+
+    Args:
+        task: The kind of targets; "signs" for -1 and 1.
+        count: The number of classes.
+        names: Names of the classes; without one for each class, the numbers from 0 are used.
+
+    Returns:
+        Shape (classes,).
+    """
     if task == "signs":
         return np.array([-1, 1])
     return np.array(names if len(names) == count else range(count))
 
 
 def labels_of_rows(labels: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Several labels at once, `(n, labels)`, int64."""
+    """Several labels of each example, int64, shape (n, labels).
+
+    Args:
+        labels: Numbers 0 and 1, shape (n, labels) or (n, ...) with as many numbers in a row.
+        shape: The shape (n, labels) that the network predicts.
+
+    Raises:
+        InputError: The labels have another shape or other values.
+    """
     values = np.asarray(labels)
     values = values.reshape(len(values), -1) if values.ndim > 2 else values
     if values.shape != shape or not np.isin(values, (0, 1)).all():

@@ -53,7 +53,15 @@ def test_part(run: RunFiles) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def with_names(run: RunFiles, inputs: np.ndarray) -> Any:
-    """Inputs as of a run's data with the names of its columns, by which other runs find theirs."""
+    """Inputs with the column names of a run's data, by which other runs find their columns.
+
+    Args:
+        run: The run.
+        inputs: Inputs as in the run's data, shape (n, ...).
+
+    Returns:
+        A data frame of floats in named columns; other inputs unchanged.
+    """
     names = run.manifest.dataset.feature_names
     named = inputs.ndim == 2 and inputs.dtype.kind == "f" and len(names) == inputs.shape[1]
     return pandas.DataFrame(inputs, columns=list(names)) if named else inputs

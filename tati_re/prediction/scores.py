@@ -110,8 +110,13 @@ def weighted_quantiles(values: np.ndarray, weights: np.ndarray, levels: np.ndarr
 def mixture_cdf(
     y: np.ndarray, means: np.ndarray, stds: np.ndarray, weights: np.ndarray
 ) -> np.ndarray:
-    """Distribution function of a mixture of normals at `y`, `(...,)`, and of its shape; `means` is
-    `(draws, ...)`, `stds` > 0 fits it, `weights` is `(draws,)`.
+    """Distribution function of a weighted mixture of normals, in the shape of `y`.
+
+    Args:
+        y: Values, shape (...,).
+        means: Means, shape (draws, ...).
+        stds: Standard deviations above 0, broadcastable with `means`.
+        weights: Weights of the draws, shape (draws,).
     """
     return np.tensordot(weights / weights.sum(), ndtr((y - means) / stds), axes=1)
 
@@ -119,9 +124,18 @@ def mixture_cdf(
 def mixture_interval(
     means: np.ndarray, stds: np.ndarray, weights: np.ndarray, level: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper end, `(n,)` each, of the central interval with probability `level` of a
-    mixture of normals, by bisection and Newton steps to 1e-9 of spread and tail; `means` `(draws,
-    n)`, `stds` that fit, `weights`.
+    """Central interval of a weighted mixture of normals, by bisection and Newton steps.
+
+    It is accurate to 1e-9 of spread and tail.
+
+    Args:
+        means: Means, shape (draws, n).
+        stds: Standard deviations above 0, broadcastable with `means`.
+        weights: Weights of the draws, shape (draws,).
+        level: Probability of the interval, in (0, 1).
+
+    Returns:
+        Lower and upper end, shape (n,) each.
     """
     stds = np.broadcast_to(stds, means.shape)
     share = weights / weights.sum()
@@ -393,8 +407,12 @@ def crps(y: np.ndarray, means: np.ndarray, stds: np.ndarray, weights: np.ndarray
 
 
 def normal_crps(y: np.ndarray, mean: np.ndarray, std: np.ndarray) -> np.ndarray:
-    """The CRPS of one normal distribution, in closed form (Gneiting and Raftery 2007, section
-    4.2).
+    """The CRPS of one normal distribution, in closed form (Gneiting and Raftery 2007, section 4.2).
+
+    Args:
+        y: Observed values.
+        mean: Means, in the same shape.
+        std: Standard deviations above 0, in the same shape.
     """
     return _mean_distance(y - mean, std) - std / np.sqrt(np.pi)
 

@@ -245,7 +245,12 @@ def weighted_leave_one_out(
 
 
 def mixture_density(logs: np.ndarray, weight: np.ndarray) -> float:
-    """Mean over rows of the log density of weighted chains; `logs` has shape (rows, chains)."""
+    """Mean over rows of the log density of a mixture of chains.
+
+    Args:
+        logs: Log density of each row under each chain, shape (rows, chains).
+        weight: Weights of the chains with the sum 1, shape (chains,).
+    """
     return float(logsumexp(logs, b=weight, axis=1).mean())
 
 

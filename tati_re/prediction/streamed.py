@@ -50,9 +50,14 @@ def _streamed_averages(run: RunFiles) -> dict[str, np.ndarray]:
 def streamed_prediction(
     run: RunFiles, interval: float = 0.9
 ) -> results.ClassPrediction | results.LabelPrediction | results.RegressionPrediction:
-    """Predictions of a run with `stream_predictions` on the test set of its data, up to its last
-    checkpoint. Of the draws only averages are left: classes have no intervals, values the normal
-    ones, and no draw has a loss.
+    """Predictions on the test set that a run accumulated up to its last checkpoint.
+
+    Only averages of the draws are stored. Therefore classes have no intervals, values have normal
+    ones, and draws have no loss.
+
+    Args:
+        run: A run with `stream_predictions`.
+        interval: Probability of the intervals, in (0, 1). Default: 0.9.
     """
     averages = _streamed_averages(run)
     weight = float(averages["weight"])

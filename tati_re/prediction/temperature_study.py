@@ -176,16 +176,26 @@ def temperature_curve(
     burnin: int | None = None,
     thin: int = 1,
 ) -> pd.DataFrame:
-    """Loss and accuracy at the temperature of each run, or of each rung of one ladder with
-    `trajectory_rungs="all"`. Inputs and labels are by default the test set of the run's data, of
-    which `validation_fraction` validates. Draws are every `thin` stored positions after `burnin`
-    steps, by default all after the run's own.
+    """Loss and accuracy against temperature, from several runs or from the rungs of a ladder.
 
-    One row a temperature, rising: `temperature, draws`; means over the draws with Monte Carlo
-    errors of `train_loss` (of mini-batches, where the run had them), `validation_loss`, `test_loss`
-    and, of classifiers, `test_accuracy`; `average_loss` (of the averaged probabilities or
-    densities) and `average_accuracy` of the posterior average on the test set. Losses are the
-    network's. `short`: chains below 50 autocorrelation times, whose errors are rough.
+    Args:
+        runs: Runs at several temperatures, or one run on a ladder with `trajectory_rungs="all"`.
+        inputs: Inputs, shape (n, ...). Default: None, the test set of the first run's data.
+        labels: Labels of the inputs. Default: None, the test set's.
+        validation_fraction: Fraction of the inputs for validation, in [0, 1). Default: 0.5.
+        burnin: Steps to leave out. Default: None, the burn-in of each run.
+        thin: Keep one in this many stored positions. Default: 1.
+
+    Returns:
+        One row per temperature, rising. `temperature, draws` come first. Means over the draws
+        follow with Monte Carlo errors: `train_loss` (of mini-batches, if the run had them),
+        `validation_loss`, `test_loss` and, for classifiers, `test_accuracy`. `average_loss` and
+        `average_accuracy` belong to the averaged probabilities or densities on the test set. Losses
+        are the network's. `short` marks chains below 50 autocorrelation times, whose errors are
+        rough.
+
+    Raises:
+        InputError: There are no labels, or there is only one temperature.
     """
     runs = list(runs) if isinstance(runs, Sequence) else [runs]
     if inputs is None:
@@ -292,9 +302,16 @@ def _row(
 def mean_and_error(
     values: np.ndarray, weight: np.ndarray, step: np.ndarray, walker: np.ndarray
 ) -> tuple[float, float]:
-    """Weighted mean over draws and its Monte Carlo error, from their autocorrelation along each
-    walker; the error is nan of fewer than four steps. All are `(draws,)`; a walker may have come
-    and left.
+    """Weighted mean over draws, and its Monte Carlo error from autocorrelations along each walker.
+
+    Args:
+        values: Numbers, shape (draws,).
+        weight: Weight of each draw, shape (draws,).
+        step: Step of each draw, shape (draws,).
+        walker: Walker of each draw, shape (draws,). A walker need not have draws at all steps.
+
+    Returns:
+        Mean and error; the error is nan for fewer than four steps.
     """
     mean = float(np.average(values, weights=weight))
     chains = _influence(values, weight, step, walker)

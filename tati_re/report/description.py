@@ -23,8 +23,12 @@ _ORDERS = {
 def sampling_sentences(
     manifest: Manifest, rows: pd.DataFrame, burnin: int | None = None
 ) -> list[str]:
-    """Sentences on the system, the method and the length of a run, from its manifest and the rows
-    of run.csv.
+    """Sentences on the system, the method and the length of a run.
+
+    Args:
+        manifest: The manifest of the run.
+        rows: Rows of `run.csv`.
+        burnin: Steps to leave out. Default: None, the burn-in of the run.
     """
     options = manifest.options
     parameters = manifest.parameters

@@ -39,7 +39,12 @@ class Section:
 
 
 def paragraph(text: str, kind: str = "") -> str:
-    """A paragraph of plain text, of a class of the page's style."""
+    """A paragraph of plain text.
+
+    Args:
+        text: The text, which is escaped.
+        kind: Class of the page's style. Default: none.
+    """
     attribute = f' class="{kind}"' if kind else ""
     return f"<p{attribute}>{escape(text)}</p>"
 
@@ -47,8 +52,13 @@ def paragraph(text: str, kind: str = "") -> str:
 def bullets(
     sentences: Iterable[str], kind: str = "", links: Mapping[str, tuple[str, str]] | None = None
 ) -> str:
-    """A list of sentences; `links` are title and anchor of the part of the page that shows it, by
-    sentence.
+    """A list of sentences.
+
+    Args:
+        sentences: The sentences, which are escaped.
+        kind: Class of the page's style. Default: none.
+        links: By sentence, title and anchor of the part of the page that shows its subject.
+            Default: None, no links.
     """
     attribute = f' class="{kind}"' if kind else ""
     after = {
@@ -69,7 +79,12 @@ def pairs(lines: Iterable[tuple[str, str]]) -> str:
 
 
 def html_table(table: pd.DataFrame, columns: Sequence[str] | None = None) -> str:
-    """A table, scrolled sideways if wider than the page."""
+    """A table of up to 40 rows, scrolled sideways if wider than the page.
+
+    Args:
+        table: The table.
+        columns: Names of the columns to show. Default: None, all.
+    """
     visible = table[list(columns)] if columns else table
     head = "".join(f"<th>{escape(str(name).replace('_', ' '))}</th>" for name in visible.columns)
     rows = ["".join(map(_cell, row)) for row in visible.head(MOST_ROWS).itertuples(index=False)]
@@ -86,8 +101,13 @@ def html_table(table: pd.DataFrame, columns: Sequence[str] | None = None) -> str
 def figure(
     drawn: Figure, caption: str, width: float | None = None, height: float | None = None
 ) -> str:
-    """A figure as an embedded image, whose caption is its text; `width` and `height`, in inches,
-    replace its own.
+    """A figure as an embedded image.
+
+    Args:
+        drawn: The figure, which keeps the new size.
+        caption: The caption, which is also the text in place of the image.
+        width: Width in inches. Default: None, the width of the figure.
+        height: Height in inches. Default: None, the height of the figure.
     """
     drawn_size = drawn.get_size_inches()
     drawn.set_size_inches(width or drawn_size[0], height or drawn_size[1])
@@ -97,8 +117,14 @@ def figure(
 
 
 def image(content: bytes, caption: str, wide: bool = False, kind: str = "found") -> str:
-    """An embedded image; those that were `drawn` for the page, lines on white, turn dark with
-    it.
+    """An embedded PNG image.
+
+    Args:
+        content: The bytes of the PNG file.
+        caption: The caption, which is also the text in place of the image.
+        wide: Whether the image takes the width of the page. Default: False.
+        kind: "drawn" for lines on white, which turn dark with the page, or "found". Default:
+            "found".
     """
     data = base64.b64encode(content).decode()
     kind = f"{kind} broad" if wide else kind
@@ -112,10 +138,23 @@ def figures(drawn: Sequence[str]) -> str:
 
 
 def fold(title: str, content: str) -> str:
+    """A part of a page that opens at a click.
+
+    Args:
+        title: The title, which is always visible and is escaped.
+        content: The content, HTML.
+    """
     return f"<details><summary>{escape(title)}</summary>{content}</details>"
 
 
 def document(title: str, body: str, kind: str = "") -> str:
+    """A complete page with its style.
+
+    Args:
+        title: The title, which is escaped.
+        body: The content, HTML.
+        kind: Class of the body in the page's style, such as "two" for two runs. Default: none.
+    """
     # In this order: a title or a body may hold the words that stand for what comes later.
     return (
         _PAGE.replace("<body>", f'<body class="{kind}">' if kind else "<body>")

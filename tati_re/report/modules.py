@@ -379,7 +379,12 @@ MODULES = {function.__name__[1:]: function for function in _FUNCTIONS}
 
 
 def modules_of(run: RunFiles, burnin: int | None = None) -> list[str]:
-    """The default modules among those that a run has data for after the burn-in."""
+    """The default modules for which a run has data after the burn-in.
+
+    Args:
+        run: The run.
+        burnin: Steps to leave out. Default: None, the burn-in of the run.
+    """
     names = ["averages"]
     stored = files.trajectory_in(run.folder) is not None and not is_optimization(
         run.manifest, run.run_info
@@ -394,8 +399,15 @@ def modules_of(run: RunFiles, burnin: int | None = None) -> list[str]:
 def refuse_idle(
     choices: Mapping[str, Any], requested: Sequence[str], spell: Callable[[str], str] = str
 ) -> None:
-    """Refuses choices that are of none of the modules that are asked for; `spell` writes a name as
-    it was given.
+    """Refuses choices that belong to none of the requested modules.
+
+    Args:
+        choices: The choices that were given, by name.
+        requested: Names of the modules.
+        spell: Writes a name as the user gave it, such as a flag. Default: unchanged.
+
+    Raises:
+        InputError: A choice has no effect.
     """
     known = {
         option_field.name: option_field.metadata.get("modules", ())
@@ -416,6 +428,16 @@ def refuse_idle(
 
 
 def result_of(run: RunFiles, name: str, choices: Choices | None = None) -> Result:
+    """The result of a module.
+
+    Args:
+        run: The run.
+        name: Name of the module.
+        choices: Options of the modules. Default: None, their defaults.
+
+    Raises:
+        InputError: There is no such module, or the run lacks data that it needs.
+    """
     refuse_if(name not in MODULES, "Unknown module.", name, ", ".join(MODULES))
     descends = is_optimization(run.manifest, run.run_info)
     problem = f"{name}: the run {run.folder} is a fit, and samples no temperature."
@@ -429,7 +451,13 @@ def result_of(run: RunFiles, name: str, choices: Choices | None = None) -> Resul
 
 
 def result_or_problem(run: RunFiles, name: str, choices: Choices | None = None) -> Result:
-    """The result of a module; what the run lacks for it, in a sentence, takes its place."""
+    """The result of a module, or an empty one with a sentence on what the run lacks for it.
+
+    Args:
+        run: The run.
+        name: Name of the module.
+        choices: Options of the modules. Default: None, their defaults.
+    """
     try:
         return result_of(run, name, choices)
     except InputError as error:
@@ -520,8 +548,15 @@ def write_result(
 ) -> list[str]:
     """Writes the table, the arrays and the figures of a module; returns the names of the files.
 
-    Nothing is written of a module without a result. A figure that cannot be drawn is left out,
+    Nothing is written for a module without a result. A figure that cannot be drawn is left out,
     with a warning.
+
+    Args:
+        name: Name of the module, which is the name of the files of table and arrays.
+        result: Its result.
+        folder: An existing folder.
+        to: Format of the table, "csv" or "parquet". Default: "csv".
+        figures: Whether to draw the figures. Default: True.
     """
     if result.problem:
         return []

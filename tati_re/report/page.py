@@ -151,6 +151,17 @@ def page_of(
     burnin: int | None = None,
     thin: int = 1,
 ) -> str:
+    """The page of one or several runs; two are shown side by side.
+
+    Args:
+        runs: The runs.
+        figures: Folders whose PNG files are shown below the runs. Default: none.
+        burnin: Steps to leave out. Default: None, the burn-in of each run.
+        thin: Keep one in this many rows. Default: 1.
+
+    Raises:
+        InputError: A folder has no figures.
+    """
     runs = list(runs)
     parts = [Part.of(run, burnin, thin) for run in runs]
     short = [run.folder.resolve().name for run in runs]
@@ -276,7 +287,13 @@ class Part(NamedTuple):
 
     @classmethod
     def of(cls, run: RunFiles, burnin: int | None = None, thin: int = 1) -> "Part":
-        """The part of a run after a number of steps, by default its burn-in."""
+        """The part of a run after the burn-in.
+
+        Args:
+            run: The run.
+            burnin: Steps to leave out. Default: None, the burn-in of the run.
+            thin: Keep one in this many rows. Default: 1.
+        """
         check_thin(thin)
         rows = run.run_info
         if run.manifest.is_fit or (len(rows) and is_optimization(run.manifest, rows)):

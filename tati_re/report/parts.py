@@ -36,8 +36,14 @@ _NEIGHBOUR_BYTES = 1_000_000  # What folders beside a run say of themselves is a
 
 
 def parameters_section(run: RunFiles, burnin: int, thin: int) -> html.Section:
-    """Marginals of some of the parameters, evenly among all, walker by walker, with their mean,
-    error and R-hat.
+    """Marginals of some parameters for each walker, with mean, error and R-hat.
+
+    The parameters are evenly spaced among all.
+
+    Args:
+        run: The run, which stored positions.
+        burnin: Steps to leave out.
+        thin: Keep one in this many stored positions.
     """
     stored = Positions(run, burnin, thin)
     chosen = np.unique(np.linspace(0, len(stored.names) - 1, _PARAMETERS).astype(int))
@@ -107,8 +113,15 @@ def _of_few_draws(run: RunFiles, burnin: int, thin: int) -> Any:
 
 
 def predictions_section(run: RunFiles, burnin: int, thin: int) -> html.Section | None:
-    """Predictions of the test set by at most 400 of the stored positions, or by the fits of a run
-    that predicts with them; none if `tati-predict` used all positions.
+    """Predictions of the test set by at most 400 stored positions, or by the fits of a run.
+
+    Args:
+        run: The run.
+        burnin: Steps to leave out.
+        thin: Keep one in this many stored positions, or fewer.
+
+    Returns:
+        The section; None if `tati-predict` used all positions.
     """
     if (run.folder / files.PREDICTIONS / _FIGURE).exists():
         return None
@@ -220,8 +233,14 @@ _UNLIKE = ("output", "verbose", "seed")
 def differences(
     runs: Sequence[RunFiles], names: Sequence[str], rows: Sequence[pd.DataFrame | None]
 ) -> str:
-    """Averages of two runs beside each other, how many standard errors they are apart, and options
-    that differ.
+    """Averages of two runs side by side, and the options that differ.
+
+    The table also has the distance of the averages in standard errors.
+
+    Args:
+        runs: Two runs.
+        names: What the page calls them.
+        rows: Rows of each run that enter its averages; None if it has none.
     """
     parts = []
     tables_of_runs = [rows_of_run for rows_of_run in rows if rows_of_run is not None]

@@ -37,9 +37,20 @@ ENSEMBLE = "ensemble"
 
 
 def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, Any]) -> str:
-    """Predicts, compares with an optimum and an ensemble, writes tables and figures; returns a
-    table in plain text. `typed` may hold `data`, `optimum`, `ensemble`, `ood`, `interval`, `rung`,
-    `burnin`, `thin`, `weights`, `calibrate` and `seed`.
+    """Predicts, compares with an optimum and an ensemble, and writes tables and figures.
+
+    Args:
+        runs: Runs that sampled, averaged together.
+        folder: Folder for tables and figures.
+        typed: The options that were given, by name. They are `data`, `encoding`, `optimum`,
+            `ensemble`, `ood`, `interval`, `rung`, `burnin`, `thin`, `weights`, `calibrate` and
+            `seed`.
+
+    Returns:
+        A table in plain text.
+
+    Raises:
+        InputError: A run did not sample, or a run to compare with is not a fit.
     """
     for run in runs:
         if run.manifest.is_fit:
@@ -223,6 +234,19 @@ def _text(folder: Path, files: list[str], predictions: dict, scores, aurocs) -> 
 
 
 def report_temperatures(runs: Sequence[Run], folder: Path, typed: Mapping[str, Any]) -> str:
+    """Writes loss and accuracy against temperature as a table and a figure.
+
+    Args:
+        runs: Runs at several temperatures, or one run on a ladder.
+        folder: Folder for table and figure, created if missing.
+        typed: The options that were given, by name: `data`, `encoding`, `burnin` and `thin`.
+
+    Returns:
+        A table in plain text.
+
+    Raises:
+        InputError: An option does not apply, or there is only one temperature.
+    """
     for name in ("optimum", "ensemble", "ood", "rung", "interval", "weights", "calibrate"):
         refuse_if(name in typed, f"--{name} does not belong to --by-temperature.")
     chosen = {name: typed[name] for name in ("burnin", "thin") if name in typed}

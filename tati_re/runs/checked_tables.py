@@ -37,9 +37,21 @@ _EXPECTED = "the file as the run wrote it; tati-compare --verify checks a whole 
 
 
 def read_table(path: Path, known: Known | None = None) -> "pandas.DataFrame":
-    """A table of a run, as `read_csv` and `read_h5`; refuses, with its line, what is no number or
-    no row of the table, and what is another content than a checkpoint knows. Warns of a table that
-    is shorter than then.
+    """Reads a table of a run, as `read_csv` and `read_h5`, and checks its content.
+
+    A table that is shorter than its checkpoint knows is read, with a `ShorterTable` warning.
+
+    Args:
+        path: The file, CSV or HDF5 (`.h5`).
+        known: What a checkpoint knows of the table. Default: None, the content is compared with
+            nothing.
+
+    Returns:
+        The table, with at least the columns that all such tables have.
+
+    Raises:
+        InputError: A line is not a row of numbers, a column is missing, or the content differs from
+            `known`. The sentence names the line.
     """
     if path.suffix == ".h5":
         with open_h5(path) as file:
@@ -56,7 +68,15 @@ def read_table(path: Path, known: Known | None = None) -> "pandas.DataFrame":
 
 
 def with_needed_columns(path: Path, frame: "pandas.DataFrame") -> "pandas.DataFrame":
-    """The same table of a run; refuses one without a column that all such tables have."""
+    """The same table of a run, after a check of its columns.
+
+    Args:
+        path: The file of the table. Its name decides which columns are needed.
+        frame: The table.
+
+    Raises:
+        InputError: A column that all such tables have is missing or occurs twice.
+    """
     names = list(frame.columns)
     missing = [name for name in NEEDED_COLUMNS.get(path.name, ()) if names.count(name) != 1]
     if missing:
@@ -74,9 +94,22 @@ def ended(content: bytes) -> bytes:
 
 
 def read_whole(path: Path, known: Callable[[], set[str]]) -> "pandas.DataFrame":
-    """A CSV table that is replaced at each checkpoint; refuses, with its line, what is no row of
-    numbers, and what has none of the digests that the checkpoints know. A run that goes on may
-    replace it between the two.
+    """Reads a CSV table that is replaced at each checkpoint, and checks its content.
+
+    A run that goes on may replace the table between reading it and asking for its digests. Both are
+    therefore repeated, up to three times.
+
+    Args:
+        path: The CSV file.
+        known: Returns the digests that the checkpoints know of the file. An empty set: the content
+            is compared with nothing.
+
+    Returns:
+        The table.
+
+    Raises:
+        InputError: A line is not a row of numbers, the last line is cut off, or the content has
+            none of the known digests.
     """
     for pause in (0.0, 0.02, 0.05):
         time.sleep(pause)
@@ -100,8 +133,15 @@ def read_whole(path: Path, known: Callable[[], set[str]]) -> "pandas.DataFrame":
 
 
 def whole_array(path: Path, known: set[str]) -> np.ndarray:
-    """The array of an NPY file of a run; refuses one that has none of the digests that the
-    checkpoints know.
+    """Reads the array of an NPY file of a run, and checks its content.
+
+    Args:
+        path: The NPY file.
+        known: The digests that the checkpoints know of the file. An empty set: the content is
+            compared with nothing.
+
+    Raises:
+        InputError: The content has none of the known digests, or is not an array.
     """
     content = regular_bytes(path)
     if known and of_whole(content) not in known:
@@ -121,8 +161,19 @@ def whole_array(path: Path, known: set[str]) -> np.ndarray:
 def parsed(
     path: Path, lines: bytes, columns: Sequence[str] | None = None, first_line: int = 1
 ) -> "pandas.DataFrame":
-    """Complete lines of a CSV table of numbers, the first of which is the header where no `columns`
-    are given; refuses what is no row of numbers, by its line.
+    """Parses complete lines of a CSV table of numbers.
+
+    Args:
+        path: The file, for messages.
+        lines: The lines, each with its end.
+        columns: Names of the columns. Default: None, the first line is the header.
+        first_line: Number in the file of the first of these lines, for messages. Default: 1.
+
+    Returns:
+        The rows as a table.
+
+    Raises:
+        InputError: A line is not a row of numbers. The sentence names the line.
     """
     how = (
         exact_numbers()
@@ -194,8 +245,12 @@ def header_of(line: bytes) -> list[str]:
 
 
 def changed(path: Path, first: int, last: int) -> InputError:
-    """The error of a CSV file that is not what its checkpoint knows, from the first of these bytes
-    on or later.
+    """Returns the error of a CSV file that is not what its checkpoint knows.
+
+    Args:
+        path: The file.
+        first: Place of the first byte of the block that differs, from 0. Bytes before it agree.
+        last: Place after the last byte of that block.
     """
     with path.open("rb") as file:
         before = file.read(first)
@@ -213,8 +268,11 @@ def changed(path: Path, first: int, last: int) -> InputError:
 
 
 class LineCheck:
-    """Compares a CSV table with what a checkpoint knows of it, while it is read from its
-    beginning.
+    """Compares a CSV table with what a checkpoint knows of it, while it is read from its beginning.
+
+    Args:
+        path: The CSV file, for messages.
+        known: What the checkpoint knows of the file. None: nothing is compared.
     """
 
     def __init__(self, path: Path, known: Known | None) -> None:
@@ -234,8 +292,14 @@ class LineCheck:
 
 
 class RowCheck:
-    """As `LineCheck`, of the rows of an open HDF5 table. Digests are of the numbers of each row,
-    index first.
+    """Compares the rows of an open HDF5 table with what a checkpoint knows of them, as `LineCheck`.
+
+    Digests are of the numbers of each row, index first.
+
+    Args:
+        path: The HDF5 file, for messages.
+        file: The open file, from `open_h5`.
+        known: What the checkpoint knows of the file. None: nothing is compared.
     """
 
     def __init__(self, path: Path, file: Any, known: Known | None) -> None:
@@ -248,6 +312,15 @@ class RowCheck:
         self.digest = Digest(self._known.size * self._width)
 
     def add(self, index: np.ndarray, rows: np.ndarray) -> None:
+        """Adds the next rows of the table to the digest.
+
+        Args:
+            index: Integer columns of the rows, shape (n, integer columns).
+            rows: Other columns of the rows, shape (n, other columns).
+
+        Raises:
+            InputError: The rows so far differ from what the checkpoint knows.
+        """
         left = self._known.size - self._rows
         self._rows += len(index)
         if left > 0:
@@ -257,6 +330,18 @@ class RowCheck:
             raise InputError(f"{self._path}, {where}", expected=_EXPECTED)
 
     def all_of(self, file: Any, length: int) -> Digest:
+        """Adds the first rows of a file to the digest, a part at a time.
+
+        Args:
+            file: The open file, from `open_h5`.
+            length: Number of rows.
+
+        Returns:
+            The digest of the table so far, from here on without a limit.
+
+        Raises:
+            InputError: The rows differ from what the checkpoint knows.
+        """
         step = max(1, _PART_BYTES // self._width)
         for first in range(0, length, step):
             last = min(first + step, length)
@@ -270,6 +355,18 @@ class RowCheck:
 
 
 def check_table(path: Path, known: Known | None) -> int:
+    """Checks a whole table of a run, a part at a time, and counts its rows.
+
+    Args:
+        path: The file, CSV or HDF5 (`.h5`). An incomplete last line of a CSV file is left out.
+        known: What a checkpoint knows of the table. None: the content is compared with nothing.
+
+    Returns:
+        The number of complete rows.
+
+    Raises:
+        InputError: A line is not a row of numbers, or the content differs from `known`.
+    """
     if path.suffix == ".h5":
         with open_h5(path) as file:
             rows = RowCheck(path, file, known)
@@ -300,8 +397,14 @@ def _warn_of_loss(path: Path, size: int, known: Known, unit: str) -> None:
 
 
 def csv_digest(path: Path, known: Known) -> Digest:
-    """The digest of a CSV file up to the length of the checkpoint, to go on with; refuses another
-    content.
+    """The digest of a CSV file up to the length at its checkpoint, ready to continue.
+
+    Args:
+        path: The CSV file.
+        known: What the checkpoint knows of the file: its length in bytes, and its digest.
+
+    Raises:
+        InputError: The content up to that length differs from what the checkpoint knows.
     """
     check = LineCheck(path, known)
     with open_regular(path) as file:
@@ -312,8 +415,14 @@ def csv_digest(path: Path, known: Known) -> Digest:
 
 
 def add_rows(digest: Digest, index: np.ndarray, rows: np.ndarray) -> None:
-    """Adds rows of an HDF5 table to its digest, little-endian; wide ones as they lie, for a copy
-    takes as long.
+    """Adds rows of an HDF5 table to its digest, as little-endian bytes, index first.
+
+    Rows of 4,096 columns or more are added without a copy, which would take as long.
+
+    Args:
+        digest: The digest of the table, which is updated.
+        index: Integer columns of the rows, shape (n, integer columns).
+        rows: Other columns of the rows, shape (n, other columns).
     """
     parts = [
         np.ascontiguousarray(part, part.dtype.newbyteorder("<")).view(np.uint8)

@@ -169,7 +169,15 @@ def _meta(path: Path) -> dict[str, Any]:
 
 
 def known(folder: AnyPath, table: str) -> Known | None:
-    """What the newest checkpoint knows of a table that grows; None where nothing."""
+    """What the newest readable checkpoint knows of a table that grows.
+
+    Args:
+        folder: The run folder.
+        table: Name of the table's file in the folder, such as `run.csv`.
+
+    Returns:
+        Length, digest and step; None if there is no checkpoint, or it does not know the table.
+    """
     meta = next(metas(folder), {})
     size = meta.get("files", {}).get(table)
     return (
@@ -180,8 +188,17 @@ def known(folder: AnyPath, table: str) -> Known | None:
 
 
 def known_whole(folder: AnyPath, name: str) -> set[str]:
-    """The digests that a file written at once may have; of a method's tables none after a damaged
+    """The digests that a file which is always written as a whole may have.
+
+    Each readable checkpoint knows one. None holds for a table of a method after a damaged current
     checkpoint.
+
+    Args:
+        folder: The run folder.
+        name: Name of the file in the folder, such as `directions.npy` or `ladder.csv`.
+
+    Returns:
+        Digests as hexadecimal text; an empty set if none is known.
     """
     current = Path(folder) / CHECKPOINTS / CURRENT
     if name in OF_METHODS.values() and current.exists() and not _meta(current):

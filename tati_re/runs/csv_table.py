@@ -25,9 +25,19 @@ BLOCK_VALUES = 1 << 14
 
 class CsvTable(Rows):
     """A CSV file with a header line and complete rows only, readable by any program while it grows.
-    float64 numbers are written with the fewest digits that give the same number back, those of
-    `float32_columns` with nine digits, NaN as an empty cell. Names with a comma are quoted. The
-    folder exists; an existing file of that name is replaced.
+
+    float64 numbers are written with the fewest digits that give the same number back, NaN as an
+    empty cell. Names with a comma are quoted.
+
+    Args:
+        path: The file, in an existing folder. An existing file is replaced.
+        columns: Names of the columns.
+        integer_columns: Names of columns that hold integers. Names that the table lacks have no
+            effect. Default: `INTEGERS`.
+        float32_columns: Names of columns whose numbers are written with nine digits. Default: none.
+        _position: Only for `reopen`: position in the existing file, in bytes. Default: None, a new
+            file.
+        _digest: Only for `reopen`: digest of the file up to `_position`. Default: None.
     """
 
     def __init__(
@@ -67,8 +77,21 @@ class CsvTable(Rows):
         digest: str | None = None,
         **options: Any,
     ) -> "CsvTable":
-        """Continues an existing file of these columns at `position`, in bytes; refuses another
-        `digest` up to there.
+        """Opens an existing file to continue at a position, and drops what follows it.
+
+        Args:
+            path: The file.
+            columns: Names of the columns.
+            position: The position in bytes, as `on_disk` gave it when the checkpoint was written.
+            digest: Digest of the file up to `position`. Default: None, not compared.
+            **options: `integer_columns` and `float32_columns`, as for a new table.
+
+        Returns:
+            The table, open for writing at `position`.
+
+        Raises:
+            InputError: The file is missing, has other columns or a different digest, or no row ends
+                at `position`.
         """
         path = Path(path)
         headers = (_header(columns), _header(columns, str))

@@ -70,6 +70,12 @@ def row_columns(observables: Sequence[str]) -> list[str]:
 
 
 def average_columns(averaged: Sequence[str], by_rung: bool) -> list[str]:
+    """The columns of `averages.csv`.
+
+    Args:
+        averaged: Names of the observables that are averaged.
+        by_rung: Whether rows come temperature by temperature; then the last column is `rung`.
+    """
     return [
         *INDEX,
         *averaged,
@@ -80,6 +86,12 @@ def average_columns(averaged: Sequence[str], by_rung: bool) -> list[str]:
 
 
 def trajectory_columns(parameters: Sequence[str], labels: Sequence[str]) -> list[str]:
+    """The columns of a trajectory.
+
+    Args:
+        parameters: Names of the parameters or projections.
+        labels: Names of the columns that say what a row is, such as `rung` or `weight`.
+    """
     return [*INDEX, *BEFORE_PARAMETERS, *parameters, *labels]
 
 

@@ -45,7 +45,12 @@ class Fits:
 
 
 def write_fits(folder: AnyPath, fits: Fits) -> None:
-    """Writes the fits into a run folder, whole or not at all."""
+    """Writes the fits into a run folder, whole or not at all.
+
+    Args:
+        folder: The run folder.
+        fits: The fits from which the walkers start.
+    """
     arrays: dict[str, Any] = {
         "positions": fits.positions,
         "held_out": np.asarray(fits.held_out, np.int64),

@@ -43,6 +43,8 @@ class H5Table(Rows):
         path: The file, in an existing folder. An existing file is replaced.
         columns: Names of the columns.
         dtype: Number type of the columns that are not integers. Default: "float64".
+        _position: Only for `reopen`: position in the existing file, in rows. Default: None, a new
+            file.
 
     Raises:
         StorageError: The file cannot be written.

@@ -23,9 +23,17 @@ _R = TypeVar("_R")
 
 @contextmanager
 def writing(folder: AnyPath | None, new: bool = True) -> Iterator[None]:
-    """Holds the lock of a folder, made where it is missing if it may be `new`; one that was made
-    and stays empty is removed at the end. There is nothing to lock where `folder` is None or no
-    folder. An `InputError` where another process, or another call of this one, writes there.
+    """Holds the lock of a folder inside its block.
+
+    Folders that were made for the lock and stay empty are removed at the end.
+
+    Args:
+        folder: The folder. Nothing is locked if it is None, or a path to a file.
+        new: Whether a missing folder is made. Otherwise nothing is locked if it is missing.
+            Default: True.
+
+    Raises:
+        InputError: Another process, or another call of this one, writes there.
     """
     where = None if folder is None else Path(folder)
     if where is not None:

@@ -223,8 +223,11 @@ def _check_parameters(parameters: ParametersEntry) -> None:
 
 
 def write(folder: AnyPath, content: Mapping[str, Any]) -> None:
-    """Writes `manifest.toml` atomically, `schema_version` first. TOML has no None: such keys are
-    left out.
+    """Writes `manifest.toml` atomically, `schema_version` first.
+
+    Args:
+        folder: The run folder.
+        content: Entries by key. TOML has no None: such entries are left out.
     """
     text = tomli_w.dumps(plain({"schema_version": SCHEMA_VERSION, **content}, MANIFEST))
     write_whole(Path(folder) / MANIFEST, text.encode())
@@ -328,8 +331,16 @@ def _known(folder: AnyPath) -> dict[str, str]:
 
 
 def changes(folder: AnyPath, content: Mapping[str, Any]) -> list[str]:
-    """Sentences on what a manifest says now and its checkpoint does not: whoever edits it means it,
-    a disk does not.
+    """Sentences on what a manifest says now and its checkpoint does not.
+
+    A user who edits a manifest intends the change; a disk that damages it does not.
+
+    Args:
+        folder: The run folder, whose newest checkpoint knows the earlier entries.
+        content: The manifest as it is now.
+
+    Returns:
+        One sentence per changed entry; none if no checkpoint knows the manifest.
     """
     known = _known(folder)
     entries = lasting(content) if known else {}
@@ -415,8 +426,15 @@ def going_on(folder: Path, num_steps: int | None = None) -> str:
 
 
 def check_data(manifest: Manifest, dataset: Any, who: AnyPath) -> None:
-    """Refuses data that are not those of the run with this manifest; `who` is the run, or what
-    needs them.
+    """Refuses data that differ from the data of a run.
+
+    Args:
+        manifest: The manifest of the run.
+        dataset: The data set, with `fingerprint()` and `name`.
+        who: The run folder, or the operation that needs the data, for the message.
+
+    Raises:
+        InputError: The fingerprints differ.
     """
     stored = manifest.dataset
     if dataset.fingerprint() != stored.fingerprint:

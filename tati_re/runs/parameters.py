@@ -38,13 +38,27 @@ class FileParameters(NamedTuple):
 def read_parameters(
     path: AnyPath, step: int | None = None, *, names: Sequence[str], fixed: Collection[str] = ()
 ) -> FileParameters:
-    """The parameters of a model from a file or a run folder; of a ladder those at the target's
-    temperature. `path` is `trajectory.csv` or `.h5` of a run; a CSV file of TATi (columns
-    `weight0`, ..., `bias0`, ... or `w0`, ..., `b0`, ...: all weights, layer by layer, then all
-    biases); an `.npz` with the array `parameters`, or one array for each tensor of the model by
-    name (`dense/kernel`); an `.npy`; a `.keras` file; the folder of a run. Without a `step` it is
-    the last one; of a folder, where the run arrived. It may also have those in `fixed`, which keep
-    their values.
+    """Reads the parameters of a model from a file or a run folder.
+
+    On a temperature ladder these are the parameters at the target's temperature.
+
+    Args:
+        path: `trajectory.csv` or `trajectory.h5` of a run; a CSV file of TATi, with columns
+            `weight0`, ..., `bias0`, ... or `w0`, ..., `b0`, ...: all weights, layer by layer, then
+            all biases; an `.npz` with the array `parameters`, or one array for each tensor of the
+            model by name (`dense/kernel`); an `.npy`; a `.keras` file; the folder of a run.
+        step: The step, for trajectories and run folders only. Default: None, the last one of a
+            trajectory, and the end of a run for its folder.
+        names: Names of the model's parameters, in order.
+        fixed: Names of parameters that keep their values. The file may have them too. Default:
+            none.
+
+    Returns:
+        Rows of parameters, in the order of `names`.
+
+    Raises:
+        InputError: The file is missing, has an unknown format or another model's parameters, or
+            lacks the step.
     """
     path = Path(path).expanduser()
     expected = ExpectedParameters(list(names), frozenset(fixed))
@@ -81,11 +95,24 @@ def read_parameters(
 def read_trajectory(
     path: str, names: Sequence[str], steps: Sequence[int] = ()
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Steps and parameters `(rows, parameters)` of a trajectory's rows, ours or TATi's, or of those
-    at some steps.
+    """Reads steps and parameters of a trajectory in CSV, from this package or TATi.
+
+    Args:
+        path: The `.csv` file.
+        names: Names of the model's parameters, in order.
+        steps: Steps whose rows are read. Default: all.
+
+    Returns:
+        Step of each row, shape (rows,), and parameters, shape (rows, parameters). A file without
+        steps has row numbers from 0 instead.
+
+    Raises:
+        InputError: The file is missing, has another model's parameters, or lacks a step.
     """
-    if Path(path).suffix != ".csv" or not os.path.exists(path):
-        raise InputError("parameters: the trajectory has no rows.", path, "a .csv file")
+    if not os.path.exists(path):
+        raise InputError("parameters: there is no such trajectory.", path, "a .csv file")
+    if Path(path).suffix != ".csv":
+        raise InputError("parameters: the trajectory is not a CSV file.", path, "a .csv file")
     table = reading.read_csv(path)
     expected = ExpectedParameters(list(names))
     chosen, step, _ = columns_of(Path(path), list(table.columns), expected)

@@ -87,8 +87,15 @@ def read_h5(path: AnyPath) -> "pandas.DataFrame":
 
 @contextmanager
 def open_h5(path: AnyPath, alone: bool = False) -> Iterator[Any]:
-    """An HDF5 table open for reading, also while it is written, unless `alone`, or after a kill:
-    `was_killed`.
+    """Opens an HDF5 table for reading, also while it is written, or after its writer was killed.
+
+    Args:
+        path: The HDF5 file.
+        alone: Whether no other process writes to the file. A file that is marked as open for
+            writing then counts as left by a killed writer (`was_killed`). Default: False.
+
+    Raises:
+        InputError: The file is missing or damaged, or is not a table of a run.
     """
     check_regular(path)
     refuse_if(not Path(path).exists(), f"The file {path} is missing.")

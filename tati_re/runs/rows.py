@@ -25,8 +25,13 @@ OF_SWAPS = [
 
 
 class Rows:
-    """Base of both formats: the columns, the rows waiting for the next flush, the position on
-    disk.
+    """Base of both formats: columns, rows that wait for the next flush, and position on disk.
+
+    Args:
+        path: The file.
+        columns: Names of the columns, all different.
+        integer_columns: Names of columns that hold integers. Names that the table lacks have no
+            effect. Default: `INTEGERS`.
     """
 
     def __init__(

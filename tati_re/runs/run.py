@@ -503,7 +503,12 @@ def stored_every(run: RunFiles) -> int:
 
 
 def last_step(run: RunFiles, default: int) -> int:
-    """Returns the step of the last checkpoint, or the default if there is no checkpoint."""
+    """Returns the step of the last checkpoint.
+
+    Args:
+        run: The run.
+        default: Returned if there is no readable checkpoint, or it does not state its step.
+    """
     return next(checkpoint.metas(run.folder), {}).get("step", default)
 
 

@@ -13,8 +13,20 @@ from tati_re.runs.storage import LEFTOVER, replace, storing
 
 
 def prepare(path: AnyPath, overwrite: bool = False) -> Path:
-    """Makes the folder of a new run, with its parents; it has to be empty, but for a start that was
-    killed, or an old run where `overwrite` says so, which stays until `replace_with_start`.
+    """Makes the folder of a new run, with its parents.
+
+    A start that was killed is removed from the folder. An old run stays until `replace_with_start`.
+
+    Args:
+        path: The folder.
+        overwrite: Whether the folder may contain an old run or other files. Default: False, it must
+            be empty but for a killed start.
+
+    Returns:
+        The folder.
+
+    Raises:
+        InputError: The path is a file, or the folder is not empty.
     """
     folder = Path(path)
     refuse_if(
@@ -56,8 +68,13 @@ def replace_with_start(folder: Path) -> None:
 
 
 def free_folder(name: str, parent: AnyPath = "runs") -> Path:
-    """Makes the next free numbered folder, `runs/sample-1`, `runs/sample-2`, ..., safely for
-    concurrent commands.
+    """Makes the next free numbered folder, `runs/sample-1`, `runs/sample-2`, ...
+
+    Concurrent commands get different folders.
+
+    Args:
+        name: Name of the folder without its number.
+        parent: The folder in which it is made. Default: "runs".
     """
     refuse_if(
         Path(parent).is_file(), f"{parent} is not a folder.", "a file", "a folder, or --output"
@@ -88,8 +105,12 @@ def clear(folder: Path) -> None:
 
 
 def remove_leftovers(folder: Path, writers: Collection[str] | None = None) -> None:
-    """Removes what kills left of files that were being replaced; of some writers' only, where
-    others may write.
+    """Removes what killed processes left of files that were being replaced.
+
+    Args:
+        folder: The run folder.
+        writers: Rooms of the package whose files are cleaned (`RunFile.writer`), for a folder in
+            which others may write. Default: None, all.
     """
     for file in FILES:
         if writers is None or file.writer in writers:

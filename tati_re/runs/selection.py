@@ -18,7 +18,12 @@ def as_run(run: Any) -> RunFiles:
 
 
 def burnin_of(run: RunFiles, burnin: int | None) -> int:
-    """Returns the steps to drop: the given number, else the run's burn-in (none for a fit)."""
+    """Returns the steps to drop.
+
+    Args:
+        run: The run.
+        burnin: The number of steps, 0 or more. None: the burn-in of the run (0 for a fit).
+    """
     if burnin is None:
         return run.manifest.num_burnin_steps
     refuse_if(burnin < 0, "burnin must be a number of steps.", burnin, "0 or more")
@@ -28,9 +33,16 @@ def burnin_of(run: RunFiles, burnin: int | None) -> int:
 def select_rows(
     run: AnyRun, burnin: int | None = None, thin: int = 1, rung: int | None = 0
 ) -> pd.DataFrame:
-    """Rows of `run.csv` after step `burnin` (None: the run's own burn-in), every `thin`-th of each
-    walker, by step and walker, numbered anew. Of a temperature ladder rung 0 is the target, None
-    stands for all.
+    """Selects rows of `run.csv`, by step and walker, with row numbers from 0.
+
+    Args:
+        run: The run, or its folder.
+        burnin: Rows after this step are selected. Default: None, the burn-in of the run.
+        thin: Every `thin`-th row of each walker is selected. Default: 1.
+        rung: Rung of a temperature ladder, 0 for the target; None: all rungs. Default: 0.
+
+    Raises:
+        InputError: No rows are left, or the rung does not exist.
     """
     run = as_run(run)
     return keep(run.run_info, burnin_of(run, burnin), thin, rung)
@@ -39,7 +51,21 @@ def select_rows(
 def keep(
     rows: pd.DataFrame, burnin: int = 0, thin: int = 1, rung: int | None = None
 ) -> pd.DataFrame:
-    """As `select_rows`, for a table with the columns `step` and `walker`."""
+    """Selects rows of a table, as `select_rows`.
+
+    Args:
+        rows: A table with the columns `step` and `walker`.
+        burnin: Rows after this step are selected. Default: 0.
+        thin: Every `thin`-th row of each walker is selected. Default: 1.
+        rung: Rung of a temperature ladder, 0 for the target. A table without a column `rung` is not
+            filtered. Default: None, all rungs.
+
+    Returns:
+        The rows, with row numbers from 0.
+
+    Raises:
+        InputError: No rows are left, or the rung does not exist.
+    """
     check_thin(thin)
     selected = drawn(rows[rows["step"] > burnin])
     if rung is not None and "rung" in selected.columns:
@@ -111,8 +137,11 @@ def leaves(rows: pd.DataFrame) -> bool:
 
 
 def is_optimization(manifest: Manifest, rows: pd.DataFrame) -> bool:
-    """Returns whether a run is an optimization, by its manifest, or by rows without a
-    temperature.
+    """Returns whether a run is an optimization, by its manifest or its rows.
+
+    Args:
+        manifest: The manifest of the run.
+        rows: Rows of `run.csv`. A run is an optimization if none has a temperature above 0.
     """
     if manifest.is_fit:
         return True

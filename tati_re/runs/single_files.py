@@ -41,8 +41,11 @@ class SingleFiles:
 
 
 def single_files(options, trajectory_format: str) -> SingleFiles:
-    """The copies that the options ask for, with the format "csv" or "h5" of the run's
-    trajectory.
+    """The copies that the options ask for.
+
+    Args:
+        options: The options `run_file`, `averages_file` and `trajectory_file`, None for no copy.
+        trajectory_format: Format of the run's trajectory, "csv" or "h5".
     """
     names = files.ROWS, files.AVERAGES, files.TRAJECTORIES[trajectory_format]
     paths = options.run_file, options.averages_file, options.trajectory_file
@@ -52,7 +55,13 @@ def single_files(options, trajectory_format: str) -> SingleFiles:
 
 
 def trajectory_format(options, num_columns: int) -> str:
-    """The format of a run's trajectory, "csv" or "h5", of so many parameters or projections."""
+    """The format of a run's trajectory, "csv" or "h5".
+
+    Args:
+        options: The options `trajectory_format` and `trajectory_file`.
+        num_columns: Number of stored parameters or projections. By default more than 1,000 are
+            stored as HDF5.
+    """
     if options.trajectory_format != "auto":
         return options.trajectory_format
     if options.trajectory_file is not None:

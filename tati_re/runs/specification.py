@@ -16,6 +16,15 @@ from tati_re.runs.storage import remove_leftovers, storing, write_whole
 
 
 def first_difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """The first entry of a specification that differs from a stored one.
+
+    Args:
+        then: The stored specification.
+        now: The present specification. Only its entries are compared.
+
+    Returns:
+        The entry with its stored value, such as `seed = 1`; None if all agree.
+    """
     return next(
         (f"{name} = {then.get(name)}" for name, value in now.items() if then.get(name) != value),
         None,
@@ -32,11 +41,27 @@ def open_folder(
     overwrite: bool = False,
     difference: Callable[[Mapping[str, Any], Mapping[str, Any]], str | None] = first_difference,
 ) -> Mapping[str, Any] | None:
-    """Makes the folder of a calculation, or opens one of the same specification, which is returned;
-    None if new. `filename` is that of the specification `now`, in TOML, and `kind` the
-    calculation's, for messages. With `overwrite` another calculation in the folder is replaced, and
-    files of the patterns `outdated` are removed. `difference` says what differs between the
-    specification found and `now`, or None. The caller holds the folder's lock.
+    """Makes the folder of a calculation, or opens one with the same specification.
+
+    The caller holds the folder's lock.
+
+    Args:
+        folder: The folder.
+        filename: Name of the file of the specification, TOML.
+        now: The present specification.
+        kind: The calculation in a word, such as "landscape", for messages.
+        outdated: Patterns of files that are removed when a calculation begins. Default: none.
+        overwrite: Whether another calculation, or other files, may be in the folder. Default:
+            False.
+        difference: Says what differs between the stored specification and `now`; None for nothing.
+            Default: `first_difference`.
+
+    Returns:
+        The stored specification if it is the same; None if the calculation begins.
+
+    Raises:
+        InputError: The path is a file, or the folder contains something else and `overwrite` is
+            false.
     """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():

@@ -19,7 +19,12 @@ from tati_re.runs.files import MANIFEST, PARTIAL
 
 
 class StorageError(InputError):
-    """A file that cannot be written: full disk, read-only folder, path below a file."""
+    """A file that cannot be written: full disk, read-only folder, path below a file.
+
+    Args:
+        path: The file or folder.
+        error: The error that writing raised.
+    """
 
     def __init__(self, path: AnyPath, error: BaseException) -> None:
         # The operating system's words, which HDF5 hides inside a longer sentence.
@@ -33,8 +38,11 @@ class StorageError(InputError):
 
 @contextmanager
 def storing(path: AnyPath, *more: type[Exception]) -> Iterator[None]:
-    """Turns an `OSError` (and the types in `more`) inside its block into a `StorageError` that
-    names `path`.
+    """Turns an `OSError` inside its block into a `StorageError` that names the path.
+
+    Args:
+        path: The file or folder that is written.
+        *more: Further types of exceptions that are turned.
     """
     kinds: tuple[type[Exception], ...] = (OSError, *more)
     try:
@@ -60,7 +68,12 @@ def sync_file(path: AnyPath) -> None:
 
 
 def replace(source: AnyPath, target: AnyPath) -> None:
-    """Renames `source` to `target`, replacing it, and waits until the folder is on disk."""
+    """Renames a file, replacing the target, and waits until the folder is on disk.
+
+    Args:
+        source: The present name.
+        target: The new name. A file of this name is replaced.
+    """
     _refuse_link(Path(target).parent)
     os.replace(source, target)
     sync_file(Path(target).parent)
@@ -110,8 +123,11 @@ def remove_leftovers(folder: AnyPath) -> None:
 
 @contextmanager
 def replacing(path: AnyPath, suffix: str = "") -> Iterator[BinaryIO]:
-    """A new file, its name ending in `suffix`, that replaces `path` when the block ends, or is
-    removed if it fails.
+    """Opens a new file that replaces another one when the block ends, or is removed if it fails.
+
+    Args:
+        path: The file that is replaced.
+        suffix: End of the temporary file's name. Default: none.
     """
     path = Path(path)
     aside = path.with_name(f"{path.name}.{secrets.token_hex(8)}{PARTIAL}{suffix}")
@@ -129,6 +145,11 @@ def replacing(path: AnyPath, suffix: str = "") -> Iterator[BinaryIO]:
 
 
 def write_whole(path: AnyPath, content: bytes) -> None:
-    """Writes a small file atomically: readers see the old content or the new, even after a kill."""
+    """Writes a small file atomically: readers see the old content or the new, even after a kill.
+
+    Args:
+        path: The file.
+        content: The whole new content.
+    """
     with replacing(path) as file:
         file.write(content)

@@ -11,6 +11,10 @@ from tati_re.core.errors import AnyPath, InputError
 class MissingArray(InputError):
     """An array that a checkpoint lacks.
 
+    Args:
+        folder: The folder of the run, for the message.
+        array: Name of the array.
+
     Attributes:
         array: Its name.
     """
@@ -33,8 +37,12 @@ class StoredArrays(dict[str, np.ndarray]):
 
     A name that is missing is an `InputError`, not a `KeyError`.
 
-    Attributes:
+    Args:
+        arrays: The arrays by name.
         folder: The folder of the run, for messages.
+
+    Attributes:
+        folder: The folder of the run.
     """
 
     def __init__(self, arrays: Mapping[str, np.ndarray], folder: AnyPath) -> None:

@@ -22,8 +22,18 @@ _WALKER = ("walker", "id")
 
 
 def steps_between(every: int, fewest: int, drawn: np.ndarray | int) -> np.ndarray:
-    """Steps between stored positions of a walker after so many `drawn`: `every`, halved while it is
-    even and leaves fewer than the `fewest` positions; 0 of them: never.
+    """Steps between stored positions of a walker.
+
+    The spacing is `every`, halved while it is even and leaves fewer positions than `fewest`.
+
+    Args:
+        every: The largest spacing, in steps; 0: no positions are stored.
+        fewest: The least number of positions. If it is 0, or `every` is below 8, the spacing is
+            always `every`.
+        drawn: Steps after the burn-in so far, a number or an array.
+
+    Returns:
+        The spacing, int64, with the shape of `drawn`.
     """
     halvings = (every & -every).bit_length() - 1 if fewest and every > 7 else 0
     least = every >> halvings
@@ -40,11 +50,29 @@ class ExpectedParameters(NamedTuple):
     fixed: Collection[str] = ()
 
     def column_numbers(self, path: Path, columns: list[str]) -> list[int]:
+        """Returns the column of each parameter of the model, from 0.
+
+        Args:
+            path: The file, for messages.
+            columns: Names of the parameter columns, in the order of the file.
+
+        Raises:
+            InputError: The names, without the fixed ones, differ from the model's.
+        """
         self.check(path, [name for name in columns if name not in self.fixed])
         place = {name: k for k, name in enumerate(columns)}
         return [place[name] for name in self.names]
 
     def check(self, path: Path, names: list[str]) -> None:
+        """Refuses names of parameters that differ from the model's.
+
+        Args:
+            path: The file, for messages.
+            names: The names in the file, in order.
+
+        Raises:
+            InputError: The number or a name differs.
+        """
         if names == self.names:
             return
         received = f"{len(names)} parameters"
@@ -61,6 +89,15 @@ class ExpectedParameters(NamedTuple):
         )
 
     def checked(self, path: Path, values: np.ndarray) -> np.ndarray:
+        """Returns values as float64, after a check that they are parameters of the model.
+
+        Args:
+            path: The file, for messages.
+            values: Values, shape (rows, parameters), at least one row.
+
+        Raises:
+            InputError: The shape does not fit, or a value is not a finite real number.
+        """
         values = np.asarray(values)
         if values.ndim != 2 or values.shape[1] != len(self.names):
             received = (
@@ -89,8 +126,20 @@ class ExpectedParameters(NamedTuple):
 
 
 def csv_rows(path: Path, step: int | None, expected: ExpectedParameters) -> tuple[np.ndarray, int]:
-    """Returns the parameters at a step, or the last one, of a CSV file, `(walkers, P)`, and the
-    step.
+    """Reads the parameters at a step from a CSV file; on a ladder only rung 0 counts.
+
+    Args:
+        path: The CSV file, from this package or TATi.
+        step: The step. None: the last one.
+        expected: The parameters of the model.
+
+    Returns:
+        Parameters, shape (walkers, parameters), in the walkers' order, and the step. Without a
+        column `step` a row's number, from 0, is its step.
+
+    Raises:
+        InputError: The file has another model's parameters, a cell that is not a number, or no such
+            step.
     """
     check_regular(path, "parameters")
     lines = numbered_lines(path, reading.table_bytes(path))
@@ -139,6 +188,19 @@ def _whole(path: Path, line: int, cell: str) -> int:
 
 
 def h5_rows(path: Path, step: int | None, expected: ExpectedParameters) -> tuple[np.ndarray, int]:
+    """Reads the parameters at a step from an HDF5 trajectory; on a ladder only rung 0 counts.
+
+    Args:
+        path: The HDF5 file.
+        step: The step. None: the last one.
+        expected: The parameters of the model.
+
+    Returns:
+        Parameters, shape (walkers, parameters), in the walkers' order, and the step.
+
+    Raises:
+        InputError: The file has another model's parameters, or no such step.
+    """
     with reading.open_h5(path) as file:
         index_columns, columns = reading.h5_columns(file)
         chosen, _, _ = columns_of(path, [*index_columns, *columns], expected)
@@ -163,7 +225,20 @@ def h5_rows(path: Path, step: int | None, expected: ExpectedParameters) -> tuple
 def columns_of(
     path: Path, columns: list[str], expected: ExpectedParameters
 ) -> tuple[list[int], int | None, int | None]:
-    """Places of the parameters in their order, of the step and of the walker."""
+    """Finds the columns of the parameters, the step and the walker in a table.
+
+    Args:
+        path: The file, for messages.
+        columns: Names of all columns, in the order of the file, from this package or TATi.
+        expected: The parameters of the model.
+
+    Returns:
+        Column of each parameter, in the model's order; column of the step; column of the walker.
+        Numbers are from 0; None for a step or a walker without a column.
+
+    Raises:
+        InputError: The table has no parameters, or another model's.
+    """
     numbers = {name: k for k, name in enumerate(columns)}
     step = numbers.get("step")
     walker = next((numbers[name] for name in _WALKER if name in numbers), None)
@@ -225,15 +300,26 @@ def _rows_at(path: Path, index: np.ndarray, step: int | None) -> tuple[list[int]
 
 
 def rows_of_step(index: np.ndarray, step: int) -> list[int]:
-    """The first row of each walker at a step, in the walkers' order, from the columns step and
-    walker `(rows, 2)`.
+    """The first row of each walker at a step, in the walkers' order.
+
+    Args:
+        index: Step and walker of each row, shape (rows, 2).
+        step: The step.
+
+    Returns:
+        Row numbers from 0; none if the step is not stored.
     """
     at_step = np.flatnonzero(index[:, 0] == np.float64(step))  # which any integer fits
     return at_step[np.unique(index[at_step, 1], return_index=True)[1]].tolist()
 
 
 def stored_steps(index: np.ndarray, step: int) -> str:
-    """Which steps are stored, in words, and which of them is the nearest."""
+    """Says in words which steps are stored, and which of them is the nearest.
+
+    Args:
+        index: Step and walker of each row, shape (rows, 2); at least one row.
+        step: The step that was asked for.
+    """
     steps = np.unique(index[:, 0])
     near = steps[np.argmin(np.abs(steps - np.float64(step)))]
     return (

@@ -81,7 +81,13 @@ class CCAdL(Method):
         self.covariance_window = covariance_window
 
     def init(self, position, evaluate, noise):
-        """Momenta from N(0, T), gradient and its variance at the given positions, ξ = γ."""
+        """Starts with momenta from N(0, T), the gradient and its variance there, and ξ = γ.
+
+        Args:
+            position: Positions, shape (walkers, parameters).
+            evaluate: Computes U and its gradient on the first mini-batch.
+            noise: Random numbers of this step.
+        """
         state = start(self.friction, position, evaluate, noise)
         return extend(state, gradient_variance=evaluate.gradient_variance(position))
 

@@ -123,7 +123,15 @@ class HamiltonianMonteCarlo(Method):
 
 
 def trajectory_lengths(num_leapfrog_steps: int | str, leapfrog_jitter: float) -> tuple[int, int]:
-    """The least and the largest whole number of [(1 - j) L₀, (1 + j) L₀], at least 1."""
+    """The smallest and the largest whole number of [(1 - j) L₀, (1 + j) L₀], at least 1.
+
+    Args:
+        num_leapfrog_steps: L₀, at least 1.
+        leapfrog_jitter: j, from 0 to 1.
+
+    Raises:
+        InputError: A value is out of range, or L₀ is a text such as "auto".
+    """
     if isinstance(num_leapfrog_steps, str):
         raise InputError(
             "num_leapfrog_steps: this sampler cannot choose them.",
@@ -141,9 +149,20 @@ def trajectory_lengths(num_leapfrog_steps: int | str, leapfrog_jitter: float) ->
 
 
 def trajectory(state: LangevinState, evaluate, noise, lengths: tuple[Any, Any], **split):
-    """A trajectory of random length, fresh momenta, and its Metropolis test: drawn in the order
-    momenta, length, test. `lengths`: the least and largest number of steps; `split`: `before` and
-    `reflect` of `leapfrog`.
+    """A trajectory of random length with fresh momenta, and its Metropolis test.
+
+    Random numbers are drawn in the order momenta, length, test. A walker that is rejected keeps its
+    position, with the fresh momenta turned around.
+
+    Args:
+        state: The state before the step; its momenta are replaced.
+        evaluate: Computes U and its gradient on all data.
+        noise: Random numbers of this step.
+        lengths: The smallest and the largest number of leapfrog steps, numbers or tensors.
+        **split: `before` and `reflect` of `leapfrog`.
+
+    Returns:
+        The state after the step, and its `Info`.
     """
     momentum = sqrt(column(state.rung.temperature, state.position)) * noise.normal(
         state.position.shape
@@ -154,13 +173,23 @@ def trajectory(state: LangevinState, evaluate, noise, lengths: tuple[Any, Any], 
 
 
 def drawn_length(lengths: tuple[Any, Any], noise):
-    """One of the whole numbers from the least to the largest, each as likely."""
+    """One of the whole numbers of a range, each equally likely; float64.
+
+    Args:
+        lengths: The smallest and the largest number, included; numbers or tensors of shape ().
+        noise: Random numbers of this step; one uniform number is drawn.
+    """
     low, high = lengths
     return minimum(floor(low + (high - low + 1) * noise.uniform(())), as_float64(high))
 
 
 def energy_change(start: LangevinState, end: LangevinState):
-    """ΔH with H = U + p'p/2, `(walkers,)`, float64."""
+    """ΔH with H = U + p'p/2, shape (walkers,), float64.
+
+    Args:
+        start: The state at the start of the trajectory.
+        end: The state at its end.
+    """
     kinetic = sum_of_products(end.momentum, end.momentum) - sum_of_products(
         start.momentum, start.momentum
     )

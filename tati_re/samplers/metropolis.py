@@ -5,9 +5,16 @@ from tati_re.core.protocol import Info
 
 
 def accept_or_keep(proposal, current, change, noise):
-    """The proposal with probability min(1, exp(-β ΔH)), else `current`, whose rung counts, for each
-    walker; and `Info`. `change` is ΔH, `(walkers,)`, float64; not a number means rejected. One
-    uniform number a walker is drawn.
+    """The proposal with probability min(1, exp(-β ΔH)), else the current state, for each walker.
+
+    Args:
+        proposal: The proposed state.
+        current: The state that is kept on rejection; its rung has the β, and stays in either case.
+        change: ΔH, shape (walkers,), float64; not a number means rejected.
+        noise: Random numbers of this step; one uniform number per walker is drawn.
+
+    Returns:
+        The state, and the `Info` with acceptance probability and ΔH.
     """
     # A comparison with nan is false, so that a trajectory that blew up is rejected.
     accepted = (

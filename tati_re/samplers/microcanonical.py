@@ -71,8 +71,14 @@ def on_sphere(state):
 
 
 def rotate(state, t):
-    """B(t), t `(walkers,)`: the state with its momentum turned towards the force, and the change of
-    K, float64.
+    """B(t): turns the momentum towards the force.
+
+    Args:
+        state: The state before.
+        t: Time of the rotation, shape (walkers,).
+
+    Returns:
+        The state after, with momenta of length sqrt(d T), and the change of K, (walkers,), float64.
     """
     d = state.position.shape[1]
     temperature = state.rung.temperature
@@ -93,7 +99,17 @@ def rotate(state, t):
 
 
 def moved(state, evaluate, integrator: str, reflect: bool):
-    """The state after one step B A B or B A B A B on the full potential, and the change of K."""
+    """Makes one step B A B or B A B A B on all data.
+
+    Args:
+        state: The state before the step.
+        evaluate: Computes U and its gradient on all data.
+        integrator: A name of `INTEGRATORS`.
+        reflect: Whether drifts turn around at the walls of the prior.
+
+    Returns:
+        The state after the step, and the change of K, shape (walkers,).
+    """
     kinetic = 0.0 * state.potential
     for number, share in enumerate(INTEGRATORS[integrator]):
         t = share * state.rung.step_size
@@ -160,7 +176,16 @@ class MCLMC(Method):
         self.shown = self.of_rung = ("friction",) if self.adapts else ()
 
     def init(self, position, evaluate, noise):
-        """Uniform directions."""
+        """Starts with momenta of fixed length in uniform directions.
+
+        Args:
+            position: Positions, shape (walkers, parameters).
+            evaluate: Computes U and its gradient on the first mini-batch.
+            noise: Random numbers of this step.
+
+        Raises:
+            InputError: There is a single parameter.
+        """
         check_dimension(position.shape[1])
         state = on_sphere(with_momenta(position, evaluate.full, evaluate.rung, noise))
         return (

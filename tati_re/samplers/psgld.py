@@ -104,8 +104,15 @@ class PreconditionedSGLD(Method):
         )
 
     def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:
-        """Refuses, before a run, a frozen preconditioner that has no burn-in to learn in, with an
-        `InputError`.
+        """Refuses a frozen preconditioner without a burn-in in which it learns.
+
+        Args:
+            step_size: h.
+            temperature: T.
+            num_burnin_steps: Steps of the burn-in.
+
+        Raises:
+            InputError: The preconditioner is frozen and there is no burn-in.
         """
         problem = "preconditioner: a frozen one is learned during the burn-in."
         expected = f"num_burnin_steps such as {round(10 / (1 - self.preconditioner_decay))}"
@@ -114,7 +121,13 @@ class PreconditionedSGLD(Method):
         )
 
     def init(self, position, evaluate, noise):
-        """The gradient at the given positions, V = 1: until something is learned this is SGLD."""
+        """Starts with V = 1: until something is learned this is SGLD.
+
+        Args:
+            position: Positions, shape (walkers, parameters).
+            evaluate: Computes U and its gradient on the first mini-batch.
+            noise: Random numbers of this step.
+        """
         state = SGLD.init(self, position, evaluate, noise)
         state = extend(state, square=0.0 * state.gradient + 1.0)
         if self._corrects:

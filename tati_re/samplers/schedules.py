@@ -23,8 +23,13 @@ SCHEDULES = {
 
 
 def polynomial(delay: float, power: float) -> Factor:
-    """(1 + t/b)^-a, b the `delay` in steps: Welling and Teh's a(b + t)^-γ (ICML 2011), 1 at the
-    first step, t = 0. For a `power` a from 0.5 (exclusive) to 1 averages converge without bias.
+    """The factor (1 + t/b)^-a, which is 1 at the first step, t = 0.
+
+    It is Welling and Teh's a(b + t)^-γ (ICML 2011).
+
+    Args:
+        delay: b in steps, above 0.
+        power: a. From 0.5 (exclusive) to 1, averages converge without bias.
     """
     return lambda steps: (1.0 + (steps - 1) / delay) ** -power
 
@@ -37,15 +42,25 @@ def cyclical(length: int) -> Factor:
 
 
 def annealing(ratio: float, num_steps: int) -> Factor:
-    """ratio^(1 - t/n): geometrically from `ratio` at the first step to 1 after `num_steps`, and 1
-    from there on.
+    """The factor ratio^(1 - t/n), geometric in the step number t, and 1 from step n on.
+
+    Args:
+        ratio: The factor at the first step, t = 0.
+        num_steps: n, the number of steps until the factor is 1; 0 counts as 1.
     """
     return lambda steps: ratio ** np.clip(1.0 - (steps - 1) / max(num_steps, 1), 0.0, 1.0)
 
 
 def table(pairs: Sequence[tuple[int, float]], unit: float, name: str) -> Factor:
-    """Values above 0, divided by `unit`, each from its step on, the first before it too; errors say
-    `name`.
+    """The factor of a table of values: each holds from its step on, the first also before it.
+
+    Args:
+        pairs: Pairs (step, value): ascending steps, and finite values above 0.
+        unit: The value for which the factor is 1.
+        name: Name of the option, for messages.
+
+    Raises:
+        InputError: These are not pairs, the steps do not ascend, or a value is not above 0.
     """
     try:
         steps, values = (np.asarray(column, np.float64) for column in zip(*pairs, strict=True))
@@ -93,8 +108,18 @@ def read_table(path: str, name: str) -> list[tuple[int, float]]:
 
 
 def keras_schedule(schedule, unit: float, name: str = "step_schedule") -> Factor:
-    """A Keras learning rate schedule as a factor: its value at step t - 1 (Keras counts from 0),
-    divided by `unit`.
+    """A Keras learning rate schedule as a factor.
+
+    The factor at step t is the schedule's value at step t - 1, since Keras counts from 0.
+
+    Args:
+        schedule: A schedule or another function of a step number, computed with keras.ops or
+            TensorFlow.
+        unit: The value for which the factor is 1.
+        name: Name of the option, for messages. Default: step_schedule.
+
+    Raises:
+        InputError: The schedule fails, or returns a number that is negative or not finite.
     """
     from tati_re.core.backend import tf
 
@@ -124,7 +149,16 @@ def keras_schedule(schedule, unit: float, name: str = "step_schedule") -> Factor
 
 
 def step_factor(options, schedule=None) -> Factor | None:
-    """The factor of the step size, or `None` if it is constant."""
+    """The factor of the step size, or None if it is constant.
+
+    Args:
+        options: The options of the run.
+        schedule: A Keras schedule, or pairs (step, value), in place of the option `step_schedule`.
+            Default: None, the option.
+
+    Raises:
+        InputError: The schedule is unknown or has invalid values.
+    """
     if schedule is None and options.step_schedule == "polynomial":
         return polynomial(options.schedule_delay, options.schedule_power)
     if schedule is None and options.step_schedule == "cyclical":
@@ -133,7 +167,17 @@ def step_factor(options, schedule=None) -> Factor | None:
 
 
 def temperature_factor(options, schedule=None) -> Factor | None:
-    """The factor of the temperature, or `None` if it is constant."""
+    """The factor of the temperature, or None if it is constant.
+
+    Args:
+        options: The options of the run.
+        schedule: A Keras schedule, or pairs (step, value), in place of the option
+            `temperature_schedule`. Default: None, the option.
+
+    Raises:
+        InputError: The schedule is unknown or has invalid values, options exclude each other, or
+            annealing lacks a burn-in or its first temperature.
+    """
     explores = options.exploration_fraction > 0
     if explores and options.step_schedule != "cyclical":
         problem = "exploration_fraction is a fraction of each cycle."

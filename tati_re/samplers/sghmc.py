@@ -101,8 +101,17 @@ class SGHMC(Method):
             )
 
     def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:
-        """Refuses a gradient noise above what friction takes out, h² V̂ > 2 α T, and an estimate
-        without a burn-in.
+        """Refuses a gradient noise above what friction takes out, h² V̂ > 2 α T.
+
+        Also refuses an estimate without a burn-in.
+
+        Args:
+            step_size: h.
+            temperature: T.
+            num_burnin_steps: Steps of the burn-in.
+
+        Raises:
+            InputError: The noise is too large, or it is estimated and there is no burn-in.
         """
         if self.estimates and not num_burnin_steps:
             problem = "gradient_noise: it is estimated during the burn-in."
@@ -120,7 +129,13 @@ class SGHMC(Method):
             )
 
     def init(self, position, evaluate, noise):
-        """Momenta from N(0, T), the gradient at the given positions."""
+        """Starts with momenta from N(0, T), and the gradient with its variance if it is estimated.
+
+        Args:
+            position: Positions, shape (walkers, parameters).
+            evaluate: Computes U and its gradient on the first mini-batch.
+            noise: Random numbers of this step.
+        """
         state = with_momenta(position, evaluate, evaluate.rung, noise)
         return (
             extend(state, noise_estimate=evaluate.gradient_variance(position))

@@ -57,7 +57,13 @@ class SGNHT(Method):
         self.thermal_mass = checked_mass(thermal_mass)
 
     def init(self, position, evaluate, noise):
-        """Momenta from N(0, T), the gradient at the given positions, ξ = γ."""
+        """Starts with momenta from N(0, T), the gradient at the positions, and ξ = γ.
+
+        Args:
+            position: Positions, shape (walkers, parameters).
+            evaluate: Computes U and its gradient on the first mini-batch.
+            noise: Random numbers of this step.
+        """
         return start(self.friction, position, evaluate, noise)
 
     def step(self, state, evaluate, noise):
@@ -68,12 +74,27 @@ class SGNHT(Method):
 
 
 def start(friction: float, position, evaluate, noise):
+    """The state at a position with momenta from N(0, T) and the field `thermostat`, ξ = γ.
+
+    Args:
+        friction: γ, above 0.
+        position: Positions, shape (walkers, parameters).
+        evaluate: Computes U and its gradient on the first mini-batch.
+        noise: Random numbers of this step.
+    """
     state = with_momenta(position, evaluate, evaluate.rung, noise)
     return extend(state, thermostat=first_thermostat(friction, state.potential))
 
 
 def push(state, noise, friction: float, rate):
-    """p <- p - h ∇U - h rate p + sqrt(2 γ T h) R."""
+    """The state after p <- p - h ∇U - h rate p + sqrt(2 γ T h) R.
+
+    Args:
+        state: The state before.
+        noise: Random numbers of this step; one normal number per parameter is drawn.
+        friction: γ of the added noise.
+        rate: The friction that acts, in 1/time, shape (walkers, 1) or (walkers, parameters).
+    """
     time, temperature = (
         column(values, state.momentum) for values in (state.rung.step_size, state.rung.temperature)
     )

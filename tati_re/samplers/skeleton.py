@@ -75,7 +75,16 @@ class Skeleton(Method):
         )
 
     def step(self, state: State, evaluate, noise) -> tuple[State, Info]:
-        """One step; the gradient of the new position is kept for the next."""
+        """Makes one step; the gradient of the new position is kept for the next.
+
+        Args:
+            state: The state before the step.
+            evaluate: Computes U and its gradient on the mini-batch of the step.
+            noise: Random numbers of this step.
+
+        Returns:
+            The state after the step, and its `Info`.
+        """
         # Rungs are float64 `(walkers,)`: `column` makes them `(walkers, 1)` in the type of the
         # parameters.
         time = self.mobility * column(state.rung.step_size, state.position)

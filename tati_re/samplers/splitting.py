@@ -66,7 +66,14 @@ class LangevinState(NamedTuple):
 
 
 def with_momenta(position, energy_at: Callable, rung: Rung, noise) -> LangevinState:
-    """The state at a position, with momenta from N(0, T)."""
+    """The state at a position, with momenta from N(0, T).
+
+    Args:
+        position: Positions, shape (walkers, parameters).
+        energy_at: Computes the `Energy` at positions: an evaluation, or its `full`.
+        rung: Temperature and step size of each walker.
+        noise: Random numbers of this step; one normal number per parameter is drawn.
+    """
     momentum = sqrt(column(rung.temperature, position)) * noise.normal(position.shape)
     energy = energy_at(position)
     return LangevinState(
@@ -251,7 +258,13 @@ class Splitting(Method):
         return count + (self._carries and not fresh), kicked
 
     def init(self, position, evaluate, noise) -> LangevinState:
-        """Momenta from N(0, T), the gradient at the given positions; ξ = γ."""
+        """Starts with momenta from N(0, T) and the gradient at the positions; ξ = γ.
+
+        Args:
+            position: Positions, shape (walkers, parameters).
+            evaluate: Computes U and its gradient on the first mini-batch.
+            noise: Random numbers of this step.
+        """
         state = with_momenta(position, evaluate, evaluate.rung, noise)
         if self.thermostatted:
             state = extend(
@@ -340,9 +353,15 @@ class Splitting(Method):
 
 
 def evaluated(state, evaluate, first: bool = True):
-    """The state with potential and gradient at its position, and the gradient's variance where it
-    has that field; the last one is that of the step before if this gradient is the `first` of its
-    mini-batch.
+    """The state with potential and gradient at its position.
+
+    Where the state has the field, the variance of the gradient is computed too.
+
+    Args:
+        state: A state; the fields `gradient_variance` and `variance_before` are optional.
+        evaluate: Computes U and its gradient on the mini-batch of the step.
+        first: Whether this gradient is the first of its mini-batch. `variance_before` then becomes
+            the variance of the step before. Default: True.
     """
     if "gradient_variance" not in state._fields:
         return with_energy(state, evaluate(state.position))
@@ -352,7 +371,13 @@ def evaluated(state, evaluate, first: bool = True):
 
 
 def drift(state, evaluate, t):
-    """A(t): θ <- θ + t p, reflected at the walls of the prior, but for an `evaluate` of None."""
+    """A(t): θ <- θ + t p.
+
+    Args:
+        state: The state before.
+        evaluate: Reflects at the walls of the prior; None for a drift without walls.
+        t: Time of the drift, shape (walkers, 1).
+    """
     position = state.position + t * state.momentum
     momentum = state.momentum
     if evaluate is not None:
@@ -361,12 +386,23 @@ def drift(state, evaluate, t):
 
 
 def kick(state, t):
-    """B(t): p <- p - t ∇U(θ)."""
+    """B(t): p <- p - t ∇U(θ).
+
+    Args:
+        state: The state before, with the gradient at its position.
+        t: Time of the kick, shape (walkers, 1).
+    """
     return state._replace(momentum=state.momentum - t * state.gradient)
 
 
 def ornstein_uhlenbeck(state, noise, friction_time):
-    """O(t): p <- c p + sqrt((1 - c²) T) R with c = exp(-γ t)."""
+    """O(t): p <- c p + sqrt((1 - c²) T) R with c = exp(-γ t).
+
+    Args:
+        state: The state before.
+        noise: Random numbers of this step; one normal number per parameter is drawn.
+        friction_time: γ t, shape (walkers, 1).
+    """
     spread = sqrt(-expm1(-2.0 * friction_time) * column(state.rung.temperature, state.position))
     return state._replace(
         momentum=exp(-friction_time) * state.momentum + spread * noise.normal(state.position.shape)

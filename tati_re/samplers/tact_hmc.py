@@ -126,8 +126,14 @@ class TactHMC(Method):
         self.tempering_nodes = int(tempering_nodes)
 
     def init(self, position, evaluate, noise):
-        """All walkers at ξ = 0, momenta from N(0, T), s = γ, z = 0, and Ū the potential where the
-        walker starts.
+        """Starts all walkers at ξ = 0, with momenta from N(0, T), s = γ and z = 0.
+
+        Ū is the potential at the start of the walker.
+
+        Args:
+            position: Positions, shape (walkers, parameters).
+            evaluate: Computes U and its gradient on the first mini-batch.
+            noise: Random numbers of this step.
         """
         state = start(self.friction, position, evaluate, noise)
         potential = ops.as_float64(state.potential)
@@ -288,6 +294,18 @@ def from_temperatures(
 ) -> TactHMC:
     """Continuously tempered Hamiltonian dynamics up to a maximal temperature, by default 6 times
     the target's.
+
+    Args:
+        friction: γ above 0, 1/time.
+        thermal_mass: μ above 0; None for the number of parameters.
+        tempering_plateau: ξ₀ between 0 and 1.
+        tempering_steps: K above 0.
+        tempering_nodes: Nodes of Ū, at least 2.
+        kT: Temperature of the target.
+        max_temperature: The maximal temperature, at least `kT`. Default: None, 6 times `kT`.
+
+    Raises:
+        InputError: The maximal temperature is below the target's, or a value is out of range.
     """
     hottest = max_temperature or 6.0 * kT
     refuse_if(

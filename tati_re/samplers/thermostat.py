@@ -52,12 +52,23 @@ def checked_mass(thermal_mass: float | None) -> float | None:
 
 
 def first_thermostat(friction: float, potential):
-    """ξ = γ for every walker, float64."""
+    """ξ = γ for every walker, shape (walkers,), float64.
+
+    Args:
+        friction: γ, a number or shape (walkers,).
+        potential: U of the walkers, shape (walkers,); only its shape counts.
+    """
     return 0.0 * as_float64(potential) + friction
 
 
 def heat_up(state, time, thermal_mass: float | None):
-    """D(t): ξ <- ξ + t (p'p - P T) / μ; `time` is `(walkers,)`, float64."""
+    """D(t): ξ <- ξ + t (p'p - P T) / μ.
+
+    Args:
+        state: The state before, with the field `thermostat`.
+        time: t, shape (walkers,), float64.
+        thermal_mass: μ above 0; None for the number of parameters.
+    """
     parameters = state.momentum.shape[-1]
     excess = (
         sum_of_products(state.momentum, state.momentum) - float(parameters) * state.rung.temperature
@@ -68,7 +79,14 @@ def heat_up(state, time, thermal_mass: float | None):
 
 
 def thermostatted_bath(state, noise, friction: float, time):
-    """O(t) with the walker's own ξ; `time` is `(walkers,)`, float64."""
+    """O(t) with the ξ of each walker.
+
+    Args:
+        state: The state before, with the field `thermostat`.
+        noise: Random numbers of this step; one normal number per parameter is drawn.
+        friction: γ of the noise, a number or shape (walkers,).
+        time: t, shape (walkers,), float64.
+    """
     turn = state.thermostat * time
     spread = sqrt(2.0 * friction * state.rung.temperature * time * decayed_share(2.0 * turn))
     momentum = state.momentum
@@ -85,10 +103,18 @@ def decayed_share(x):
 
 
 def drift_in_bath(state, evaluate, noise, friction, rate, time):
-    """U(t): drift and bath of the friction `rate`, ξ, and the noise 2γT solved together, reflected
-    at the walls of the prior, which is exact too: reflection turns the noise of a free walker
-    around with it. `time` is `(walkers,)`, float64; all coefficients keep their digits where ξt is
-    small, down to A(t) at ξ = 0, and for ξ of either sign.
+    """U(t): drift and bath solved together, reflected at the walls of the prior.
+
+    The reflection is exact too, because it turns the noise of a free walker around with it. All
+    coefficients keep their digits where ξt is small, down to A(t) at ξ = 0, for ξ of either sign.
+
+    Args:
+        state: The state before.
+        evaluate: Reflects at the walls of the prior.
+        noise: Random numbers of this step; two normal numbers per parameter are drawn.
+        friction: γ of the noise 2γT, a number or shape (walkers,).
+        rate: The friction ξ, a number or shape (walkers,).
+        time: t, shape (walkers,), float64.
     """
     turn = rate * time
     heat = 2.0 * friction * state.rung.temperature * time
@@ -119,9 +145,16 @@ def _left_by_the_momentum(a):
 
 
 def damp(state, time, batch_kick):
-    """C(t): p <- exp(-t h Σ / (2T)) p; `time` is `(walkers,)`, float64. What the kicks of Σ's own
-    mini-batch have left in p, `batch_kick`, is damped by the Σ of the step before; what is left of it is
-    returned too.
+    """C(t): p <- exp(-t h Σ / (2T)) p.
+
+    Args:
+        state: The state before, with the fields `gradient_variance` and `variance_before`.
+        time: t, shape (walkers,), float64.
+        batch_kick: What the kicks of Σ's own mini-batch have left in p, shape (walkers, parameters)
+            or 0. It is damped by the Σ of the step before.
+
+    Returns:
+        The state after, and what is left of `batch_kick`.
     """
     rate = column(
         0.5 * time * state.rung.step_size * state.rung.inverse_temperature, state.momentum

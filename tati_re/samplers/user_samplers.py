@@ -9,15 +9,27 @@ from tati_re.options.user_code import called
 
 
 def imported(name: str, options):
-    """The sampler of `my_module:MySampler` or `path/my_file.py:MySampler`, or of a function there
-    that makes one.
+    """A sampler by the place of its class, or of a function that makes one.
+
+    Args:
+        name: `my_module:MySampler` or `path/my_file.py:MySampler`.
+        options: The options of the run.
+
+    Raises:
+        InputError: There is no such class, or it is not a sampler.
     """
     return made(factory(name), options)
 
 
 def made(factory: Any, options):
-    """Calls a class of samplers, or a function that makes one, with those options that its
-    signature names.
+    """Makes a sampler and checks it.
+
+    Args:
+        factory: A class of samplers, or a function that makes one.
+        options: The options of the run; those that the signature names are passed.
+
+    Raises:
+        InputError: `factory` cannot be called, fails, or makes something that is not a sampler.
     """
     name = getattr(factory, "__name__", type(factory).__name__)
     if not callable(factory):

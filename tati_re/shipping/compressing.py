@@ -155,6 +155,10 @@ def test_part_of(run: RunFiles, network: Network) -> tuple[Any, np.ndarray] | No
     """Inputs and targets of the run's test set; None if there are none, or no likelihood.
 
     A data file that cannot be read is a warning: members can be chosen without it.
+
+    Args:
+        run: The run.
+        network: Its network.
     """
     if not network.predictive.likelihood or not has_its_data(run):
         return None

@@ -37,7 +37,15 @@ class Goal(NamedTuple):
     share: np.ndarray
 
     def ratios(self, network: Network, members: Members) -> np.ndarray:
-        """Densities of members over that of the average at the points, shape (members, points)."""
+        """Densities of members at the points, divided by the density of the average.
+
+        Args:
+            network: The network of the members.
+            members: The members.
+
+        Returns:
+            Ratios, shape (members, points).
+        """
         outputs, extra = outputs_of_draws(network, members, self.rows)
         return self.ratios_of(_log_densities(network.predictive, outputs, extra, self.targets))
 

@@ -16,7 +16,18 @@ _WIDENED = 0x57494445
 
 
 def widened(sim: Any, hidden: Sequence[int], seed: int | None) -> Any:
-    """As `Simulation.widened`."""
+    """A simulation of a wider network that computes the same function, see `Simulation.widened`.
+
+    Args:
+        sim: The Simulation.
+        hidden: Units of each hidden layer: as many layers as now, with at least as many units in
+            each.
+        seed: Seed for the weights of the new units. None: the seed in the options.
+
+    Raises:
+        InputError: The network of `sim` cannot be widened, or `hidden` does not describe a wider
+            network with the same number of layers.
+    """
     units = _checked(sim, hidden)
     options = make_options(sim.options, hidden=units, parameters=None, parameters_step=None)
     larger = type(sim).from_options(options, dict(sim.objects))

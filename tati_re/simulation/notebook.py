@@ -9,7 +9,13 @@ from tati_re.system.system import System
 
 
 def simulation_html(system: System, options: Options, objects: Mapping[str, Any]) -> str:
-    """The parts of a Simulation, without evaluating anything."""
+    """A table in HTML of the parts of a Simulation, without evaluating anything.
+
+    Args:
+        system: Its model and data, or its potential.
+        options: Its options.
+        objects: Options that are Python objects, by name.
+    """
     flat = system.flat
     dataset = system.dataset
     shapes = zip(flat.tensor_names, flat.shapes, strict=True)

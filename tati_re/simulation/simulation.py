@@ -642,8 +642,18 @@ class Simulation(Evaluations):
 def changed(
     options: Options, objects: dict[str, Any], overrides: dict[str, Any]
 ) -> tuple[Options, dict[str, Any]]:
-    """Returns options and objects with the given ones in place of the earlier ones, under all user
-    names.
+    """Options and objects of a Simulation after changes.
+
+    Args:
+        options: The options before.
+        objects: Options that are Python objects, by name, before.
+        overrides: The new values, options and objects, by name. Names of TATi are allowed.
+
+    Returns:
+        The changed options, and the changed objects by name.
+
+    Raises:
+        InputError: A name is unknown, or a value is wrong.
     """
     overrides = _own_names(overrides)
     remaining = {name: value for name, value in objects.items() if name not in overrides}

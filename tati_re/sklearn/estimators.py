@@ -142,7 +142,30 @@ def _numbered(count: int) -> list[str]:
 
 @front_doors
 class Posterior(BaseEstimator):
-    """Base of both estimators: parameters, sampling, and files."""
+    """Base of both estimators: parameters, sampling, and files.
+
+    Args:
+        model: A Keras model, the path of a `.keras` file, or a function that builds a model.
+            Default: None, dense layers.
+        hidden: Units of each hidden layer. Default: None, chosen by a run for prediction, otherwise
+            (32,).
+        members: Number of independent walkers, at least 1. Default: None, 8 in a run for
+            prediction, otherwise 4.
+        sampler: A name or a sampler object. Default: None, chosen by the run.
+        num_steps: The last step. Default: None, chosen by the run.
+        until: Condition that ends the run. Default: None, chosen by the run.
+        seed: Seed of all random numbers. Default: 0.
+        random_state: An integer or a `RandomState` in place of `seed`. Default: None.
+        folder: Folder in which each fit creates a run folder, fit-1, fit-2, ... Default: None,
+            temporary folders.
+        keep_run: Whether a pickle contains the run folder, rather than a predictor of all draws.
+            Default: False.
+        verbose: 0: quiet; 1: progress and summary. Default: 0.
+        **options: Any other option of a run by its name. An option that is not given is None.
+
+    Raises:
+        InputError: An option is unknown.
+    """
 
     run_: Run
     predictor_: Predictor

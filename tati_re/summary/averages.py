@@ -21,7 +21,12 @@ _OF_NOISE = ("noise_std", "degrees_of")
 
 
 def sampled(facts: RunFacts, thin: int) -> Told:
-    """Averages and temperatures of the rows after the burn-in."""
+    """Averages and temperatures of the rows after the burn-in.
+
+    Args:
+        facts: Facts of the run.
+        thin: Keep one in this many rows of a walker.
+    """
     rows = facts.kept if facts.kept.empty else keep(facts.kept, facts.burnin, thin)
     is_weighted = "weight" in rows.columns
     counted = rows
@@ -84,12 +89,22 @@ def _notes_on_potential(manifest: Manifest, rows: pd.DataFrame) -> list[str]:
 
 
 def refreshes(facts: RunFacts, _thin: int) -> Told:
-    """A warning of preconditioners that are refreshed so often that they heat."""
+    """A warning of preconditioners that are refreshed so often that they heat.
+
+    Args:
+        facts: Facts of the run.
+        _thin: Not used.
+    """
     note = refresh_note(facts.manifest.method.table)
     return Told([note] if note else [], [])
 
 
 def widths(facts: RunFacts, _thin: int) -> Told:
-    """A warning of widths of coordinates that no mass balances."""
+    """A warning of widths of coordinates that no mass balances.
+
+    Args:
+        facts: Facts of the run.
+        _thin: Not used.
+    """
     note = widths_note(facts.run)
     return Told([f"{note[0].upper()}{note[1:]}."] if note else [], [])

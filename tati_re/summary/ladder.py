@@ -16,7 +16,12 @@ _MOST_ROWS = 40
 
 
 def rungs(facts: RunFacts, _thin: int) -> Told:
-    """The ladder of a run, as a section of its summary."""
+    """The ladder of a run, as a section of its summary; empty for fewer than two rungs.
+
+    Args:
+        facts: Facts of the run.
+        _thin: Not used.
+    """
     run = facts.run
     if not run.has(files.LADDER):
         return NOTHING
@@ -29,8 +34,12 @@ def rungs(facts: RunFacts, _thin: int) -> Told:
 def ladder_lines(
     manifest: Manifest, ladder: pd.DataFrame, noise: pd.DataFrame | None = None
 ) -> Told:
-    """The warnings of a run on a ladder, and the lines of its end table: label and value of each
-    rung.
+    """The warnings of a run on a ladder, and a line for each rung.
+
+    Args:
+        manifest: The manifest of the run.
+        ladder: The table `ladder.csv`, one row per rung.
+        noise: The table of the noise of swaps on mini-batches. Default: None, the run has none.
     """
     exchanges = manifest.method.exchange != "none"
     tempered = ladder["likelihood_weight"].nunique() > 1

@@ -12,7 +12,12 @@ _OF_FITS = ("loss", "potential", "accuracy", "gradient_norm")
 
 
 def system(facts: RunFacts, _thin: int) -> Told:
-    """The folder, the potential and its parameters; why the run stopped, and what changed since."""
+    """The folder, the potential and its parameters; why the run stopped, and what changed since.
+
+    Args:
+        facts: Facts of the run.
+        _thin: Not used.
+    """
     manifest = facts.manifest
     notes = [] if manifest.stopped is None else [f"The run stopped: {manifest.stopped}"]
     notes += changes(facts.run.folder, manifest)
@@ -26,12 +31,22 @@ def system(facts: RunFacts, _thin: int) -> Told:
 
 
 def length(facts: RunFacts, thin: int) -> Told:
-    """Steps, walkers and rows."""
+    """Steps, walkers and rows.
+
+    Args:
+        facts: Facts of the run.
+        thin: Keep one in this many rows of a walker.
+    """
     return Told([], _length_lines(facts.manifest, facts.all_rows, facts.burnin, thin))
 
 
 def step_sizes(facts: RunFacts, _thin: int) -> Told:
-    """The step sizes, of a fit the rates."""
+    """The step sizes of a run, or the learning rates of a fit.
+
+    Args:
+        facts: Facts of the run.
+        _thin: Not used.
+    """
     text = step_size_text(facts.manifest, facts.all_rows, facts.burnin)
     if not text:
         return NOTHING
@@ -39,14 +54,24 @@ def step_sizes(facts: RunFacts, _thin: int) -> Told:
 
 
 def without_rows(facts: RunFacts, _thin: int) -> Told:
-    """That there is nothing to summarize yet."""
+    """A note that there is nothing to summarize yet.
+
+    Args:
+        facts: Facts of the run.
+        _thin: Not used.
+    """
     if facts.manifest.has_fits_alone:
         return Told(["The run has no draws: predictions use its fits alone."], [])
     return Told(["The run has no rows yet."], [])
 
 
 def end_of_fit(facts: RunFacts, _thin: int) -> Told:
-    """Where an optimization arrived."""
+    """The last loss and other last values of a fit.
+
+    Args:
+        facts: Facts of the run.
+        _thin: Not used.
+    """
     rows = facts.all_rows
     last = rows[rows["step"] == rows["step"].max()]
     names = [name for name in _OF_FITS if name in last]

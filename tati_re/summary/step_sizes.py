@@ -8,8 +8,15 @@ from tati_re.runs.selection import at_target
 
 
 def step_size_text(manifest: Manifest, rows: pd.DataFrame, burnin: int | None = None) -> str:
-    """The step sizes, of a fit the rates, at the target as run.csv has them: `0.0186, tuned from
-    0.001`; or empty.
+    """The step sizes at the target, or the learning rates of a fit.
+
+    Args:
+        manifest: The manifest of the run.
+        rows: Rows of `run.csv`.
+        burnin: Steps to leave out. Default: None, only the steps that tune the step size.
+
+    Returns:
+        Text such as `0.0186, tuned from 0.001`; empty if the rows have no step sizes.
     """
     options = manifest.options
     tuned = {"target_acceptance", "target_bias"} & {*manifest.method.table}

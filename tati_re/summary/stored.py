@@ -15,7 +15,12 @@ FILES = "files"
 
 
 def leave_one_out(facts: RunFacts, _thin: int) -> Told:
-    """The estimate of `Run.loo`."""
+    """The estimate of `Run.loo` that the folder contains.
+
+    Args:
+        facts: Facts of the run.
+        _thin: Not used.
+    """
     loo = stored_leave_one_out(facts.run)
     if loo is None:
         return NOTHING
@@ -30,26 +35,46 @@ def leave_one_out(facts: RunFacts, _thin: int) -> Told:
 
 
 def streamed(facts: RunFacts, _thin: int) -> Told:
-    """The scores of predictions that the run accumulated while it sampled."""
+    """The scores of predictions that the run accumulated while it sampled.
+
+    Args:
+        facts: Facts of the run.
+        _thin: Not used.
+    """
     if not facts.options.stream_predictions:
         return NOTHING
     return Told([], streamed_lines(facts.run))
 
 
 def stacking(facts: RunFacts, _thin: int) -> Told:
-    """The weights of the chains."""
+    """The weights of the chains.
+
+    Args:
+        facts: Facts of the run.
+        _thin: Not used.
+    """
     stacked = stored_stacking(facts.run)
     return NOTHING if stacked is None else Told([], [("stacking of the chains", str(stacked))])
 
 
 def calibration(facts: RunFacts, _thin: int) -> Told:
-    """The temperature or the scale that calibrates predictions."""
+    """The temperature or the scale that calibrates predictions.
+
+    Args:
+        facts: Facts of the run.
+        _thin: Not used.
+    """
     calibrated = stored_calibration(facts.run)
     return NOTHING if calibrated is None else Told([], [("calibration", str(calibrated))])
 
 
 def comparison(facts: RunFacts, _thin: int) -> Told:
-    """The scores of the posterior and of the fits it began with."""
+    """The scores of the posterior and of the fits it began with.
+
+    Args:
+        facts: Facts of the run.
+        _thin: Not used.
+    """
     return Told([], comparison_pairs(facts.run))
 
 
@@ -64,6 +89,11 @@ def comparison_pairs(run: RunFiles) -> list[tuple[str, str]]:
 
 
 def files_of_run(facts: RunFacts, _thin: int) -> Told:
-    """The names of the files in the folder."""
+    """The names of the files in the folder.
+
+    Args:
+        facts: Facts of the run.
+        _thin: Not used.
+    """
     names = sorted(path.name for path in facts.run.folder.iterdir() if path.is_file())
     return Told([], [(FILES, ", ".join(names))])

@@ -41,7 +41,12 @@ def measured(manifest: Manifest, rows: pd.DataFrame) -> Told:
 
 
 def expected_heating(facts: RunFacts, _thin: int) -> Told:
-    """The heating by mini-batch noise that was expected, as a section of the summary."""
+    """The expected heating by mini-batch noise, as a section of the summary.
+
+    Args:
+        facts: Facts of the run.
+        _thin: Not used.
+    """
     return Told([], heating_lines(facts.manifest))
 
 
@@ -73,8 +78,14 @@ def temperature_text(temperature: Temperature) -> str:
 
 
 def temperature_note(temperature: Temperature, manifest: Manifest) -> str | None:
-    """Returns a warning about a temperature outside its band, with what the manifest knows of
-    causes, or None.
+    """A warning about a temperature outside its band, with possible causes.
+
+    Args:
+        temperature: The measured temperature.
+        manifest: The manifest of the run.
+
+    Returns:
+        A sentence; None if the temperature does not fail.
     """
     if temperature.verdict != FAILED:
         return None
@@ -112,7 +123,13 @@ def heating_lines(manifest: Manifest) -> list[tuple[str, str]]:
 
 
 def why_hot(manifest: Manifest, kind: str, excess: float) -> str:
-    """What can have raised a temperature by so much, and what helps."""
+    """What can have raised a temperature, and what helps, as the end of a sentence.
+
+    Args:
+        manifest: The manifest of the run.
+        kind: "kinetic" or "configurational".
+        excess: Relative rise of the temperature above its target.
+    """
     if not manifest.sees_batches:
         return _SLOW
     heating = manifest.heating.latest

@@ -36,7 +36,12 @@ def check_model(flat) -> None:
 
 
 def sentence(options, flat) -> str | None:
-    """A sentence about layers that act differently in training; None if there are none."""
+    """A sentence about layers that act differently in training; None if there are none.
+
+    Args:
+        options: Options of the run, with `batch_norm`.
+        flat: The model, a `FlatModel`.
+    """
     if not flat.has_training_state:
         return None
     if options.batch_norm == "batch":
@@ -58,7 +63,13 @@ def sentence(options, flat) -> str | None:
 
 
 def asks_for_variance(method, copies: int, flat) -> bool:
-    """Whether a method needs gradients of single examples."""
+    """Whether a method needs gradients of single examples; its `init` is tried without data.
+
+    Args:
+        method: The sampler or optimizer.
+        copies: Number of walkers at all temperatures.
+        flat: The model, a `FlatModel`.
+    """
     ones = tf.ones((copies,), tf.float64)
     position = tf.zeros((copies, flat.num_parameters), flat.dtype)
     try:

@@ -12,10 +12,19 @@ from tati_re.posterior.evaluator import Evaluator
 
 
 class CurrentBatch:
-    """The mini-batch that the answers of a Simulation refer to, until `next`. `inputs, labels =
-    sim.batch` are its examples, `(batch, ...)`, or `(walkers, batch, ...)` where walkers have their
-    own. `number` counts from 0, in the order of a run; `tensors` are indices and size, as the
-    evaluator takes them, nothing for all data.
+    """The mini-batch that the answers of a Simulation refer to, until `next`.
+
+    `inputs, labels = sim.batch` are its examples, (batch, ...), or (walkers, batch, ...) where each
+    walker has its examples.
+
+    Args:
+        dataset: The data set.
+        evaluator: The potential of the Simulation, which chooses the batches.
+        number: Number of the batch, from 0, in the order of a run. Default: 0.
+
+    Attributes:
+        number: Number of the current batch.
+        tensors: Its indices and size, as the evaluator takes them; empty for all data.
     """
 
     def __init__(self, dataset: Dataset, evaluator: Evaluator, number: int = 0) -> None:
@@ -48,8 +57,11 @@ class CurrentBatch:
         return iter((self._dataset.inputs[rows], self._dataset.targets[rows]))
 
     def follow(self, name: str, position: np.ndarray) -> None:
-        """TATi's rule: moves on where an answer was given before, or where the parameters changed
-        since.
+        """TATi's rule: moves on if this answer was given before, or if the parameters changed.
+
+        Args:
+            name: Name of the answer, such as "loss".
+            position: Positions of the walkers, (walkers, parameters).
         """
         known = self._position
         moved = known is None or not np.array_equal(known, position)
@@ -66,14 +78,24 @@ class CurrentDataset(Dataset):
 
     @classmethod
     def of(cls, dataset: Dataset, batch: Callable[[], Iterable[Any]]) -> "CurrentDataset":
-        """A view of a data set; nothing is copied."""
+        """A view of a data set; nothing is copied.
+
+        Args:
+            dataset: The data set.
+            batch: Function that returns inputs and labels of the current mini-batch.
+        """
         view = object.__new__(cls)
         view.__dict__.update(dataset.__dict__)
         view.__dict__["_batch"] = batch
         return view
 
     def with_pair(self, inputs: np.ndarray, labels: np.ndarray) -> "CurrentDataset":
-        """The same with a pair that stays when the batch moves on."""
+        """The same data set with a pair that stays when the batch moves on.
+
+        Args:
+            inputs: Inputs of the pair, (batch, ...).
+            labels: Labels of the pair, (batch, ...).
+        """
         return self.of(self, lambda: (inputs, labels))
 
     def __iter__(self) -> Iterator[Any]:

@@ -28,7 +28,17 @@ _OF_DATA = {"data", "test_data", "test_fraction", "input_columns", "standardize"
 
 
 def from_folder(kind: Any, folder: AnyPath, trust: bool, overrides: dict[str, Any]) -> Any:
-    """The simulation that a run was made with, of class `kind`; see `Simulation.from_folder`."""
+    """The simulation with which a run was made; see `Simulation.from_folder`.
+
+    Args:
+        kind: Class of the simulation.
+        folder: Folder of the run.
+        trust: Whether code that the folder names may run.
+        overrides: Options and objects by name, in place of the stored ones.
+
+    Raises:
+        InputError: An object that the run had is missing, or data or code do not fit.
+    """
     run = RunFiles.open(folder)
     who = os.fspath(folder)
     overrides = with_density_again(overrides, run)
@@ -68,8 +78,21 @@ def from_folder(kind: Any, folder: AnyPath, trust: bool, overrides: dict[str, An
 def objects_of(
     run: RunFiles, objects: dict[str, Any], who: str, trust: bool, needed: Iterable[str] = OBJECTS
 ) -> dict[str, Any]:
-    """The objects of a run: those given again, and the model of its folder. Where that cannot be
-    loaded, and the folder is one to `trust`, it is left to the code that the folder names.
+    """The objects of a run: those given again, and the model of its folder.
+
+    A model that cannot be loaded is left to the code that the folder names, if the folder is
+    trusted.
+
+    Args:
+        run: Files of the run.
+        objects: Objects given again, by name.
+        who: Beginning of messages, such as the folder.
+        trust: Whether code that the folder names may run.
+        needed: Names of the objects that are needed. Default: all.
+
+    Raises:
+        InputError: An object was given in Python and is missing here, or the model cannot be
+            loaded.
     """
     names_needed = {*run.manifest.objects} & {*needed} - {"model"}
     objects = {
@@ -100,8 +123,15 @@ def objects_of(
 
 
 def check_model(system: "System", run: RunFiles, who: str) -> None:
-    """Refuses a model whose parameters have other names than those of the run, or which is another
-    one.
+    """Refuses a model other than the run's, or one whose parameters have other names.
+
+    Args:
+        system: The system with the model.
+        run: Files of the run.
+        who: Beginning of the message, such as the folder.
+
+    Raises:
+        InputError: The models differ.
     """
     names = list(run.manifest.parameters.names)
     now = system.flat.tensor_names

@@ -26,9 +26,16 @@ if TYPE_CHECKING:
 
 
 def in_units(model: Any, preparation: Preparation | None, predicts_noise: bool = False) -> Any:
-    """The Keras model from inputs to outputs in the units of the data, with a `Normalization` layer
-    at either end where they are standardized. Derived columns are not part of it: the model is then
-    returned as it is.
+    """The Keras model from inputs to outputs in the units of the data.
+
+    It has a `Normalization` layer at either end where the data are standardized. Derived columns
+    are not part of it: the model is then returned unchanged.
+
+    Args:
+        model: The Keras model of prepared inputs and targets.
+        preparation: Transformation of the data before the network; None for none.
+        predicts_noise: Whether the second half of the outputs is the logarithm of a deviation.
+            Default: False.
     """
     if preparation is None or preparation.columns is not None:
         return model
@@ -62,8 +69,18 @@ def save_model(
     preparation: Preparation | None = None,
     predicts_noise: bool = False,
 ) -> bool:
-    """Writes the model with the weights of walker 0, `in_units`; `False` where there is none that
-    can be written.
+    """Writes the model with the weights of walker 0, as `in_units` makes it.
+
+    Args:
+        flat: The model.
+        walkers: The walkers.
+        path: The .keras file.
+        preparation: Transformation of the data that becomes part of the model. Default: None.
+        predicts_noise: Whether the second half of the outputs is the logarithm of a deviation.
+            Default: False.
+
+    Returns:
+        Whether a model was written; False where there is none that can be written.
     """
     if flat.model is None:
         return False
@@ -94,7 +111,15 @@ def restored_values(model: Any) -> Iterator[None]:
 
 
 def read_directions(source, num_parameters: int) -> np.ndarray | None:
-    """Row vectors `(k, parameters)` from an array or a file."""
+    """Row vectors (k, parameters) from an array or a file; None where no source is given.
+
+    Args:
+        source: An array, (k, parameters) or (parameters,), the path of a file, or None.
+        num_parameters: Number of parameters.
+
+    Raises:
+        InputError: There is no row, its length differs, or numbers are not finite.
+    """
     if source is None:
         return None
     if isinstance(source, str):
@@ -112,7 +137,16 @@ def read_directions(source, num_parameters: int) -> np.ndarray | None:
 
 
 def read_rows(option: str, source: AnyPath, meaning: str) -> np.ndarray:
-    """The numbers in the file of an option, whose rows are what `meaning` says."""
+    """The numbers in the file of an option.
+
+    Args:
+        option: Name of the option, for messages.
+        source: A .npy, .npz or .csv file; of several arrays the first is read.
+        meaning: What the rows are, in words, such as "row vectors".
+
+    Raises:
+        InputError: The file does not exist or cannot be read.
+    """
     path = Path(source)
     expected = f"a .npy, .npz or .csv file of {meaning}"
     refuse_if(not os.path.exists(path), f"{option}: the file does not exist.", path, expected)

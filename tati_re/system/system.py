@@ -79,8 +79,17 @@ def as_trained(
     loss: object,
     model: Any = None,
 ) -> tuple[Dataset, tuple[str, ...]]:
-    """The data set as `standardize` "auto" has it, or the run where walkers start; and what is said
-    of it. A `given` network is the `model` where it exists already.
+    """The data set as `standardize` "auto" decides, and sentences about it.
+
+    Where walkers start from a run, its standards are taken.
+
+    Args:
+        read: The data set as it was read.
+        options: Options of the run.
+        noise_std: The noise: a number, "sampled" or "by_target".
+        is_explicit: Whether the network was given, so that it may not be made for these data.
+        loss: The loss that was given as an object in place of the option; None without one.
+        model: The given network where it exists already. Default: None.
     """
     if (
         options.standardize != "auto"
@@ -297,7 +306,15 @@ class System:
         return CurrentDataset.of(self.dataset, batch)
 
     def check(self, options: Options, objects: Mapping[str, Any]) -> None:
-        """Refuses options of a call that this system has no use for."""
+        """Refuses options of a call for which this system has no use.
+
+        Args:
+            options: Options of the call.
+            objects: Objects of the call, by the names of options.
+
+        Raises:
+            InputError: An option or object cannot be used.
+        """
         problem = "potential: a function cannot be set after the Simulation is created."
         refuse_if(
             "potential" in objects or options.is_target,
@@ -322,8 +339,13 @@ class System:
         return True
 
     def with_data(self, options: Options, data: Any = None) -> "System":
-        """The same model, and what its inputs and outputs mean to it, with other data: arrays, a
-        Dataset, or a name.
+        """The same model with other data.
+
+        Its inputs and outputs keep their meaning.
+
+        Args:
+            options: Options of the run.
+            data: Arrays, a Dataset, or a name. Default: None, the data of the options.
         """
         read = dataset_from_options(
             self.resolved(options).resolved(standardize="none"),
@@ -347,9 +369,19 @@ class System:
         copies: int | None = None,
         fitting: bool = False,
     ) -> ModelPotential:
-        """The potential under these options, or with the Keras loss and the prior among the
-        objects. `training` takes Keras' training behavior of the layers on the examples of a step,
-        `fitting` on all data too. `copies` are the walkers in all; None: those of the options.
+        """The potential under these options.
+
+        Args:
+            options: Options of the run.
+            objects: A loss and a prior in place of the options of these names. Default: None,
+                neither.
+            training: Whether layers act as in Keras' training on the examples of a step. Default:
+                False.
+            copies: Number of walkers at all temperatures. Default: None, the option `num_walkers`.
+            fitting: Whether layers act as in training on all data too. Default: False.
+
+        Raises:
+            InputError: Loss, prior, data and model do not fit each other.
         """
         if self.flat.head is not None:
             return self.sampled.potential(options, objects, training, copies, fitting)
@@ -438,8 +470,14 @@ class System:
         return target_names(self.examples) if by_target else ()
 
     def prior(self, options: Options, objects: Mapping[str, Any] | None = None) -> Prior:
-        """The prior of the parameters: the object where one was given, else the one that options
-        name.
+        """The prior of the parameters.
+
+        Args:
+            options: Options of the run, which name the prior.
+            objects: `prior` is an object in place of the options. Default: None.
+
+        Raises:
+            InputError: The prior does not fit the model.
         """
         full_flat: Any = self.flat
         has_extra = full_flat.num_extra > 0
@@ -470,8 +508,15 @@ class System:
     def batches(
         self, options: Options, batch_size: int | None, stage: int = 0, copies: int | None = None
     ) -> Batches:
-        """The mini-batches of a stage under these options; "auto" that is not settled by a sampler
-        means epochs.
+        """The mini-batches of a stage under these options.
+
+        "auto" sampling that no sampler has settled means epochs.
+
+        Args:
+            options: Options of the run.
+            batch_size: Examples of a mini-batch; None: all.
+            stage: Number of the stage; stages share no random numbers. Default: 0.
+            copies: Number of walkers at all temperatures. Default: None, the option `num_walkers`.
         """
         sampling = "epochs" if options.batch_sampling == "auto" else options.batch_sampling
 
@@ -487,11 +532,20 @@ class System:
         )
 
     def execution(self, options: Options, copies: int | None = None, fitting: bool = False) -> str:
-        """The execution of a run of `copies` walkers at all temperatures, and of single evaluations
-        where there are none; "auto" means XLA if it compiles all layers, none is 3 times faster in
-        a graph, and there is enough to do. Measured on 2 cores, 28 x 28 images, 8 filters, batch
-        100: a step takes 3.6 ms in a graph, 11.4 under XLA; of Adam with 4 walkers of 784-100-1,
-        batch 128, 5.4 and 3.8 ms, for which XLA compiles 2.5 s longer.
+        """The execution of a run, or of single evaluations: "xla", "graph" or "eager".
+
+        "auto" means XLA if it compiles all layers, no layer is 3 times faster in a graph, and there
+        is enough to do. Measured on 2 cores, 28 x 28 images, 8 filters, batch 100: a step takes 3.6
+        ms in a graph, 11.4 under XLA. Adam with 4 walkers of 784-100-1, batch 128: 5.4 and 3.8 ms,
+        for which XLA compiles 2.5 s longer.
+
+        Args:
+            options: Options of the run.
+            copies: Number of walkers at all temperatures. Default: None, single evaluations.
+            fitting: Whether the run is a fit. Default: False.
+
+        Raises:
+            InputError: XLA is asked for, but the inputs are streamed.
         """
         if self.flat.head is not None:
             return self.sampled.execution(options, copies, fitting)
@@ -836,8 +890,15 @@ def _count_of_outputs(read: Dataset, model: Any) -> int | None:
 
 
 def check_memory(options: Options, num_parameters: int, copies: int) -> None:
-    """Refuses walkers, `copies` at all temperatures, for which too little memory is free:
-    `_NUMBERS` a parameter.
+    """Refuses walkers for which too little memory is free: about 40 numbers per parameter.
+
+    Args:
+        options: Options of the run, which the message names.
+        num_parameters: Number of parameters of a walker.
+        copies: Number of walkers at all temperatures.
+
+    Raises:
+        InputError: Too little memory is free for one walker, or for all.
     """
     bytes_per_walker = _NUMBERS * num_parameters * (4.0 if options.dtype == "float32" else 8.0)
     sizes = options.values_of(("data", "num_classes", "hidden", "model", "dimension"))
@@ -866,8 +927,12 @@ def columns_of(dataset: Dataset) -> int:
 def fitted_to(law: Likelihood, dataset: Dataset) -> Likelihood:
     """A likelihood with its constants from the training targets of a data set.
 
+    Args:
+        law: The likelihood.
+        dataset: The data set.
+
     Raises:
-        InputError: Names of classes without an order, labels outside of the support.
+        InputError: Labels are names of classes without an order, or lie outside of the support.
     """
     names = [name for name in dataset.class_names if isinstance(name, str)]
     problem = f"loss: {law.name} needs numbers, but the labels are names."
@@ -880,8 +945,16 @@ def fitted_to(law: Likelihood, dataset: Dataset) -> Likelihood:
 
 
 def num_outputs(dataset: Dataset, loss: Any, sigmoid: bool) -> int:
-    """Those of a network that is built for these data, one for two classes where its last
-    activation is a `sigmoid`.
+    """Number of outputs of a network that is built for these data.
+
+    Args:
+        dataset: The data set.
+        loss: The loss: a name, a Keras loss or a function. None: the default.
+        sigmoid: Whether the last activation is a sigmoid. Two classes then have one output, unless
+            a loss is given.
+
+    Raises:
+        InputError: The activation is a sigmoid, but there are more than two classes and no loss.
     """
     traits = traits_of(None if loss is None else loss_name(loss))
     if dataset.targets.ndim > 1 or traits.outputs_per_target > 1:

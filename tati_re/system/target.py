@@ -84,8 +84,12 @@ class NoData(Dataset):
 
 
 class CoordinateVector(FlatModel):
-    """The coordinates of a function where a system has its model: names, their number, and where
-    they start.
+    """The coordinates of a function where a system has its model; they start at the origin.
+
+    Args:
+        dimension: Number of coordinates.
+        names: Names of the coordinates; empty: one tensor `x`.
+        target: The function as a potential.
     """
 
     def __init__(self, dimension: int, names: list[str], target: Target) -> None:
@@ -155,7 +159,6 @@ class TargetSystem(System):
     def potential(
         self, options: Options, objects: Any = None, training=False, copies=None, fitting=False
     ) -> Any:
-        """U of the function, and of the prior where there is one."""
         prior = self.prior(options, objects)
         names = self.flat.parameter_names()
         return TargetPotential(self.target, prior, names, copies or options.num_walkers)
@@ -209,15 +212,25 @@ class TargetSystem(System):
 
 
 def is_target(options: Options, objects: Mapping[str, Any]) -> bool:
-    """Whether the potential is a function rather than that of a model and its data."""
+    """Whether the potential is a function and not made of a model and its data.
+
+    Args:
+        options: Options of the run.
+        objects: Objects by the names of options.
+    """
     return "potential" in objects or options.is_target
 
 
 def with_defaults(options: Options, objects: Mapping[str, Any], placed: bool = False) -> Options:
-    """The options of a function where nothing else was given: float64, and no prior beside it.
+    """The options of a function where nothing else was given: float64, and no further prior.
 
     Named parameters have four chains, whatever sampler is named later; they start apart unless
-    their positions were given (`placed`).
+    their positions were given. Options of a model and its data stay as they are.
+
+    Args:
+        options: Options of the run.
+        objects: Objects by the names of options.
+        placed: Whether positions were given. Default: False.
     """
     if not is_target(options, objects):
         return options
@@ -234,12 +247,22 @@ def with_defaults(options: Options, objects: Mapping[str, Any], placed: bool = F
 
 
 def is_named_density(options: Options, objects: Mapping[str, Any]) -> bool:
-    """Whether the potential is a density of named parameters."""
+    """Whether the potential is a density of named parameters.
+
+    Args:
+        options: Options of the run.
+        objects: Objects by the names of options.
+    """
     return isinstance(potential_of(options, objects), NamedDensity)
 
 
 def potential_of(options: Options, objects: Mapping[str, Any]) -> Any:
-    """The function that is the potential, as an object, or as the options name it."""
+    """The function that is the potential.
+
+    Args:
+        options: Options of the run; `potential` names the function where it is not an object.
+        objects: Objects by the names of options.
+    """
     if "potential" in objects:
         return objects["potential"]
     return imported_object(
@@ -248,14 +271,26 @@ def potential_of(options: Options, objects: Mapping[str, Any]) -> Any:
 
 
 def system_of(options: Options, objects: Mapping[str, Any]) -> System:
-    """The system of options and objects: model and data, or a potential given as a function in
-    place of both.
+    """The system of options and objects: model and data, or a function as the potential.
+
+    Args:
+        options: Options of the run.
+        objects: Objects by the names of options.
     """
     return (target_system if is_target(options, objects) else assemble)(options, objects)
 
 
 def target_system(options: Options, objects: Mapping[str, Any]) -> TargetSystem:
-    """The system of a potential among the objects, or of the one that `options.potential` names."""
+    """The system of a potential that is a function.
+
+    Args:
+        options: Options of the run; `potential` names the function where it is not an object.
+        objects: Objects by the names of options.
+
+    Raises:
+        InputError: The dimension is missing, coordinates have invalid names, or an option does not
+            fit a function.
+    """
     potential = objects.get("potential", options.potential)
     function = potential_of(options, objects)
     if isinstance(function, NamedDensity):

@@ -44,8 +44,14 @@ class Walkers:
         self.fits = None
 
     def fitting(self, value: Any, name: str) -> np.ndarray:
-        """A new array in shape and type of the positions, of what is given for each walker or for
-        all.
+        """A new array in shape and type of the positions.
+
+        Args:
+            value: Finite numbers: (parameters,) for all walkers, or (walkers, parameters).
+            name: Name of the value, for messages.
+
+        Raises:
+            InputError: The shape differs, or numbers are not finite.
         """
         value = as_array(value, name)
         if value.shape not in (self.position.shape, self.position.shape[1:]):

@@ -237,7 +237,8 @@ def _check_classes(likelihood: Likelihood, outputs: np.ndarray) -> None:
     require(same, "probabilities_by_class are not the exponentials of log_probabilities.")
     expected = -(np.exp(logarithms) * np.maximum(logarithms, -1e300)).sum(axis=-1)
     require(
-        np.allclose(entropies, expected, atol=1e-9), "The entropies are not those of the classes."
+        np.allclose(entropies, expected, atol=1e-9),
+        "The entropies do not belong to the probabilities.",
     )
 
 

@@ -152,7 +152,12 @@ class NumpyNoise:
 
 
 class ConvertedNoise:
-    """The numbers of another noise in another library."""
+    """The random numbers of another noise, as arrays of another library.
+
+    Args:
+        noise: The noise that draws the numbers.
+        convert: Converts an array, for example `tf.constant`.
+    """
 
     def __init__(self, noise, convert: Callable) -> None:
         self.noise = noise

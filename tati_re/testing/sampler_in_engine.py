@@ -43,7 +43,15 @@ class LoopRun(NamedTuple):
 
 
 def check_types_in_tensorflow(sampler: Any, dtype: str = "float64") -> None:
-    """The same in TensorFlow: rungs are float64 and must not raise or change a type."""
+    """Checks types and shapes in TensorFlow: rungs are float64 and must not raise or change a type.
+
+    Args:
+        sampler: The sampler.
+        dtype: Number type of the parameters, "float32" or "float64". Default: float64.
+
+    Raises:
+        AssertionError: A field of the state has a wrong type or shape.
+    """
     potential = FunctionPotential(quartic, PARAMETERS, dtype=dtype)
     evaluate = potential.bind(rung_of(STEP_SIZES))
     noise = RecordingNoise(potential.dtype)
@@ -63,7 +71,15 @@ def check_types_in_tensorflow(sampler: Any, dtype: str = "float64") -> None:
 
 
 def check_walls(sampler: Any, bound: float = 0.1) -> None:
-    """Within 20 steps nobody leaves the support of a prior with walls."""
+    """Checks that within 20 steps no walker leaves the support of a prior with walls.
+
+    Args:
+        sampler: The sampler.
+        bound: Distance of the walls from 0. Default: 0.1.
+
+    Raises:
+        AssertionError: A walker has left the support.
+    """
     potential = FunctionPotential(quartic, PARAMETERS, prior=Box(bound))
     evaluate = potential.bind(rung_of(STEP_SIZES, TEMPERATURES))
     random = _tensor_noise(2)
@@ -113,8 +129,11 @@ def check_numpy_is_tensorflow(sampler: Any) -> None:
 
 
 def run_loop(sampler: Any, execution: str) -> LoopRun:
-    """25 steps of the engine's loop under "eager", "graph" or "xla": U anharmonic, 5 walkers, 3
-    parameters, float64.
+    """Runs 25 steps of the engine's loop: U anharmonic, 5 walkers, 3 parameters, float64.
+
+    Args:
+        sampler: The sampler.
+        execution: "eager", "graph" or "xla".
     """
     method = as_method(sampler)
     potential = FunctionPotential(quartic, PARAMETERS)
@@ -138,7 +157,17 @@ def run_loop(sampler: Any, execution: str) -> LoopRun:
 
 
 def check_execution(sampler: Any, run: Callable[[Any, str], LoopRun] = run_loop) -> None:
-    """A graph within 1e-12 of eager, XLA (its own logarithm) within 1e-9; one trace."""
+    """Checks that compiled steps give the same numbers as eager ones, with one trace.
+
+    A graph agrees within 1e-12, XLA, which has a different logarithm, within 1e-9.
+
+    Args:
+        sampler: The sampler.
+        run: Runs the steps, from the sampler and the execution. Default: `run_loop`.
+
+    Raises:
+        AssertionError: Numbers differ, or the loop is traced more than once.
+    """
     eager = run(sampler, "eager")
     require(eager.traces == 0 and len(eager.rows) == 5, "25 eager steps do not give 5 rows.")
     for execution, tolerance in (("graph", 1e-12), ("xla", 1e-9)):

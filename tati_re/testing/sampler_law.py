@@ -184,8 +184,17 @@ def check_law(
 def mean_squares(
     sampler: Any, names: list[str], stiffness: float, steps: list[float], num_steps: int
 ) -> dict:
-    """Mean squares of fields by name, `(temperatures, step sizes, walkers)`, of the last two thirds
-    of the steps.
+    """Mean squares of fields over the last two thirds of the steps, in a harmonic well.
+
+    Args:
+        sampler: The sampler.
+        names: Names of fields of shape (walkers, parameters), such as "position".
+        stiffness: k of the well.
+        steps: Step sizes h.
+        num_steps: Steps of each walker; the first third is burn-in.
+
+    Returns:
+        Mean squares by name, shape (temperatures, step sizes, walkers).
     """
     groups = (len(TEMPERATURES), len(steps), WALKERS)
     temperature = np.broadcast_to(np.array(TEMPERATURES)[:, None, None], groups).ravel()

@@ -22,6 +22,15 @@ ENERGIES = ("potential", "loss", "log_prior")
 
 
 def require(condition: Any, sentence: str) -> None:
+    """Raises an `AssertionError` if a condition does not hold.
+
+    Args:
+        condition: The condition.
+        sentence: What is wrong, and what was expected.
+
+    Raises:
+        AssertionError: The condition is false.
+    """
     if not condition:
         raise AssertionError(sentence)
 
@@ -86,6 +95,18 @@ def locked(state):
 
 
 def started(sampler: Any, dtype=np.float64):
+    """A sampler's first state on NumPy arrays, protected against writing.
+
+    Args:
+        sampler: The sampler.
+        dtype: Number type of the parameters. Default: float64.
+
+    Returns:
+        The state of 5 walkers with 3 parameters, and the evaluations for its steps.
+
+    Raises:
+        AssertionError: `init` does not return a NamedTuple.
+    """
     position, evaluate, noise = inputs(dtype)
     state = sampler.init(position, evaluate, noise)
     require(
@@ -96,7 +117,20 @@ def started(sampler: Any, dtype=np.float64):
 
 
 def stepped(sampler: Any, state, evaluate, noise):
-    """One step, whose result has to be a pair of a state of the same type and an Info."""
+    """Makes one step, whose result must be a pair of a state of the same type and an `Info`.
+
+    Args:
+        sampler: The sampler.
+        state: The state before the step.
+        evaluate: Computes U and its gradient.
+        noise: Random numbers of this step.
+
+    Returns:
+        The state after the step, and its `Info`.
+
+    Raises:
+        AssertionError: The result is something else.
+    """
     result = sampler.step(state, evaluate, noise)
     pair = isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Info)
     require(pair, f"step returns a {type(result).__name__}. Expected: a pair of state and Info.")
@@ -114,8 +148,17 @@ def _in_words(state) -> str:
 
 
 def check_shapes_and_types(sampler: Any, dtype=np.float64) -> None:
-    """A NamedTuple with the fields of State, rung last; arrays of the parameters' type, energies in
-    float64.
+    """Checks the fields of the state, and the shapes and types of all arrays.
+
+    The state is a NamedTuple with the fields of `State`, rung last. Arrays have the parameters'
+    type, energies float64.
+
+    Args:
+        sampler: The sampler.
+        dtype: Number type of the parameters. Default: float64.
+
+    Raises:
+        AssertionError: A field, shape or type is wrong.
     """
     state, evaluate = started(sampler, dtype)
     after, info = stepped(sampler, state, evaluate, NumpyNoise(2, dtype))
@@ -181,7 +224,12 @@ def check_shapes_and_types(sampler: Any, dtype=np.float64) -> None:
 
 
 def first_difference(first, second) -> str | None:
-    """The name of the first field, the rung apart, that is not the same bit for bit."""
+    """The name of the first field that differs in any bit, the rung apart; None if all are equal.
+
+    Args:
+        first: A state.
+        second: A state of the same type.
+    """
     for name, a, b in zip(first._fields, first, second, strict=True):
         if name != "rung" and not np.array_equal(a, b):
             return name

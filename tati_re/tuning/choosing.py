@@ -50,8 +50,17 @@ _EPOCHS_OF_BURNIN = 5
 
 
 def with_steps(sampler, options, given_schedule: bool = False, num_parameters: int = 1):
-    """The sampler that finds its step size in the burn-in, where the options leave it to the
-    run.
+    """The sampler that finds its step size in the burn-in, where the options leave it to the run.
+
+    Args:
+        sampler: The sampler.
+        options: The options of the run.
+        given_schedule: Whether a step schedule is given as an object. Default: False.
+        num_parameters: Number of directions that the bias bounds one by one, if the option
+            `target_bias_of` is "worst". Default: 1.
+
+    Raises:
+        InputError: Another option needs a given step size.
     """
     if not isinstance(options.step_size, str) or options.step_sizes:
         return sampler
@@ -84,8 +93,12 @@ def with_steps(sampler, options, given_schedule: bool = False, num_parameters: i
 
 
 def with_tuner(sampler, options, automatic: bool):
-    """The sampler with what ends its burn-in, if it adapts and no number of steps was given, and
-    tunes its lengths.
+    """The sampler with a `Tuner` that ends its burn-in or tunes its length, if it needs one.
+
+    Args:
+        sampler: The sampler.
+        options: The options of the run.
+        automatic: Whether the burn-in may end automatically, because no number of steps was given.
     """
     finds_end = automatic and sampler.adapts and options.temperature_schedule == "constant"
     is_needed = finds_end or sampler.dynamics.finds_length
@@ -99,8 +112,17 @@ FEWEST_BURNIN_STEPS = 200
 
 
 def wrapped(sampler, options, names: Sequence[str], shapes: Sequence[tuple[int, ...]], mass=None):
-    """The sampler with the mass, the ensemble preconditioner and the control variate that the
-    options ask for.
+    """The sampler with mass, ensemble preconditioner and control variate, as the options ask.
+
+    Args:
+        sampler: The sampler.
+        options: The options of the run.
+        names: Names of the parameter tensors.
+        shapes: Their shapes.
+        mass: Masses of the parameters, shape (parameters,). Default: None, the option `mass`.
+
+    Raises:
+        InputError: Options exclude each other, or numbers do not fit.
     """
     if mass is not None or options.mass != "unit":
         if options.covariance_blending:
@@ -181,7 +203,15 @@ _BELONG = {
 
 
 def unused_options(options, sampler) -> list[str]:
-    """Options that were given and that a run with this sampler does not use."""
+    """Options that were given and that a run with this sampler does not use.
+
+    Args:
+        options: The options of the run.
+        sampler: Its sampler.
+
+    Returns:
+        Their names.
+    """
     used = sampler.used_options()
     sampler_options = {name for where in FAMILIES.values() for name in options_of_family(where)}
     others = {"step_size_tuning"}

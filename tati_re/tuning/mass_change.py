@@ -30,7 +30,15 @@ def buckets(parameters: int, projections: int = _PROJECTIONS) -> tuple[int, int]
 
 
 def signs(parameters: int, projections: int = _PROJECTIONS) -> np.ndarray:
-    """Random signs of the parameters that `buckets` puts into groups, the same in each call."""
+    """Random signs of the parameters that `buckets` puts into groups, the same in each call.
+
+    Args:
+        parameters: Number of parameters, at least 1.
+        projections: Largest number of groups. Default: 64.
+
+    Returns:
+        1 or -1 for each parameter in a group.
+    """
     size, count = buckets(parameters, projections)
     return np.random.default_rng(0).choice([-1.0, 1.0], size * count)
 
@@ -78,7 +86,8 @@ def mass_change(state, before: np.ndarray, now: np.ndarray) -> float:
 
     Args:
         state: State that one of the records was made of.
-        before, now: Records of `mass_record`.
+        before: The earlier record of `mass_record`.
+        now: The later record.
 
     Returns:
         The median of |ln λ| over the eigenvalues λ of M₁⁻¹ M₂, or over entries or projections, as

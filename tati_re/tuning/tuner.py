@@ -84,10 +84,17 @@ class Tuner(Wrapper):
     (what a friction was `raised` by since, to cool the noise of mini-batches, is no change), the
     split R-hat of U over the walkers of each rung is below 1.1, and their kinetic temperature below
     twice T. Cost: little; 256 rows in memory. Source: L = 0.4 h τ: Robnik et al., arXiv 2212.08549.
-    `inner` adapts, or has `friction` or `trajectory_length` in its state; where it `finds_end`, the
-    burn-in ends by itself. With `within_chains` R-hat compares the halves of each walker alone,
-    whose modes may differ, and the burn-in does not wait for what only costs steps: the mass and
-    the length of the memory.
+
+    Args:
+        inner: A sampler that adapts, or has `friction` or `trajectory_length` in its state.
+            Default: `Metered`.
+        finds_end: Whether the burn-in ends automatically. Default: True.
+        within_chains: Whether R-hat compares the halves of each walker alone, whose modes may
+            differ. The burn-in then does not wait for what only costs steps: the mass and the
+            length of the memory. Default: False.
+
+    Raises:
+        InputError: Walkers take turns.
     """
 
     def __init__(self, inner=None, finds_end: bool = True, within_chains: bool = False) -> None:

@@ -116,6 +116,61 @@ def test_public_functions_describe_each_argument():
     assert len(missing) <= KNOWN["undescribed_public_callables"], missing
 
 
+def test_functions_with_several_arguments_describe_each():
+    """Of all modules, and of all methods whose names have no underscore."""
+    found = dict(density.undescribed_functions(ROOT / "tati_re"))
+    assert len(found) <= KNOWN["undescribed_functions"], found
+
+
+DESCRIBED = '''
+class Base:
+    def predict(self, inputs, labels):
+        """Predicts.
+
+        Args:
+            inputs: Of the network.
+            labels: True ones.
+        """
+
+    def score(self, inputs, labels):
+        """Scores of inputs and labels."""
+
+
+class Heir(Base):
+    def predict(self, inputs, labels):
+        return 1
+
+    def score(self, inputs, labels):
+        return 2
+
+
+def compare(first, second):
+    """Compares.
+
+    Args:
+        first: One of two.
+    """
+
+
+def _hidden(first, second):
+    pass
+
+
+def one(first):
+    pass
+'''
+
+
+def test_undescribed_functions_are_found(tmp_path):
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "module.py").write_text(DESCRIBED)
+    found = {
+        place.split()[-1]: missing for place, missing in density.undescribed_functions(package)
+    }
+    assert found == {"score": {"inputs", "labels"}, "compare": {"second"}}
+
+
 @pytest.mark.parametrize(
     ("code", "number"),
     [

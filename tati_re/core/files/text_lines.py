@@ -12,7 +12,15 @@ from tati_re.core.files.regular import regular_bytes
 
 
 def decoded(path: AnyPath, content: bytes) -> str:
-    """The text of a file in UTF-8, without its byte order mark."""
+    """The text of a file in UTF-8, without its byte order mark.
+
+    Args:
+        path: The file, for messages.
+        content: Its bytes.
+
+    Raises:
+        InputError: The bytes are not UTF-8; the sentence names the line.
+    """
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -45,7 +53,17 @@ def numbered_lines(path: AnyPath, content: bytes) -> list[tuple[int, str]]:
 
 
 def check_cells(path: AnyPath, line: int, count: int, expected: int) -> None:
-    """Refuses a line that has another number of cells than the lines above it."""
+    """Refuses a line that has another number of cells than the lines above it.
+
+    Args:
+        path: The file, for messages.
+        line: Number of the line in the file, from 1.
+        count: Number of cells of the line.
+        expected: Number of cells of the lines above.
+
+    Raises:
+        InputError: The numbers differ.
+    """
     if count != expected:
         raise InputError(
             f"{path}, line {line} is not a row of the table.",

@@ -80,7 +80,12 @@ class WrongValue(ValueError):
 
 
 def under(key: str, default: Any = None) -> Any:
-    """A field whose key in the table is no name of Python, such as `rhat(weights)`."""
+    """Declares a field whose key in the table is not a valid name in Python.
+
+    Args:
+        key: The key in the table, such as `rhat(weights)`.
+        default: Value of the field if the key is missing. Default: None.
+    """
     return field(default=default, metadata={_KEY: key})
 
 

@@ -34,7 +34,17 @@ H5_CHUNK = 64e6
 
 
 def check_size(unpacked: float, packed: float, limit: float | None = None) -> None:
-    """A `ValueError` if a file of `packed` bytes claims more bytes than it may unpack to."""
+    """Refuses a file that claims more bytes than it may unpack to.
+
+    Args:
+        unpacked: Bytes that the file claims to unpack to.
+        packed: Bytes of the file.
+        limit: Bytes that any file may unpack to. Default: None, `LIMIT`. A file may always unpack
+            to `RATIO` times its size.
+
+    Raises:
+        ValueError: The file claims more.
+    """
     most = max(LIMIT if limit is None else limit, RATIO * packed)
     if unpacked > most:
         raise ValueError(
@@ -63,8 +73,18 @@ def check_h5_size(dataset: Any, unwritten: float = 0.0) -> None:
 
 
 def check_texts(rows: int, longest: int, packed: float, limit: float | None = None) -> None:
-    """A `ValueError` if texts in an array would take more than a file of `packed` bytes may: each
-    takes as much as the longest, four bytes a letter.
+    """Refuses an array of texts that would take more memory than its file may unpack to.
+
+    In an array each text takes as much memory as the longest, four bytes per letter.
+
+    Args:
+        rows: Number of texts.
+        longest: Letters of the longest text.
+        packed: Bytes of the file.
+        limit: Bytes that any file may unpack to, see `check_size`. Default: None, `LIMIT`.
+
+    Raises:
+        ValueError: The array would take more.
     """
     try:
         check_size(4.0 * rows * longest, packed, limit)
@@ -73,8 +93,18 @@ def check_texts(rows: int, longest: int, packed: float, limit: float | None = No
 
 
 def load_arrays(source: str | os.PathLike[str] | BinaryIO, limit: float | None = None) -> Any:
-    """`numpy.load` of an NPY or NPZ file without pickled objects; a `ValueError` where sizes are
-    not in the file.
+    """Checks the sizes in an NPY or NPZ file, and loads it without pickled objects.
+
+    Args:
+        source: The path of the file, or the open file at its start.
+        limit: Bytes that an NPZ file may unpack to, see `check_size`. Default: None, `LIMIT`.
+
+    Returns:
+        The array of an NPY file; the open `NpzFile` of an NPZ file.
+
+    Raises:
+        ValueError: A header claims more bytes than the file contains, or more than it may unpack
+            to.
     """
     if isinstance(source, (str, os.PathLike)):
         with open_regular(source) as file:
@@ -104,7 +134,18 @@ def _check(file: BinaryIO, limit: float | None) -> None:
 def check_members(
     members: Iterable[zipfile.ZipInfo], size: int, limit: float | None = None
 ) -> None:
-    """A `ValueError` if the members of a zip file of this size unpack to too much."""
+    """Refuses a zip file whose members unpack to too much.
+
+    Args:
+        members: The entries of its directory.
+        size: Bytes of the zip file.
+        limit: Bytes that all members together may unpack to, see `check_size`. Default: None,
+            `LIMIT`.
+
+    Raises:
+        ValueError: The members claim more, or an uncompressed member claims more bytes than the
+            file.
+    """
     members = list(members)
     check_size(sum(member.file_size for member in members), size, limit)
     for member in members:

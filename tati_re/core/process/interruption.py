@@ -22,8 +22,11 @@ _watched: list[int] = []
 
 
 class Terminated(SystemExit):
-    """The end of a process that a signal other than Ctrl-C asked for, with the exit status that it
-    means.
+    """The end of a process that a signal other than Ctrl-C asked for.
+
+    Args:
+        number: Number of the signal. It determines the exit status.
+        sentence: The message of the exception. Default: empty.
     """
 
     def __init__(self, number: int, sentence: str = "") -> None:
@@ -46,8 +49,15 @@ class _Handler:
 
 
 def stop(number: int, sentence: str = "") -> NoReturn:
-    """Raises what a signal means: `KeyboardInterrupt`, or `Terminated`, which ends a script with
-    the right status.
+    """Raises the exception that a signal means.
+
+    Args:
+        number: Number of the signal.
+        sentence: The message of the exception. Default: empty.
+
+    Raises:
+        KeyboardInterrupt: The signal is SIGINT.
+        Terminated: It is another signal; a script then ends with the right status.
     """
     raise (
         KeyboardInterrupt(*filter(None, [sentence]))
@@ -101,8 +111,21 @@ def stopping(requeue_signal: str | None = None) -> Iterator[None]:
 def interruptible(
     truth: Callable[[], str], requeue_signal: str | None = None
 ) -> Iterator[Callable[[], int]]:
-    """Gives a function that returns the first signal that came, 0 before: a request to end in good
-    order. A second Ctrl-C interrupts at once, with the sentence of `truth`.
+    """Collects signals in this context as requests to end in good order.
+
+    A second Ctrl-C interrupts at once.
+
+    Args:
+        truth: Returns the sentence for an interruption at once, about the files on disk.
+        requeue_signal: Name of the signal that a batch queue sends before its end. Default: None,
+            only SIGINT, SIGTERM and SIGHUP.
+
+    Yields:
+        A function that returns the number of the first signal that came, 0 before.
+
+    Raises:
+        InputError: `requeue_signal` is set outside the main thread, or this system does not know
+            it.
     """
     signals: list[int] = []
 

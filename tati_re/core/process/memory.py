@@ -8,8 +8,16 @@ from tati_re.core.errors import InputError
 
 
 def check_free(option: str, received: object, needed: float, contents: str) -> None:
-    """Refuses an option's value for which `contents`, "100 walkers", takes `needed` bytes, more than
-    are free.
+    """Refuses an option's value that would take more memory than is free.
+
+    Args:
+        option: Name of the option, for the message.
+        received: Its value, for the message.
+        needed: Bytes that the value takes.
+        contents: What takes them, in the plural, such as "100 walkers".
+
+    Raises:
+        InputError: Less memory is free. Nothing is refused if the free memory is not known.
     """
     free = free_bytes()
     if free is not None and needed > free:

@@ -214,7 +214,15 @@ def _check_names_of_classes(path: Path, frame: pandas.DataFrame, request: ReadRe
 
 @contextmanager
 def readable(path: Path, reader: Reader) -> Iterator[None]:
-    """Turns what a reader raises for a damaged file into one sentence."""
+    """Turns what a reader raises for a damaged file into one sentence.
+
+    Args:
+        path: The file.
+        reader: The reader, whose name the sentence contains.
+
+    Raises:
+        InputError: The file cannot be read.
+    """
     try:
         yield
     except InputError:

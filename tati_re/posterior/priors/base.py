@@ -15,6 +15,12 @@ from tati_re.core.potential import Prior
 class ScaleFamily(Prior):
     """Independent distributions of one shape: θ_i = s_i x, with x from a standard distribution.
 
+    Args:
+        scale: s, above 0: one number, or one per parameter, (parameters,). Default: 1.
+        fan_in: Fan-in k of each parameter, (parameters,); s is divided by sqrt(k). Default: None,
+            not divided.
+        words: Description of the widths for messages. Default: None, their numbers.
+
     Attributes:
         scale: s, a float, or shape (parameters,), float64.
         name: The family's name in the option `prior`.
@@ -63,10 +69,21 @@ class ScaleFamily(Prior):
 
 
 class Width:
-    """A finite number above 0 for each parameter, or one for all of them. `option` and `quantity` name
-    it in sentences, `words` (None: its numbers) describe it; with fan-ins k the `values`, a float
-    or `(parameters,)`, float64, are given/sqrt(k). `num_parameters` is `None` where one number
-    stands for all.
+    """A finite number above 0 for each parameter, or one for all of them.
+
+    Args:
+        option: Name of the option in sentences.
+        quantity: What the number is, in sentences, such as "a scale".
+        given: One number, or one per parameter, (parameters,).
+        fan_in: Fan-in k of each parameter, (parameters,). Default: None, not used.
+        words: Description of the widths in sentences. Default: None, their numbers.
+
+    Attributes:
+        values: The widths, given/sqrt(k) with fan-ins: a float, or (parameters,), float64.
+        num_parameters: Number of parameters; None where one number stands for all.
+
+    Raises:
+        InputError: A number is not finite or not above 0, or has more than one axis.
     """
 
     def __init__(
@@ -97,7 +114,12 @@ class Width:
         self.values = float(values) if values.ndim == 0 else values
 
     def sum_of_logarithms(self, factor: float, position) -> float:
-        """Sum over the parameters of log(factor value)."""
+        """Sum over the parameters of log(factor value).
+
+        Args:
+            factor: Factor of each width, above 0.
+            position: Positions, (walkers, parameters); only the number of parameters counts.
+        """
         if self.num_parameters is None:
             return position.shape[-1] * math.log(factor * self.values)
         return float(np.sum(np.log(factor * self.values)))

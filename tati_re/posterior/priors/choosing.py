@@ -183,8 +183,15 @@ def unused_prior_options(options) -> list[str]:
 
 
 def unconfined(prior: Prior, names: Sequence[str], regularized: Sequence[str]) -> str | None:
-    """A sentence about parameters that neither the prior nor a weight regularizer of the model
-    confines.
+    """A sentence about parameters that neither the prior nor a weight regularizer confines.
+
+    Args:
+        prior: The prior.
+        names: Names of all tensors of the model.
+        regularized: Names of the tensors with a weight regularizer.
+
+    Returns:
+        The sentence; None where all parameters are confined.
     """
     loose = names if prior.unconfined is None else prior.unconfined
     free = [] if prior.proper else [n for n in loose if n not in regularized]
@@ -202,7 +209,12 @@ def unconfined(prior: Prior, names: Sequence[str], regularized: Sequence[str]) -
 
 
 def too_hot(prior: Prior, temperature: float) -> str | None:
-    """A sentence where exp(-V/T) of a prior with heavy tails cannot be normalized."""
+    """A sentence where exp(-V/T) of a prior with heavy tails cannot be normalized, else None.
+
+    Args:
+        prior: The prior.
+        temperature: The highest temperature T of the run.
+    """
     if temperature < prior.hottest:
         return None
     return (

@@ -19,8 +19,11 @@ _DEEPEST = 50.0
 
 class NormalMap:
     """Growing functions of a normal number, tabulated between -8 and 8 and interpolated by cubics.
-    `values`, `(maps, nodes)`, are the functions at `nodes`; `which`, `(parameters,)`, their maps
-    (None: 0).
+
+    Args:
+        values: The functions at `nodes`, (maps, nodes).
+        which: Number of the function of each parameter, (parameters,). Default: None, the first for
+            all.
     """
 
     nodes = np.linspace(-_END, _END, _CELLS + 1)
@@ -54,9 +57,18 @@ def tabulated(
     breaks: Sequence[float],
 ):
     """Normalizer and quantiles of a distribution in one dimension, by Gauss-Legendre quadrature.
-    The log density, known up to a constant, is smooth between the `breaks`, its kinks; `ends` is an
-    interval that holds the distribution. Returns the log of the integral, and the quantiles at
-    `NormalMap.nodes`, `(nodes,)`.
+
+    Args:
+        log_density: Log density of points, in their shape, known up to a constant. It is smooth
+            between the breaks.
+        ends: An interval that holds the distribution.
+        breaks: Points where the log density has kinks.
+
+    Returns:
+        The log of the integral, and the quantiles at `NormalMap.nodes`, (nodes,).
+
+    Raises:
+        InputError: The density underflows to 0 everywhere.
     """
     from scipy.interpolate import CubicHermiteSpline
     from scipy.special import ndtri

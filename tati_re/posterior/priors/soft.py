@@ -228,6 +228,12 @@ class SoftWalls(Prior):
 
 
 def layers(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """Width w of the layer in which W rises before each wall, in the shape of the walls.
+
+    Args:
+        lower: Lower walls; -inf where there is none.
+        upper: Upper walls; inf where there is none.
+    """
     with np.errstate(invalid="ignore"):
         both = np.isfinite(lower) & np.isfinite(upper) & (lower < upper)
         alone = np.where(np.isfinite(lower), lower, upper)

@@ -12,8 +12,11 @@ from tati_re.posterior.priors.base import ScaleFamily
 
 
 class Interval:
-    """The walls of each parameter, numbers or `(parameters,)`, infinite where there is none, and
-    reflection at them.
+    """The walls of each parameter, and reflection at them.
+
+    Args:
+        lower: Lower walls, a number or (parameters,); -inf where there is none.
+        upper: Upper walls, a number or (parameters,); inf where there is none.
     """
 
     def __init__(self, lower, upper) -> None:
@@ -27,8 +30,14 @@ class Interval:
         return tf.reduce_all((position >= lower) & (position <= upper), axis=-1)
 
     def confine(self, position, momentum):
-        """Reflects what left the interval, as often as it met a wall; the momentum turns round at
-        each of them.
+        """Reflects what left the interval, as often as it met a wall; momenta turn at each of them.
+
+        Args:
+            position: Positions, (walkers, parameters).
+            momentum: Momenta in the same shape, or None.
+
+        Returns:
+            Position and momentum inside the walls; a momentum of None stays None.
         """
         lower, upper = self._in(position.dtype)
         below = position < lower

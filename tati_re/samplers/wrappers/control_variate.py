@@ -96,7 +96,13 @@ def _centre(energy: Energy, position) -> tuple:
 
 
 class ControlVariateEvaluate(Delegating):
-    """The potential with the control variate of a center."""
+    """The potential with the control variate of a center.
+
+    Args:
+        evaluate: The evaluation without it, on the mini-batch of the step.
+        centre: `centre`, the center of each walker, shape (walkers, parameters); and on all data
+            there `centre_gradient`, `centre_potential` and `centre_loss`.
+    """
 
     def __init__(self, evaluate, centre: dict) -> None:
         super().__init__(evaluate)

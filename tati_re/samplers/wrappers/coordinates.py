@@ -25,8 +25,13 @@ def _extended(base: Any, names: tuple[str, ...]) -> Any:
 
 
 def extend(state, **fields):
-    """The state with further fields, the rung last; a type of its own, the same for the same
-    names.
+    """The state with further fields, the rung last.
+
+    The same state and names give the same type of state.
+
+    Args:
+        state: The state.
+        **fields: Values of the new fields, by name.
     """
     return _extended(type(state), tuple(fields))(**state._asdict(), **fields)
 
@@ -60,7 +65,12 @@ class Coordinates(Protocol):
         """
 
     def part(self, first, count: int) -> Coordinates:
-        """B of `count` walkers from walker `first` on."""
+        """B of some consecutive walkers.
+
+        Args:
+            first: Index of the first walker; it may be a tensor.
+            count: Number of walkers.
+        """
 
 
 class Diagonal:
@@ -83,6 +93,12 @@ class Diagonal:
         return self.scale * (self.scale * variances)
 
     def part(self, first, count: int) -> Diagonal:
+        """The coordinates of some consecutive walkers.
+
+        Args:
+            first: Index of the first walker; it may be a tensor.
+            count: Number of walkers.
+        """
         return Diagonal(
             rows(self.scale, first, count) if len(self.scale.shape) == 2 else self.scale
         )
@@ -93,7 +109,13 @@ def _asked_there(name: str) -> Any:
 
 
 class InCoordinates(Delegating):
-    """The potential as a function of x in θ = θ₀ + B x: the same U, the gradient B' ∇U."""
+    """The potential as a function of x in θ = θ₀ + B x: the same U, the gradient B' ∇U.
+
+    Args:
+        evaluate: The potential as a function of θ.
+        origin: θ₀, shape (walkers, parameters).
+        coordinates: B.
+    """
 
     def __init__(self, evaluate, origin, coordinates: Coordinates) -> None:
         super().__init__(evaluate)
@@ -138,7 +160,15 @@ class InCoordinates(Delegating):
         return InCoordinates(self.evaluate.part(first, count), origin, coordinates)
 
     def confine(self, x, momentum):
-        """Reflection at the walls of θ; for diagonal B, which keeps the walls upright."""
+        """Reflects at the walls of θ, for a diagonal B, which keeps the walls upright.
+
+        Args:
+            x: Positions in x, shape (walkers, parameters).
+            momentum: Momenta, in the shape of `x`, or None.
+
+        Returns:
+            Both after the reflections.
+        """
         position = self._there(x)
         inside, turned = self.evaluate.confine(position, momentum)
         if inside is position:
@@ -149,10 +179,21 @@ class InCoordinates(Delegating):
 
 
 def step_in_coordinates(sampler, state, evaluate, noise, coordinates: Coordinates, slope=None):
-    """A step of `sampler` in x, θ = θ₀ + B x, θ₀ where the walkers are, or 0 for one that mixes
-    parameters and learns from the other walkers' places; momenta belong to x, of unit mass. State
-    and potential are those of θ. `slope`: B' ∇U at the start, if known; the third result, after the
-    state and the info: at the end.
+    """Makes a step of a sampler in x with θ = θ₀ + B x.
+
+    θ₀ is the position of the walkers. It is 0 for a sampler that mixes parameters and learns from
+    the other walkers' places. Momenta belong to x, of unit mass.
+
+    Args:
+        sampler: The sampler.
+        state: The state before the step; position and gradient are those in θ.
+        evaluate: The potential as a function of θ.
+        noise: Random numbers of this step.
+        coordinates: B.
+        slope: B' ∇U at the start, shape (walkers, parameters). Default: None, from the state.
+
+    Returns:
+        The state after the step in θ, its `Info`, and B' ∇U at the end.
     """
     slope = coordinates.transposed(state.gradient) if slope is None else slope
     start = 0.0 * state.position
@@ -172,8 +213,16 @@ def step_in_coordinates(sampler, state, evaluate, noise, coordinates: Coordinate
 
 
 def curved(ask, position, gradient, direction):
-    """∇²U times a direction for each reference walker by a difference of gradients, and the
-    direction's length.
+    """Computes ∇²U times a direction for each walker, by a difference of gradients.
+
+    Args:
+        ask: Computes U and its gradient.
+        position: Positions, shape (walkers, parameters).
+        gradient: ∇U there, in the same shape.
+        direction: Directions of any length, in the same shape.
+
+    Returns:
+        The products, shape (walkers, parameters), and the lengths of the directions, (walkers,).
     """
     length = sqrt(sum_of_products(direction, direction))
     scale = column(_PROBE[direction.dtype.name] / maximum(length, 1e-30 + 0.0 * length), direction)
@@ -181,8 +230,17 @@ def curved(ask, position, gradient, direction):
 
 
 def stiffest(ask, position, gradient, coordinates: Coordinates, along=None):
-    """Largest curvature of each walker in x, `(walkers,)`: 8 power iterations on B'∇²U B from a
-    vector (the slope).
+    """The largest curvature of each walker in x, shape (walkers,).
+
+    It comes from 8 power iterations on B'∇²U B.
+
+    Args:
+        ask: Computes U and its gradient as a function of θ.
+        position: Positions θ, shape (walkers, parameters).
+        gradient: ∇U there, in the same shape.
+        coordinates: B.
+        along: Vectors in x from which the iteration starts, in the same shape. Default: None, the
+            slopes B'∇U.
     """
 
     def power(along, _):

@@ -36,10 +36,16 @@ _IF_UNSTABLE = (
 
 
 class LowRank:
-    """B = I + X' S X for the walkers of each ensemble, with B B' = I + η cov of the reference
-    walkers. `deviations` is X of the reference walkers from their mean, `(ensembles, references,
-    parameters)`, `factor` S, `(ensembles, references, references)` or `(ensembles, walkers,
-    references, references)`, and `inverse` S of B⁻¹.
+    """B = I + X' S X for the walkers of each ensemble.
+
+    B B' is I + η times the covariance of the reference walkers.
+
+    Args:
+        deviations: X, deviations of the reference walkers from their mean, shape (ensembles,
+            references, parameters).
+        factor: S, shape (ensembles, references, references) or (ensembles, walkers, references,
+            references).
+        inverse: S of B⁻¹, in the same shape.
     """
 
     def __init__(self, deviations, factor, inverse) -> None:
@@ -67,6 +73,12 @@ class LowRank:
         )
 
     def part(self, first, count: int):
+        """Always an InputError: B belongs to all walkers of an ensemble.
+
+        Args:
+            first: Index of the first walker; it may be a tensor.
+            count: Number of walkers.
+        """
         problem = "covariance_blending: the inner sampler moves only some of the walkers at a time."
         raise InputError(problem, expected="such as BAOAB or HMC")
 
@@ -252,7 +264,16 @@ class EnsembleQuasiNewton(Wrapper):
             )
 
     def init(self, position, evaluate, noise):
-        """As the sampler inside; B starts as the identity."""
+        """Starts as the sampler inside does; B starts as the identity.
+
+        Args:
+            position: Positions, shape (walkers, parameters).
+            evaluate: Computes U and its gradient on the first mini-batch.
+            noise: Random numbers of this step.
+
+        Raises:
+            InputError: The number of walkers does not fit.
+        """
         self.check_walkers(position.shape[0])
         state = self.inner.init(position, evaluate, noise)
         num_references = position.shape[0] // self.groups

@@ -60,6 +60,14 @@ class DiagonalWindows:
         )
 
     def adapted(self, memory: tuple, state, clock, ask) -> tuple:
+        """The memory with the state's draw counted, and with new masses at the end of a window.
+
+        Args:
+            memory: The fields of the state that belong to the mass, in the order of `fields`.
+            state: The state before the step.
+            clock: Number of the step, and whether it belongs to the burn-in.
+            ask: Computes U and its gradient, for the unit of mass.
+        """
         memory = ops.replaced_if(
             clock.adapting, lambda *memory: self._counted(memory, state), memory
         )
@@ -155,6 +163,16 @@ class LowRankWindows:
         return np.array([0.0, -(-np.diff(ENDS, prepend=0)[number] // draws), number])
 
     def adapted(self, memory: tuple, state, clock, ask) -> tuple:
+        """The memory with the state's draw kept if due.
+
+        The first step of a window after a renewal sets the unit of mass.
+
+        Args:
+            memory: The fields of the state that belong to the mass, in the order of `fields`.
+            state: The state before the step.
+            clock: Number of the step, and whether it belongs to the burn-in.
+            ask: Computes U and its gradient, for the unit of mass.
+        """
         positions, gradients, window, *matrices, unit, spread, skipped = memory
         place = window[0]
         every = window[1]
@@ -215,9 +233,12 @@ class LowRankWindows:
 
 
 class Stretched:
-    """Coordinates θ = L x with L = D (I + Q' (S - I) Q): `scale` is the diagonal of D,
-    `(parameters,)`; the orthonormal rows Q, `(k, parameters)`, are stretched by the `roots` S,
-    `(k,)`.
+    """Coordinates θ = L x with L = D (I + Q' (S - I) Q).
+
+    Args:
+        scale: The diagonal of D, shape (parameters,) or (walkers, parameters).
+        directions: Q, orthonormal rows, shape (k, parameters).
+        roots: S, by which the rows are stretched, shape (k,).
     """
 
     def __init__(self, scale, directions, roots) -> None:
@@ -250,6 +271,12 @@ class Stretched:
         )
 
     def part(self, first, count: int) -> Stretched:
+        """The coordinates of some consecutive walkers.
+
+        Args:
+            first: Index of the first walker; it may be a tensor.
+            count: Number of walkers.
+        """
         scale = ops.rows(self.scale, first, count) if len(self.scale.shape) == 2 else self.scale
         return Stretched(scale, self.directions, self.roots)
 
@@ -267,8 +294,11 @@ class LowRankMass(Stretched):
         return length**0.5
 
     def divergence(self, positions: np.ndarray, gradients: np.ndarray) -> float:
-        """Sum of the squares of L'g - L⁻¹θ, of deviations `(draws, parameters)`: 0 where the mass
-        is exact.
+        """The sum of the squares of L'g - L⁻¹θ, which is 0 where the mass is exact.
+
+        Args:
+            positions: Deviations θ of positions from their means, shape (draws, parameters).
+            gradients: Deviations g of the gradients there, in the same shape.
         """
         return float(np.sum((self.transposed(gradients) - self.backward(positions)) ** 2))
 
@@ -276,16 +306,28 @@ class LowRankMass(Stretched):
 def low_rank_mass(
     positions: np.ndarray, gradients: np.ndarray, rank: int, temperature: float = 1.0
 ) -> LowRankMass | None:
-    """The inverse mass of least Fisher divergence from a Gaussian, diagonal but for `rank`
-    directions at most; `None` where fewer than three draws are left. Positions and gradients are
-    `(draws, walkers, parameters)`, each walker about its own mean; only `usable` draws count. With
-    D² = sqrt(Var θ / Var g), or D = 1 (the one with the smaller divergence counts), draws x = θ/D
-    and slopes y = D g are projected on the space that they span; there S = cov x # (cov y)⁻¹, the
-    geometric mean, solves S cov(y) S = cov x. Its eigenvalues outside of [1/2, 2] are kept, those
-    furthest from 1 first. Where fewer directions than draws tell x from y, they are the space, and
-    where the draws span all of it nothing has to be assumed: both are exact on a Gaussian, and all
-    eigenvalues are kept. No mass is below 1e-3 of T / Var θ, as in `DiagonalWindows`: a gradient
-    that did not change tells of no flat direction. Source: Seyboldt et al., arXiv 2603.18845.
+    """The inverse mass of least Fisher divergence from a Gaussian: a diagonal and some directions.
+
+    D² is sqrt(Var θ / Var g) or 1; the one with the smaller divergence counts. Draws x = θ/D and
+    slopes y = D g are projected on the space that they span. There S = cov x # (cov y)⁻¹, the
+    geometric mean, solves S cov(y) S = cov x. Its eigenvalues outside of [1/2, 2] are kept, the
+    furthest from 1 first.
+
+    Where fewer directions than draws tell x from y, they are the space. Where the draws span all of
+    it, nothing is assumed. Both are exact on a Gaussian, and all eigenvalues are kept.
+
+    No mass is below 1e-3 of T / Var θ, as in `DiagonalWindows`: a gradient that did not change does
+    not show a flat direction. Source: Seyboldt et al., arXiv 2603.18845.
+
+    Args:
+        positions: Positions, shape (draws, walkers, parameters), each walker about its own mean.
+            Only `usable` draws count.
+        gradients: Gradients at these, in the same shape.
+        rank: The largest number of directions.
+        temperature: T. Default: 1.
+
+    Returns:
+        The mass, or None where fewer than three draws are left.
     """
     alike = _ALIKE[positions.dtype.name]
     good = usable(positions, gradients)
@@ -387,6 +429,12 @@ def _scale(mass, unit):
 
 
 def is_among(step, ends: np.ndarray):
+    """Whether a step is one of several, a boolean tensor.
+
+    Args:
+        step: Number of the step, int64.
+        ends: The numbers of steps, shape (n,).
+    """
     return ops.sum_over(ops.as_float64(ops.constant(ends, step) == step), 0)[0] > 0.0
 
 

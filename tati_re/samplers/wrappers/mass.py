@@ -131,7 +131,13 @@ class Massive(Wrapper):
         self.dynamics = replace(self.dynamics, mixes_parameters=self.rule.mixes_parameters)
 
     def init(self, position, evaluate, noise):
-        """As the sampler inside, in x; a measured mass starts at 1."""
+        """Starts as the sampler inside does, in x; a measured mass starts at 1.
+
+        Args:
+            position: Positions, shape (walkers, parameters).
+            evaluate: Computes U and its gradient on the first mini-batch.
+            noise: Random numbers of this step.
+        """
         if self.rule is not None:
             state = self.inner.init(position, evaluate, noise)
             return extend(state, **self.rule.start(state))
@@ -218,6 +224,15 @@ class RunningRms:
         return {"square": 0.0 * state.gradient, "mass": 0.0 * state.gradient + 1.0}
 
     def adapted(self, memory: tuple, state, clock, ask) -> tuple:
+        """The running mean of the squared gradients and the mass, which change in the burn-in only.
+
+        Args:
+            memory: The fields of the state that belong to the mass, in the order of `fields`.
+            state: The state before the step.
+            clock: Number of the step, and whether it belongs to the burn-in.
+            ask: Computes U and its gradient; not used.
+        """
+
         def new(square, mass):
             square = DECAY * square + (1 - DECAY) * state.gradient**2
             rms = sqrt(square)

@@ -75,9 +75,16 @@ def is_timed(method: Method) -> bool:
 
 
 def first_factor(method: Method, state, evaluate, noise):
-    """What the step size of the rung is multiplied with at first, `(walkers,)`: a quarter, or
-    without momenta a tenth, of the limit of stability at the largest curvature of the rung's
-    walkers; 1 where there is none.
+    """The first factor of the rung's step size, shape (walkers,).
+
+    It leads to a quarter of the limit of stability, or without momenta a tenth, at the largest
+    curvature of the rung's walkers. It is 1 where there is no curvature.
+
+    Args:
+        method: The method whose step size is found.
+        state: Its state at the start.
+        evaluate: Computes U and its gradient on the first mini-batch.
+        noise: Random numbers of this step; one normal number per parameter is drawn.
     """
     ask = evaluate.full if method.full_batch else evaluate
     units = Diagonal(0.0 * state.position + method.speeds(state))
@@ -95,8 +102,11 @@ def first_factor(method: Method, state, evaluate, noise):
 
 
 def timed_at(state, factor) -> dict:
-    """Friction and length of a state that has them as fields, at first, for the step size that was
-    found.
+    """First values of friction and trajectory length for a step size, by the name of the field.
+
+    Args:
+        state: The state; fields that it lacks are left out.
+        factor: The step size in units of the rung's, shape (walkers,).
     """
     time = state.rung.step_size * factor
     known = {"friction": FIRST_RATE / time, "trajectory_length": 3.0 * time}
@@ -140,9 +150,17 @@ class Metered(Wrapper):
     after the burn-in of all steps since; and its sums. `divergences` counts what was undone. Cost:
     in the burn-in two gradients each 4th step, later each 100th; none where the method meters.
     BAOAB is exact where OBABO has the bias: the bound is a wide one for it. Source: Robnik and
-    Seljak, arXiv 2412.08876 (the bound), 2212.08549 (the power). `target_bias` is β, above 0. With
-    `bounded_directions` d the wanted EEVPD is d times smaller, and β bounds each of d directions.
-    Refused are methods with a Metropolis test, and those that move groups of walkers in turn.
+    Seljak, arXiv 2412.08876 (the bound), 2212.08549 (the power).
+
+    Args:
+        inner: A method without a Metropolis test that moves all walkers at once. Default: BAOAB.
+        target_bias: β, above 0. Default: 0.02.
+        bounded_directions: d. The wanted EEVPD is d times smaller, and β bounds each of d
+            directions. Default: 1.
+
+    Raises:
+        InputError: The method has a Metropolis test or moves groups of walkers in turn, or β is
+            not above 0.
     """
 
     fields = ("step_factor", "step_limit", "eevpd", "error_square", "error_count")
@@ -406,8 +424,12 @@ class MeteredBurnin(BurninAround):
 
 
 def rung_mean(rung, square, count):
-    """The mean over the walkers of each one's rung, and how many numbers it is of, `(walkers,)`
-    each.
+    """The mean over the rung of each walker and the number of its values, (walkers,) each.
+
+    Args:
+        rung: Temperature, likelihood weight and step size of each walker.
+        square: Sum of the values of each walker, shape (walkers,).
+        count: Number of these values, shape (walkers,), float64.
     """
     same = same_rung(rung)
     total = ops.sum_of_products(same, count[None, :])

@@ -203,7 +203,13 @@ class SimulatedTempering(Wrapper):
         return evaluate.scale * ops.as_float64(loss), -ops.as_float64(log_prior)
 
     def init(self, position, evaluate, noise):
-        """All walkers at rung 0, as the sampler inside starts them."""
+        """Starts all walkers at rung 0, as the sampler inside does.
+
+        Args:
+            position: Positions, shape (walkers, parameters).
+            evaluate: Computes U and its gradient on the first mini-batch.
+            noise: Random numbers of this step.
+        """
         state = self.inner.init(position, evaluate, noise)
         zeros = 0.0 * ops.as_float64(state.potential)
         if self.log_weights is None:

@@ -36,7 +36,18 @@ class DualAveraging:
     fields = ("tuning_error", "tuning_mean")
 
     def update(self, factor, memory: tuple, acceptance, target: float, number):
-        """The factor of the next step and the memory, from the acceptance of this one."""
+        """Updates the factor of the step size.
+
+        Args:
+            factor: The factor of this step, shape (walkers,); not used.
+            memory: What the rule remembers, in the order of `fields`, shape (walkers,) each.
+            acceptance: Acceptance of this step, averaged over the rung, shape (walkers,).
+            target: The wanted acceptance.
+            number: Number of the step, float64.
+
+        Returns:
+            The factor of the next step, and the memory after this one.
+        """
         error, mean = memory
         error = error + (target - acceptance - error) / (number + 10.0)
         logarithm = math.log(10.0) - error * sqrt(number) / 0.05
@@ -44,7 +55,12 @@ class DualAveraging:
         return exp(logarithm), (error, mean)
 
     def frozen(self, factor, memory: tuple):
-        """The factor after the burn-in."""
+        """The factor after the burn-in, shape (walkers,).
+
+        Args:
+            factor: The factor of the last step, shape (walkers,); not used.
+            memory: What the rule remembers, in the order of `fields`.
+        """
         return exp(memory[1])
 
 
@@ -60,6 +76,18 @@ class Windowed:
     change = 0.9
 
     def update(self, factor, memory: tuple, acceptance, target: float, number):
+        """Updates the factor of the step size.
+
+        Args:
+            factor: The factor of this step, shape (walkers,).
+            memory: What the rule remembers, in the order of `fields`, shape (walkers,) each.
+            acceptance: Acceptance of this step, averaged over the rung, shape (walkers,).
+            target: The wanted acceptance.
+            number: Number of the step, float64.
+
+        Returns:
+            The factor of the next step, and the memory after this one.
+        """
         total = memory[0] + acceptance
         mean = total / self.every
         changed = where(mean < target - self.half_width, factor * self.change, factor)
@@ -68,6 +96,12 @@ class Windowed:
         return where(due, changed, factor), (where(due, 0.0 * total, total),)
 
     def frozen(self, factor, memory: tuple):
+        """The factor after the burn-in, shape (walkers,).
+
+        Args:
+            factor: The factor of the last step, shape (walkers,).
+            memory: What the rule remembers, in the order of `fields`; not used.
+        """
         return factor
 
 
