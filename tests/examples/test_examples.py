@@ -95,7 +95,7 @@ def test_named_models_have_densities_and_gradients(name):
 
 @pytest.mark.slow
 def test_a_named_model_prints_its_parameters_and_its_certificate(capsys):
-    assert example("named_models").main(["growth", "--num-steps", "1000"]) == 0
+    assert example("named_models").main(["growth", "--num-steps", "120"]) == 0
     said = capsys.readouterr().out
     assert "capacity" in said and "R-hat" in said
 
