@@ -441,7 +441,8 @@ class Dataset:
         table = inputs.ndim == 2 and self.input_scale == 1.0 and not self.layout
         if not table or inputs.shape[1] > _MOST_RANGES or on_disk(inputs):
             return {}
-        ends = {"low": inputs.min(axis=0).tolist(), "high": inputs.max(axis=0).tolist()}
+        numbers = inputs.astype(np.uint8) if inputs.dtype == np.bool_ else inputs
+        ends = {"low": numbers.min(axis=0).tolist(), "high": numbers.max(axis=0).tolist()}
         return {"input_ranges": ends}
 
     def fingerprint(self) -> str:

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
+from decimal import Decimal
 from typing import Any, cast
 
 import numpy as np
@@ -51,6 +52,23 @@ def is_frame(values: Any) -> bool:
     return loaded is not None and isinstance(values, loaded.DataFrame)
 
 
+def as_frame(values: Any) -> Any:
+    """Tables of other libraries and arrays of records as a data frame; anything else as it is.
+
+    Their columns have names, which an array of their numbers would lose.
+
+    Args:
+        values: A table that pandas can take over, such as one of pyarrow or polars, or an array of
+            NumPy with named fields.
+    """
+    if isinstance(values, np.ndarray) and values.dtype.names and values.ndim == 1:
+        from pandas import DataFrame
+
+        return DataFrame({name: values[name] for name in values.dtype.names})
+    is_table = hasattr(values, "to_pandas") and hasattr(values, "columns")
+    return values.to_pandas() if is_table else values
+
+
 def in_order(values: Any, names: Sequence[str], argument: str) -> Any:
     """The columns of a data frame that have some names, in the order of the names.
 
@@ -76,27 +94,31 @@ def in_order(values: Any, names: Sequence[str], argument: str) -> Any:
         return values
     counts = Counter(columns)
     for name in known:
-        if counts[name] != 1:
-            missing = f"{argument}: the data frame has no column '{name}'.{nearest(name, columns)}"
-            raise InputError(missing, ", ".join(columns), ", ".join(known))
+        if counts[name] == 1:
+            continue
+        problem = f"{argument}: the data frame has {counts[name]} columns '{name}'."
+        if not counts[name]:
+            problem = f"{argument}: the data frame has no column '{name}'.{nearest(name, columns)}"
+        raise InputError(problem, ", ".join(columns), ", ".join(known))
     return values.set_axis(columns, axis=1)[known]
 
 
 def rows_by_name(values: Any, names: Sequence[str], argument: str) -> Any:
-    """Rows that are mappings as a data frame; anything else as it is.
+    """Rows whose numbers have names as a data frame; anything else as it is.
 
     Args:
-        values: A mapping of names to numbers or columns, a list of mappings, or a series of pandas
-            whose index are names, which are one row.
+        values: A mapping of names to numbers or columns; one row as a named tuple, or as a series
+            of pandas whose index are names; a list of such rows; or a table as `as_frame` takes it.
         names: The columns that rows have to have.
         argument: What the values are, for a message.
 
     Raises:
-        InputError: The columns have no names, or a row lacks one.
+        InputError: The columns have no names, a row lacks one, or columns have the same index in
+            different orders.
     """
-    rows = _mappings(values)
+    rows = _mappings(values, names)
     if rows is None:
-        return values
+        return as_frame(values)
     if not names:
         expected = "an array of shape (n, ...), in the order of the columns"
         raise InputError(
@@ -111,6 +133,7 @@ def rows_by_name(values: Any, names: Sequence[str], argument: str) -> Any:
     from pandas import DataFrame
 
     if len(rows) == 1 and not all(np.ndim(value) == 0 for value in rows[0].values()):
+        _check_indices(rows[0], names, argument)
         try:
             return DataFrame({str(name): np.asarray(value) for name, value in rows[0].items()})
         except ValueError as error:
@@ -121,17 +144,51 @@ def rows_by_name(values: Any, names: Sequence[str], argument: str) -> Any:
     return DataFrame([{str(name): value for name, value in row.items()} for row in rows])
 
 
-def _mappings(values: Any) -> list[Mapping[Any, Any]] | None:
-    """The rows of values that are mappings; None for other values."""
-    if isinstance(values, Mapping):
-        return [values]
-    if isinstance(values, list | tuple) and values and all(isinstance(v, Mapping) for v in values):
-        return list(values)
+def _mappings(values: Any, names: Sequence[str]) -> list[Mapping[Any, Any]] | None:
+    """The rows of values by name; None for other values."""
+    if isinstance(values, Mapping) or _is_series(values) or hasattr(values, "_fields"):
+        row = _mapping(values, names)
+        return None if row is None else [row]
+    if not isinstance(values, list | tuple) or not values:
+        return None
+    if not names and not isinstance(values[0], Mapping):
+        return None
+    rows = []
+    for value in values:
+        row = _mapping(value, names)
+        if row is None:
+            return None
+        rows.append(row)
+    return rows
+
+
+def _mapping(row: Any, names: Sequence[str]) -> Mapping[Any, Any] | None:
+    """One row by name; None for numbers without names."""
+    if isinstance(row, Mapping):
+        return row
+    if isinstance(row, tuple) and hasattr(row, "_fields"):
+        fields: Mapping[str, Any] = dict(zip(row._fields, row, strict=True))
+        return fields if {*fields} & {*names} else None
+    if not _is_series(row):
+        return None
+    named = len(row) and all(isinstance(name, str) for name in row.index)
+    return row.to_dict() if named and row.index.is_unique else None
+
+
+def _is_series(values: Any) -> bool:
     loaded = sys.modules.get("pandas")
-    if loaded is not None and isinstance(values, loaded.Series):
-        named = len(values) and all(isinstance(name, str) for name in values.index)
-        return [values.to_dict()] if named and values.index.is_unique else None
-    return None
+    return loaded is not None and isinstance(values, loaded.Series)
+
+
+def _check_indices(columns: Mapping[Any, Any], names: Sequence[str], argument: str) -> None:
+    """Refuses columns with the same index in different orders, which position would mix up."""
+    first, *others = (value for name, value in columns.items() if str(name) in names)
+    for other in others:
+        refuse_if(
+            _are_shuffled(first, other),
+            f"{argument}: the columns have the same index, but in different orders.",
+            expected="a pandas.DataFrame, or columns in one order",
+        )
 
 
 def check_order(inputs: Any, values: Any, argument: str) -> None:
@@ -147,14 +204,19 @@ def check_order(inputs: Any, values: Any, argument: str) -> None:
     Raises:
         InputError: Both indices have the same entries in different orders.
     """
-    rows, others = (cast(Any, getattr(part, "index", None)) for part in (inputs, values))
-    if hasattr(rows, "equals") and hasattr(others, "equals") and not rows.equals(others):
-        same = len(rows) == len(others) and {*rows} == {*others}
-        refuse_if(
-            same,
-            f"{argument} have the same index as the inputs, but in another order.",
-            expected="y.loc[x.index]",
-        )
+    refuse_if(
+        _are_shuffled(inputs, values),
+        f"{argument} have the same index as the inputs, but in another order.",
+        expected="y.loc[x.index]",
+    )
+
+
+def _are_shuffled(part: Any, other: Any) -> bool:
+    """Whether two frames or series have the same index in different orders."""
+    rows, others = (cast(Any, getattr(each, "index", None)) for each in (part, other))
+    if not (hasattr(rows, "equals") and hasattr(others, "equals")) or rows.equals(others):
+        return False
+    return len(rows) == len(others) and {*rows} == {*others}
 
 
 def labels_of(values: Any, name: str = "data") -> np.ndarray:
@@ -257,9 +319,28 @@ def _check(column: Any, where: str, is_predicted: bool) -> None:
             instead = _AS_TRAINED if is_predicted else of_training
         instead = MISSING if is_placeholder(text) and any(map(_counts, column)) else instead
         refuse_if(isinstance(value, str | bytes), problem, repr(value), instead)
-        kind = "dates" if isinstance(value, date) else type(value).__name__
-        expected = DATES if isinstance(value, date | timedelta) else "integers or floats"
-        raise InputError(f"{where} contains {kind}.", repr(value), expected)
+        raise _unlike_numbers(column, value, where)
+
+
+def _unlike_numbers(column: Any, value: Any, where: str) -> InputError:
+    """What is wrong with a column that holds neither numbers of one type nor text."""
+    if all(isinstance(entry, int | float) for entry in column):
+        of_truth = [entry for entry in column if isinstance(entry, bool)]
+        if of_truth:
+            expected = "numbers in all rows, or True and False in all rows"
+            return InputError(
+                f"{where} contains truth values and numbers.", repr(of_truth[0]), expected
+            )
+        largest = max(column, key=abs)
+        expected = "x.astype(float), if the numbers need not be exact"
+        return InputError(f"{where} contains integers of more than 64 bits.", largest, expected)
+    kind = "dates" if isinstance(value, date) else type(value).__name__
+    expected = "integers or floats"
+    if isinstance(value, Decimal):
+        expected = "integers or floats: x.astype(float) converts them"
+    if isinstance(value, date | timedelta):
+        expected = DATES
+    return InputError(f"{where} contains {kind}.", repr(value), expected)
 
 
 def check_finite(column: Any, where: str) -> None:
@@ -295,6 +376,8 @@ def advice(cell: str, among_numbers: bool = False) -> str:
     """
     if is_missing(cell) or (among_numbers and is_placeholder(cell)):
         return MISSING
+    if is_number(cell):
+        return FINITE
     numeral = numeral_of(cell)
     if numeral is None:
         return COLUMNS

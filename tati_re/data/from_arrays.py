@@ -9,7 +9,7 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.data.categories import Categories, one_hot_columns, with_codes
 from tati_re.data.columns import Columns, numbered, parse_columns
 from tati_re.data.contents import Contents
-from tati_re.data.frames import check_order, in_order, is_frame, labels_of, numbers_of
+from tati_re.data.frames import as_frame, check_order, in_order, is_frame, labels_of, numbers_of
 from tati_re.data.packing import is_several, packed
 from tati_re.data.source import ReadOptions
 from tati_re.data.tables import choose_columns
@@ -114,8 +114,8 @@ def from_pair(source: object, first: Contents | None = None) -> Contents:
 
 
 def _pair(source: Sequence[Any], first: Contents | None) -> Contents:
-    x, y = source[:2]
-    for part, called in zip(source[1:], ("labels", "weights"), strict=False):
+    x, y = map(as_frame, source[:2])
+    for part, called in zip((y, *source[2:]), ("labels", "weights"), strict=False):
         check_order(x, part, f"data: the {called}")
     x = in_order(x, first.names if first else (), "data")
     y = in_order(y, first.label_names if first else (), "data")

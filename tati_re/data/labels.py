@@ -246,9 +246,10 @@ def numbers_of_names(labels: object, names: Names, argument: str) -> np.ndarray:
     number = {called(name): k for k, name in enumerate(names)}
     texts = [called(label) for label in np.asarray(labels).reshape(-1).tolist()]
     if unknown := sorted({*texts} - {*number}):
-        expected = "numbers, as in the data of the run"
-        if names:
-            expected = ", ".join(map(called, names[:10]))
+        if not names:
+            problem = f"{argument} are text, but the run has no class names."
+            raise InputError(problem, unknown[0], "numbers, as in the data of the run")
+        expected = ", ".join(map(called, names[:10]))
         raise InputError(
             f"{argument}: unknown class.{nearest(unknown[0], number)}", unknown[0], expected
         )

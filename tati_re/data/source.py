@@ -8,7 +8,7 @@ from typing import Any, Literal
 from tati_re.data.archives import KERAS
 from tati_re.data.categories import Categories
 from tati_re.data.dataset import Dataset
-from tati_re.data.frames import is_frame
+from tati_re.data.frames import as_frame, is_frame
 from tati_re.data.generators import GENERATORS
 from tati_re.data.readers.registry import table_reader_of
 from tati_re.data.tf_datasets import is_tf_dataset
@@ -67,7 +67,8 @@ def source_of(data: object) -> Source:
     Returns:
         The source, which is not read yet; its files need not exist.
     """
-    return Source(data, _kind_of(data))
+    table = as_frame(data)
+    return Source(table, _kind_of(table))
 
 
 def _kind_of(data: object) -> Kind:

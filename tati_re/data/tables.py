@@ -3,7 +3,7 @@
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,8 @@ from tati_re.data.contents import Contents
 from tati_re.data.frames import CLASSES, advice
 from tati_re.data.labels import MAX_CLASSES, check_spellings
 from tati_re.data.numerals import (
+    FINITE,
+    MISSING,
     MISSING_TEXT,
     UNKNOWN,
     is_missing,
@@ -215,7 +217,9 @@ def read_table(path: Path, request: ReadRequest) -> Contents:
 def _categories_in(
     file: TextTable, names: Sequence[str], inputs: Sequence[str]
 ) -> tuple[Categories, ...]:
-    """The categories of those input columns that hold the names of some."""
+    """The categories of those input columns that hold the names of some; True and False alone are
+    numbers.
+    """
     known = {name: place for place, name in enumerate(names)}
     column_of = {name: known[name] for name in inputs}
     texts_of: dict[str, set[str]] = {name: set() for name in inputs}
@@ -227,14 +231,14 @@ def _categories_in(
             if cell in texts or is_missing(cell):
                 continue
             number = cell.replace(",", ".") if file.separator == ";" else cell
-            is_no_name = is_number(number) or number.lower() in _TRUTH
-            if is_no_name or len(texts) == MAX_CLASSES:
+            if is_number(number) or len(texts) == MAX_CLASSES:
                 del texts_of[name]
             else:
                 texts.add(cell)
     categories = (
         categories_of(name, texts, count, f"{file.path.name}: column '{name}'")
         for name, texts in texts_of.items()
+        if not {text.lower() for text in texts} <= {*_TRUTH}
     )
     return tuple(
         column_categories for column_categories in categories if column_categories is not None
@@ -306,9 +310,28 @@ def are_unknown(path: Path, columns: Sequence[str], encoding: str | None = None)
         columns: Names of the columns.
         encoding: Character encoding. Default: None, UTF-8.
     """
+    return all(all(cells) for cells in _unknown_cells(path, columns, encoding))
+
+
+def num_unknown(path: Path, columns: Sequence[str], encoding: str | None = None) -> int:
+    """The number of rows with an empty cell in some columns.
+
+    Args:
+        path: A text table.
+        columns: Names of the columns.
+        encoding: Character encoding. Default: None, UTF-8.
+    """
+    return sum(any(cells) for cells in _unknown_cells(path, columns, encoding))
+
+
+def _unknown_cells(
+    path: Path, columns: Sequence[str], encoding: str | None
+) -> Iterator[list[bool]]:
+    """Row by row, which cells of some columns are empty."""
     file = TextTable(path, encoding)
     column_numbers = [file.header.index(name) for name in columns]
-    return all(row[place].lower() in UNKNOWN for _, row in file.rows() for place in column_numbers)
+    for _, row in file.rows():
+        yield [row[place].lower() in UNKNOWN for place in column_numbers]
 
 
 def _numbers(
@@ -401,7 +424,7 @@ def _bad_cell(
             if name in used and not (_is_number(cell, read) and np.isfinite(read(cell))):
                 among_numbers = is_placeholder(cell) and _has_numbers(file, names, name)
                 instead = advice(cell, among_numbers)
-                if name in labels and not is_missing(cell) and not among_numbers:
+                if name in labels and instead not in (MISSING, FINITE):
                     numeral = numeral_of(cell)
                     instead = CLASSES if numeral is None else numeral.advice
                 return InputError(f"{place} is not a finite number.", received, instead)

@@ -120,9 +120,13 @@ class TextTable:
                 return match[1]
         if self._spaced:
             return _separator_or_space(lines)
-        header = re.sub('"[^"]*"', "", lines[0]) if lines else ""
-        best = max(",;\t", key=header.count)
-        return "|" if header.count(best) == 0 and "|" in header else best
+        header, *rows = (re.sub('"[^"]*"', "", line) for line in lines or [""])
+        marks = sorted(",;\t", key=header.count, reverse=True)
+        best = "|" if header.count(marks[0]) == 0 and "|" in header else marks[0]
+        agreeing = (
+            mark for mark in marks for row in rows if header.count(mark) == row.count(mark) > 0
+        )
+        return next(agreeing, best)
 
     @cached_property
     def header(self) -> list[str]:
@@ -185,7 +189,20 @@ class TextTable:
         """
         for number, line in self.body():
             count = self._count(line)
-            yield number, line if count == self.width else self._even(number, line, count)
+            is_plain = count == self.width and not self._has_spaced_quote(line)
+            yield number, line if is_plain else self._even(number, line, count)
+
+    def _refuse_open(self, where: str, line: str) -> None:
+        """Refuses a line with a cell in quotes that ends on another line."""
+        if self.separator is None or '"' not in line:
+            return
+        try:
+            next(csv.reader([line], delimiter=self.separator, skipinitialspace=True, strict=True))
+        except csv.Error as error:
+            if "unexpected end" in str(error):
+                problem = f"{where}: a cell in quotes does not end on this line."
+                expected = "cells without line breaks, and two quotes for each quote inside a cell"
+                raise InputError(problem, line.strip()[:40], expected) from None
 
     def size(self) -> int:
         """Bytes of the file, unpacked."""
@@ -225,9 +242,15 @@ class TextTable:
             return len(self.cells(line))
         return line.count(self.separator) + 1
 
+    def _has_spaced_quote(self, line: str) -> bool:
+        """Whether spaces stand in front of a cell in quotes, which NumPy takes for text."""
+        if self.separator is None or '"' not in line:
+            return False
+        return re.search(rf'(^|{re.escape(self.separator)}) +"', line) is not None
+
     def _even(self, number: int, line: str, count: int) -> str:
-        """A line whose surplus cells are empty without them, and with empty cells for columns
-        without names that it lacks.
+        """A line whose surplus cells are empty without them, with empty cells for columns without
+        names that it lacks, and without spaces in front of quotes.
         """
         least = self.column_numbers[-1] + 1 if self.column_numbers else 0
         stripped = line.rstrip("\r\n").rstrip(f"{self.separator or ''} ")
@@ -239,6 +262,7 @@ class TextTable:
                 cells = (cells + [""] * self.width)[: self.width]
                 marked = ['"' + cell.replace('"', '""') + '"' for cell in cells]
                 return (self.separator or " ").join(marked)
+        self._refuse_open(f"{self.path.name}, line {number}", line)
         dropped = self.width - len(self.column_numbers)
         named = f"{self.width}, {dropped} of them without a name" if dropped else self.width
         problem = f"{self.path.name}, line {number} has the wrong number of cells."
@@ -250,6 +274,7 @@ class TextTable:
         if not lines:
             expected = "a header line, then one line per example"
             raise InputError(f"{self.path} is empty.", expected=expected)
+        self._refuse_open(f"{self.path.name}, header", lines[0])
         cells = self.cells(lines[0])
         if not self._has_header:
             return [f"x{i + 1}" for i in range(len(cells))]

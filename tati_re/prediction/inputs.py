@@ -1,6 +1,7 @@
 """Inputs to predict from a file, with or without labels."""
 
 import math
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from tati_re.data.source import ReadOptions, source_of
 from tati_re.data.sources import read_source
 from tati_re.data.tables import label_names
 from tati_re.prediction.network import model_of
+from tati_re.prediction.rows import warn_of_missing_labels
 from tati_re.runs.run import RunFiles
 
 NOISE = "noise"
@@ -42,7 +44,8 @@ def read_inputs(
         encoding: Character encoding of a text table. Default: None, the encoding of the run's data.
 
     Returns:
-        Inputs, shape (n, ...), and labels; None where there are none, or all are empty.
+        Inputs, shape (n, ...), and labels; None where there are none, or where rows lack them. A
+        warning says so if others have one.
 
     Raises:
         InputError: The source is missing or damaged, lacks a column, or takes no encoding.
@@ -130,21 +133,28 @@ def _from_table(
         input_columns = names[
             : math.prod(length or 1 for length in input_shape_of(model_of(run))[1:])
         ]
+    counts = Counter(names)
     for name in input_columns:
         refuse_if(
-            name not in names,
+            counts[name] == 0,
             f"{path.name} lacks a column of the run's inputs.",
             ", ".join(names),
             name,
         )
+        problem = f"{path.name} has several columns with the same name."
+        refuse_if(counts[name] > 1, problem, name, "different names")
     other_columns = [name for name in names if name not in (*input_columns, weights)]
     if labels := list(run.manifest.dataset.label_names):
         labels = labels if {*labels} <= {*other_columns} else []
     else:
         labels = label_names(other_columns) or (other_columns if len(other_columns) == 1 else [])
+    missing = 0
     with readable(path, reader):
         if labels and reader.is_blank(path, labels, ReadRequest(encoding=encoding)):
             labels = []
+        elif labels:
+            missing = reader.num_blank(path, labels, ReadRequest(encoding=encoding))
+    labels = [] if missing else labels
     request = ReadRequest(
         inputs=tuple(input_columns),
         labels=tuple(labels),
@@ -154,6 +164,8 @@ def _from_table(
     )
     with readable(path, reader):
         contents = reader.read(path, request)
+    if missing:
+        warn_of_missing_labels(missing, len(contents.inputs))
     if not labels:
         return contents.inputs, None
     targets = contents.targets

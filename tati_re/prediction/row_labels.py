@@ -91,8 +91,10 @@ def _values(predictive: Predictive, labels: np.ndarray, num_inputs: int) -> RowL
         raise InputError(
             "The targets do not match the network.", labels.shape, f"(n, {predictive.num_columns})"
         )
-    if labels.dtype.kind not in "buif" or not np.isfinite(labels).all():
-        raise InputError(
-            "The labels are not finite numbers.", f"type {labels.dtype}", "finite numbers"
-        )
+    if labels.dtype.kind not in "buif":
+        raise InputError("The labels are not numbers.", f"type {labels.dtype}", "finite numbers")
+    odd = np.argwhere(~np.isfinite(labels)).tolist()
+    if odd:
+        received = f"labels{odd[0]} = {labels[tuple(odd[0])]}"
+        raise InputError("The labels are not finite numbers.", received, "finite numbers")
     return RowLabels(labels, are_outputs=are_outputs)

@@ -9,7 +9,7 @@ import pandas
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.user_warnings import warn_user
 from tati_re.data.categories import stored_categories
-from tati_re.data.frames import check_order, in_order, is_frame, rows_by_name
+from tati_re.data.frames import as_frame, check_order, in_order, is_frame, rows_by_name
 from tati_re.data.packing import as_packed
 from tati_re.prediction.network import dataset_of
 from tati_re.prediction.ranges import warn_of_ranges
@@ -127,6 +127,7 @@ def labels_by_name(runs: Sequence[RunFiles], inputs: Any, labels: Any) -> Any:
     Raises:
         InputError: The runs predict different quantities.
     """
+    labels = as_frame(labels)
     names, *others = (list(run.manifest.dataset.label_names) for run in runs)
     for other in others:
         received = f"{', '.join(names)} and {', '.join(other)}"
@@ -142,9 +143,19 @@ def labels_by_name(runs: Sequence[RunFiles], inputs: Any, labels: Any) -> Any:
         label_columns = in_order(inputs, names, "labels")
         if missing := int(label_columns.isna().any(axis=1).sum()):
             if missing < len(label_columns):
-                notice = f"The labels of {missing:,} of {len(label_columns):,} rows are missing"
-                warn_user(f"{notice}: predictions have no labels and no scores.")
+                warn_of_missing_labels(missing, len(label_columns))
             return None
         return label_columns if len(names) > 1 else label_columns[names[0]]
     check_order(inputs, labels, "labels")
     return in_order(labels, names, "labels")
+
+
+def warn_of_missing_labels(missing: int, count: int) -> None:
+    """Warns that some rows lack labels, so that none are used.
+
+    Args:
+        missing: Number of rows without a label.
+        count: Number of all rows.
+    """
+    notice = f"The labels of {missing:,} of {count:,} rows are missing"
+    warn_user(f"{notice}: predictions have no labels and no scores.")

@@ -114,6 +114,8 @@ def _check_columns(
 
     blank = reader.is_blank(path, request.labels, ReadRequest())
     require(not blank, "is_blank says that the labels are empty, but they have values.")
+    num_blank = reader.num_blank(path, request.labels, ReadRequest())
+    require(num_blank == 0, f"num_blank counts {num_blank} rows without labels, but all have some.")
 
 
 def _check_damaged_files(reader: Reader, path: Path, request: ReadRequest, count: int) -> None:

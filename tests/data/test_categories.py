@@ -88,6 +88,26 @@ def test_other_text_is_refused_as_before(tmp_path, cells, words):
             load_data(table)
 
 
+def test_quoted_texts_behind_spaces(tmp_path):
+    lines = [f'{age}, "the {region}, far", {age}.5' for age, region in enumerate(REGIONS)]
+    (tmp_path / "a.csv").write_text("\n".join(["age, region, cost", *lines, ""]))
+    found = load_data(tmp_path / "a.csv", 0)
+    texts = ("the east, far", "the north, far", "the south, far")
+    assert found.input_categories == (Categories("region", texts),)
+    assert found.inputs[:, 1].tolist() == [KNOWN[0].texts.index(region) for region in REGIONS]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "frame"])
+def test_true_and_false_are_categories_beside_other_texts(tmp_path, name):
+    """Alone they are numbers in a file."""
+    table = TABLE.assign(region=["True", "False", "unknown", "True"] * 10)
+    data = load_data(table) if name == "frame" else load_data(written(tmp_path, name, table), 0)
+    assert data.input_categories == (Categories("region", ("False", "True", "unknown")),)
+    alone = TABLE.assign(member=[True, False] * 20)[["member", *TABLE]]
+    found = load_data(written(tmp_path, "b.csv", alone), 0)
+    assert found.input_categories == KNOWN and {*found.inputs[:, 0]} == {0.0, 1.0}
+
+
 def test_a_row_without_a_category_is_refused_in_a_frame():
     with pytest.raises(InputError, match=r"column 'region' has missing values"):
         load_data(TABLE.assign(region=[None, *REGIONS[1:]]))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import time
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -218,6 +219,46 @@ def test_frames_that_would_be_misread_are_refused(data, sentence):
     assert load_data(other).targets.tolist() == FRAME["y"].tolist(), (
         "parts of one frame, numbered anew"
     )
+
+
+@pytest.mark.parametrize(
+    ("cells", "sentence"),
+    [
+        (
+            [10**20] * 30,
+            r"integers of more than 64 bits\. Received: 100000000000000000000\. .*astype",
+        ),
+        ([1, 2.5, True] * 10, r"truth values and numbers\. Received: True"),
+        ([Decimal("1.5")] * 30, r"contains Decimal\. .* integers or floats: x\.astype\(float\)"),
+    ],
+)
+def test_objects_that_are_no_floats_say_what_to_do(cells, sentence):
+    """The sentence asked for integers or floats, and had received an integer."""
+    with pytest.raises(InputError, match=rf"column 'a'.*{sentence}"):
+        load_data(FRAME.assign(a=pd.Series(cells, dtype=object)))
+
+
+def test_tables_of_other_libraries_keep_their_names():
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.Table.from_pandas(FRAME, preserve_index=False)
+    wanted = load_data(FRAME)
+    for source in (table, FRAME.to_records(index=False), (table.drop(["y"]), table.select(["y"]))):
+        data = load_data(source)
+        assert data.feature_names == wanted.feature_names and data.label_names == ("y",)
+        np.testing.assert_array_equal(data.inputs, wanted.inputs)
+        np.testing.assert_array_equal(data.targets, wanted.targets)
+    other = load_data(FRAME, test_data=table.select([*reversed(table.column_names)]))
+    np.testing.assert_array_equal(other.test_inputs, wanted.inputs)
+
+
+@pytest.mark.parametrize("cell", ["1e400", "-Infinity"])
+def test_numbers_beyond_all_bounds_are_no_categories(tmp_path, cell):
+    for row in (f"{cell},1,2", f"1,1,{cell}"):
+        (tmp_path / "own.csv").write_text(f"a,b,y\n1,2,3.5\n{row}\n")
+        with pytest.raises(
+            InputError, match=rf"Received: {cell}\. Expected: finite numbers in all"
+        ):
+            load_data(tmp_path / "own.csv", 0)
 
 
 def test_tables_of_many_columns_take_no_time(tmp_path):

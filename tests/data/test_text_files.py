@@ -40,6 +40,8 @@ def read(folder, text: str, name: str = "own.csv", encoding: str = "utf-8", **op
         ("own.csv", "SEP=\t\na\tb\ty\n1.5\t2\t3.5\n2\t3\t4.5\n"),
         ("own.csv", "sep=|\na|b|y\n1.5|2|3.5\n2|3|4.5\n"),
         ("own.csv", "a|b|y\n1.5|2|3.5\n2|3|4.5\n"),
+        ("own.csv", 'a, "b", y\n1.5, "2", "3.5"\n "2",  "3",4.5\n'),
+        ("own.csv", "a (x, y, z, w);b;y\n1.5;2;3.5\n2;3;4.5\n"),
         ("own.data", "1.5,2,3.5\n2,3,4.5\n"),
         ("own.data", "1.5|2|3.5\n2|3|4.5\n"),
         ("own.txt", "a, b,y\n1.5, 2,3.5\n2, 3,4.5\n"),
@@ -80,6 +82,8 @@ def test_names_of_classes_between_commas_without_a_header(tmp_path):
         ("a,b,y,\n1,2,3.5,\n2,3,\n", r"line 3: the cell in column 'y' is not a finite number"),
         ("a,b,y,\n1,2,3.5,\n2,3\n", r"line 3 has .* Received: 2\. Expected: 4, 1 of them without"),
         ("sep=;\na,b,y\n1,2,3.5\n", r"single column"),
+        ('a,b,y\n1,2,3.5\n1,"2\n",3.5\n', r"line 3: a cell in quotes does not end on this line"),
+        ('"a\n(m)",b,y\n1,2,3.5\n', r"csv, header: a cell in quotes does not end on this line"),
     ],
 )
 def test_cells_without_a_column_are_named(tmp_path, text, sentence):

@@ -121,7 +121,7 @@ def test_labels_are_the_columns_that_were(tmp_path, suffix):
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_labels_that_nobody_knows_are_none(tmp_path, suffix):
-    """The usual table to predict; one that lacks some of its labels is refused."""
+    """The usual table to predict; labels of some rows alone are not used, and a warning says so."""
     frame = table(tmp_path / "t.csv")
     run = Simulation(data=tmp_path / "t.csv", **LINEAR).sample(**GRAPH, output=tmp_path / "run")
     write, path = (
@@ -138,8 +138,49 @@ def test_labels_that_nobody_knows_are_none(tmp_path, suffix):
     ):
         assert run.predict(frame).targets is None
     write(frame, path, index=False)
-    with pytest.raises(InputError, match="an empty cell"):
-        read_inputs(str(path), run)
+    with pytest.warns(UserWarning, match=r"^The labels of 27 of 30 rows are missing: predictions"):
+        inputs, labels = read_inputs(str(path), run)
+    np.testing.assert_allclose(inputs, frame[["a", "b"]])
+    assert labels is None
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_row_that_lacks_one_of_several_labels_counts_once(tmp_path, suffix):
+    frame = table(tmp_path / "t.csv", z=np.arange(30.0))
+    options = LINEAR | {"label_columns": ["y", "z"]}
+    run = Simulation(data=tmp_path / "t.csv", **options).sample(**GRAPH, output=tmp_path / "run")
+    frame.loc[:1, "y"] = np.nan
+    frame.loc[1:4, "z"] = np.nan
+    path = tmp_path / f"new.{suffix}"
+    frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
+    with pytest.warns(UserWarning, match=r"^The labels of 5 of 30 rows are missing"):
+        assert read_inputs(str(path), run)[1] is None
+
+
+def test_a_column_that_a_file_has_twice_is_refused(tmp_path):
+    """Its last copy was predicted from, without a word."""
+    frame = table(tmp_path / "t.csv")
+    run = Simulation(data=tmp_path / "t.csv", **LINEAR).sample(**GRAPH, output=tmp_path / "run")
+    twice = pd.concat([frame[["a", "b"]], 2 * frame[["a"]]], axis=1)
+    twice.to_csv(tmp_path / "new.csv", index=False)
+    with pytest.raises(
+        InputError, match=r"new\.csv has several columns with the same name\. .* a\."
+    ):
+        read_inputs(str(tmp_path / "new.csv"), run)
+    with pytest.raises(InputError, match="inputs: the data frame has 2 columns 'a'"):
+        run.predict(twice)
+
+
+def test_columns_of_truth_values_alone(tmp_path):
+    """Indicators of pandas are of this type; the folder of such a run could not be opened."""
+    frame = table(tmp_path / "t.csv")
+    of_truth = frame.assign(a=frame["a"] > 0, b=frame["b"] > 0)
+    run = Simulation(data=of_truth, **LINEAR).sample(**GRAPH, output=tmp_path / "run")
+    wanted = run.predict(of_truth[["a", "b"]].astype(float)).mean
+    again = load(tmp_path / "run")
+    np.testing.assert_array_equal(again.predict(of_truth[["b", "a"]]).mean, wanted)
+    ranges = again.manifest.dataset.input_ranges
+    assert list(ranges.low) == [0, 0] and list(ranges.high) == [1, 1]
 
 
 def test_a_file_of_one_column_is_one_input(tmp_path):

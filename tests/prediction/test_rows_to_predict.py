@@ -81,6 +81,67 @@ def test_what_a_row_lacks_is_named(made, rows, sentence):
             one.predict(rows)
 
 
+def test_names_go_before_positions(made):
+    """Lists of series, named tuples, and tables of pyarrow were read by position."""
+    pyarrow = pytest.importorskip("pyarrow")
+    run, sim, _ = made
+    frame = FRAME[["a", "b", "c"]].iloc[:4]
+    wanted = run.predict(frame.to_numpy()).mean
+    other = frame[["c", "a", "b"]]
+    table = pyarrow.Table.from_pandas(other, preserve_index=False)
+    forms = {
+        "series": [row for _, row in other.iterrows()],
+        "named tuples": [*other.itertuples(index=False)],
+        "named tuples with an index": tuple(other.itertuples()),
+        "records": other.to_records(index=False),
+        "table": table,
+        "batch": table.to_batches()[0],
+    }
+    for name, rows in forms.items():
+        np.testing.assert_array_equal(run.predict(rows).mean, wanted, err_msg=name)
+        np.testing.assert_array_equal(sim.predict(rows), sim.predict(frame), err_msg=name)
+    one = next(other.itertuples(index=False))
+    np.testing.assert_allclose(run.predict(one).mean, wanted[:1], rtol=1e-6)
+    labels = pyarrow.table({"y": [1.0, 2.0, 3.0, 4.0]})
+    assert run.predict(frame, labels).targets[:, 0].tolist() == [1.0, 2.0, 3.0, 4.0]
+    with pytest.raises(InputError, match="inputs: row 0 lacks the column 'b'"):
+        run.predict([*other[["c", "a"]].itertuples(index=False)])
+
+
+def test_columns_of_one_index_in_two_orders(made):
+    """By position they would be rows of different examples."""
+    frame = FRAME[["a", "b", "c"]].iloc[:4]
+    columns = {name: frame[name] for name in frame}
+    shuffled = columns | {"b": frame["b"].iloc[::-1]}
+    with pytest.raises(InputError, match="the columns have the same index, but in different order"):
+        made[0].predict(shuffled)
+    more = made[0].predict(columns | {"note": frame["a"].iloc[::-1]}).mean
+    np.testing.assert_array_equal(more, made[0].predict(frame).mean)
+
+
+def test_data_without_names_take_rows_by_position():
+    x = FRAME[["a", "b", "c"]]
+    run = Simulation(data=(x.to_numpy(), FRAME["y"].to_numpy()), **OPTIONS).sample(**STEPS)
+    wanted = run.predict(x.to_numpy()[:2]).mean
+    for rows in ([x.iloc[0], x.iloc[1]], [*x[:2].itertuples(index=False)], x[:2].to_records(False)):
+        np.testing.assert_array_equal(run.predict(rows).mean, wanted)
+
+
+@pytest.mark.parametrize(
+    ("labels", "sentence"),
+    [
+        ([1.0, np.nan], r"labels are not finite numbers\. Received: labels\[1\] = nan"),
+        (
+            ["u", "v"],
+            r"labels are text, but the run has no class names\. Received: u\. Expected: nu",
+        ),
+    ],
+)
+def test_labels_that_are_no_values(made, labels, sentence):
+    with pytest.raises(InputError, match=sentence):
+        made[0].predict([ROW, ROW], labels)
+
+
 def test_rows_by_name_need_names():
     run = Simulation(data=(FRAME.to_numpy()[:, :3], FRAME["y"].to_numpy()), **OPTIONS).sample(
         **STEPS

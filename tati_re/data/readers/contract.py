@@ -202,6 +202,16 @@ class TableReader(Reader):
         """
         return bool(self.frame(path, columns, request)[list(columns)].isna().all(axis=None))
 
+    def num_blank(self, path: Path, columns: Sequence[str], request: ReadRequest) -> int:
+        """The number of rows with an empty cell in some columns, such as rows without a label.
+
+        Args:
+            path: A regular file with one of the suffixes.
+            columns: The names of the columns.
+            request: The encoding and the limit.
+        """
+        return int(self.frame(path, columns, request)[list(columns)].isna().any(axis=1).sum())
+
 
 def _check_names_of_classes(path: Path, frame: pandas.DataFrame, request: ReadRequest) -> None:
     """A `ValueError` if names of classes would take too much as texts of one length."""

@@ -29,15 +29,23 @@ class ParquetReader(TableReader):
         return _contents(path, request)
 
     def is_blank(self, path: Path, columns: Sequence[str], request: ReadRequest) -> bool:
-        opened = _opened(path, columns)
-        with _readable(path):
-            _check_parquet(path, opened, columns)
-        parts = (
-            column
-            for part in opened.iter_batches(columns=list(columns), use_threads=False)
-            for column in part.columns
-        )
+        parts = (column for part in _parts(path, columns) for column in part.columns)
         return all(column.null_count == len(column) for column in parts)
+
+    def num_blank(self, path: Path, columns: Sequence[str], request: ReadRequest) -> int:
+        count = 0
+        for part in _parts(path, columns):
+            blank = [column.is_null().to_numpy(zero_copy_only=False) for column in part.columns]
+            count += int(np.any(blank, axis=0).sum())
+        return count
+
+
+def _parts(path: Path, columns: Sequence[str]) -> Iterator[Any]:
+    """Some columns of a file, some rows at a time."""
+    opened = _opened(path, columns)
+    with _readable(path):
+        _check_parquet(path, opened, columns)
+    return opened.iter_batches(columns=list(columns), use_threads=False)
 
 
 def _names(path: Path) -> list[str]:

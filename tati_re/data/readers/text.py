@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tati_re.data.contents import Contents
 from tati_re.data.readers.contract import ReadRequest, TableReader
-from tati_re.data.tables import are_unknown, read_header, read_table
+from tati_re.data.tables import are_unknown, num_unknown, read_header, read_table
 from tati_re.data.text_files import TEXTS
 
 
@@ -24,3 +24,6 @@ class TextReader(TableReader):
 
     def is_blank(self, path: Path, columns: Sequence[str], request: ReadRequest) -> bool:
         return are_unknown(path, columns, request.encoding)
+
+    def num_blank(self, path: Path, columns: Sequence[str], request: ReadRequest) -> int:
+        return num_unknown(path, columns, request.encoding)
