@@ -338,6 +338,8 @@ def _unlike_numbers(column: Any, value: Any, where: str) -> InputError:
     expected = "integers or floats"
     if isinstance(value, Decimal):
         expected = "integers or floats: x.astype(float) converts them"
+    if isinstance(value, Mapping):
+        expected = "integers or floats: pandas.DataFrame(rows) makes columns of rows as dicts"
     if isinstance(value, date | timedelta):
         expected = DATES
     return InputError(f"{where} contains {kind}.", repr(value), expected)

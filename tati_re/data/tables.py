@@ -130,6 +130,12 @@ def _labels_of(names: Sequence[str], label_columns: Sequence[str] | None, file: 
     for name in labels:
         problem = f"label_columns: {file} has no column '{name}'.{nearest(name, names)}"
         refuse_if(name not in names, problem, name, f"one of {', '.join(names)}")
+    refuse_if(
+        len({*labels}) < len(labels),
+        "label_columns names a column twice.",
+        ", ".join(labels),
+        "each column once",
+    )
     return labels
 
 

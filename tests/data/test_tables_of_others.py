@@ -229,6 +229,7 @@ def test_frames_that_would_be_misread_are_refused(data, sentence):
             r"integers of more than 64 bits\. Received: 100000000000000000000\. .*astype",
         ),
         ([1, 2.5, True] * 10, r"truth values and numbers\. Received: True"),
+        ([{"q": 1.5}] * 30, r"contains dict\. .* pandas\.DataFrame\(rows\) makes columns"),
         ([Decimal("1.5")] * 30, r"contains Decimal\. .* integers or floats: x\.astype\(float\)"),
     ],
 )
@@ -249,6 +250,41 @@ def test_tables_of_other_libraries_keep_their_names():
         np.testing.assert_array_equal(data.targets, wanted.targets)
     other = load_data(FRAME, test_data=table.select([*reversed(table.column_names)]))
     np.testing.assert_array_equal(other.test_inputs, wanted.inputs)
+
+
+def test_decimals_of_a_parquet_file_are_numbers(tmp_path):
+    pytest.importorskip("pyarrow")
+    cells = [Decimal(number) / 4 for number in range(30)]
+    FRAME.assign(b=cells, y=cells[::-1]).to_parquet(tmp_path / "own.parquet")
+    data = load_data(tmp_path / "own.parquet", 0)
+    assert data.inputs[:, 1].tolist() == [float(cell) for cell in cells]
+    assert data.targets.tolist() == [float(cell) for cell in cells[::-1]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        ("duration[s]", r"days since a first date"),
+        ("time32[s]", r"minutes since midnight"),
+        ("null", r"numbers in all rows: use dropna"),
+    ],
+)
+def test_other_types_of_a_parquet_file_say_what_to_do(tmp_path, kind, sentence):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    column = pyarrow.nulls(30)
+    if kind != "null":
+        column = pyarrow.array(range(30), pyarrow.int32())
+        column = column.cast("int64" if kind.startswith("duration") else "int32").cast(kind)
+    table = pyarrow.table({"a": column, "b": FRAME["b"], "y": FRAME["y"]})
+    parquet.write_table(table, tmp_path / "own.parquet")
+    with pytest.raises(InputError, match=rf"column 'a' does not hold numbers\. .*{sentence}"):
+        load_data(tmp_path / "own.parquet", 0)
+
+
+def test_a_label_column_that_is_named_twice():
+    with pytest.raises(InputError, match=r"label_columns names a column twice\. Received: y, y"):
+        load_data(FRAME, label_columns=["y", "y"])
 
 
 @pytest.mark.parametrize("cell", ["1e400", "-Infinity"])

@@ -12,7 +12,7 @@ from tati_re.core.files.unpacking import check_size, check_texts
 from tati_re.data.categories import Categories, with_codes
 from tati_re.data.contents import Contents
 from tati_re.data.frames import COLUMNS, check_finite, labels_of, numbers_of
-from tati_re.data.numerals import DATES, MISSING, MISSING_TEXT
+from tati_re.data.numerals import DATES, MISSING, MISSING_TEXT, TIMES
 from tati_re.data.readers.contract import ReadRequest, TableReader
 
 
@@ -200,11 +200,15 @@ def _opened(path: Path, texts: Sequence[str] = (), metadata: Any = None):
 
 
 def _column(path: Path, name: str, column) -> np.ndarray:
+    import pyarrow.types as types
+
     place = f"{path.name}, column '{name}'"
     if column.null_count:
         row = next(i for i, value in enumerate(column) if not value.is_valid)
         instead = MISSING_TEXT if _holds_text(column.type) else MISSING
         raise InputError(f"{place} has an empty cell.", f"row {row}, counting from 0", instead)
+    if types.is_decimal(column.type):
+        column = column.cast("float64")
     values = column.to_numpy()
     check_finite(values, place)
     return values
@@ -222,10 +226,18 @@ def _check_kind(path: Path, name: str, kind: Any, names_classes: bool) -> None:
     if names_classes and _holds_text(kind):
         return
     kind = kind.value_type if types.is_dictionary(kind) else kind
-    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
-        dates = types.is_date(kind) or types.is_timestamp(kind)
-        raise InputError(
-            f"{path.name}, column '{name}' does not hold numbers.",
-            kind,
-            DATES if dates else COLUMNS,
-        )
+    are_numbers = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+    if not any(is_one(kind) for is_one in are_numbers):
+        problem = f"{path.name}, column '{name}' does not hold numbers."
+        raise InputError(problem, kind, _instead(kind))
+
+
+def _instead(kind: Any) -> str:
+    """What a column of another type than numbers should hold."""
+    import pyarrow.types as types
+
+    if types.is_date(kind) or types.is_timestamp(kind) or types.is_duration(kind):
+        return DATES
+    if types.is_time(kind):
+        return TIMES
+    return MISSING if types.is_null(kind) else COLUMNS
