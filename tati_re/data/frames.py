@@ -44,7 +44,7 @@ CLASSES = "a number, or a class name in all rows"
 _NUMERAL = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\s*", re.I)
 INPUTS = "inputs"
 """What messages call rows to predict."""
-_AS_TRAINED = "numbers, as in the training data"
+AS_TRAINED = "numbers, as in the training data"
 
 
 def is_frame(values: Any) -> bool:
@@ -316,7 +316,7 @@ def _check(column: Any, where: str, is_predicted: bool) -> None:
         )
         if instead == COLUMNS:
             of_training = SENTENCES if " " in text else TEXT
-            instead = _AS_TRAINED if is_predicted else of_training
+            instead = AS_TRAINED if is_predicted else of_training
         instead = MISSING if is_placeholder(text) and any(map(_counts, column)) else instead
         refuse_if(isinstance(value, str | bytes), problem, repr(value), instead)
         raise _unlike_numbers(column, value, where)

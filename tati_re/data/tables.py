@@ -17,7 +17,7 @@ from tati_re.core.process.memory import check_free
 from tati_re.data.categories import Categories, categories_of
 from tati_re.data.columns import Columns, parse_columns
 from tati_re.data.contents import Contents
-from tati_re.data.frames import CLASSES, advice
+from tati_re.data.frames import AS_TRAINED, CLASSES, COLUMNS, advice
 from tati_re.data.labels import MAX_CLASSES, check_spellings
 from tati_re.data.numerals import (
     FINITE,
@@ -200,7 +200,7 @@ def read_table(path: Path, request: ReadRequest) -> Contents:
         categories = _categories_in(file, names, request.inputs)
         table = _numbers(file, names, used, categories) if categories else None
     if table is None:
-        raise _bad_cell(file, names, used, labels, categories)
+        raise _bad_cell(file, names, used, labels, categories, request.categories is not None)
     count = len(request.inputs)
     end = len(request.inputs) + len(labels)
     inputs = np.ascontiguousarray(table[:, :count])
@@ -413,8 +413,11 @@ def _bad_cell(
     used: Sequence[str],
     labels: Sequence[str],
     categories: Sequence[Categories],
+    are_trained: bool,
 ) -> InputError:
-    """Finds the first bad line and what is wrong with it, in terms of the file."""
+    """Finds the first bad line and what is wrong with it, in terms of the file; `are_trained`: the
+    columns are those of training data.
+    """
     path = file.path
     read = _reader(path, file.separator, set())
     of_text = {column_categories.column: column_categories for column_categories in categories}
@@ -430,6 +433,7 @@ def _bad_cell(
             if name in used and not (_is_number(cell, read) and np.isfinite(read(cell))):
                 among_numbers = is_placeholder(cell) and _has_numbers(file, names, name)
                 instead = advice(cell, among_numbers)
+                instead = AS_TRAINED if are_trained and instead == COLUMNS else instead
                 if name in labels and instead not in (MISSING, FINITE):
                     numeral = numeral_of(cell)
                     instead = CLASSES if numeral is None else numeral.advice

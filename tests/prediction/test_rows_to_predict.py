@@ -142,6 +142,15 @@ def test_labels_that_are_no_values(made, labels, sentence):
         made[0].predict([ROW, ROW], labels)
 
 
+def test_text_in_a_column_of_numbers_of_a_file(made, capsys):
+    """The sentence spoke of categories, which only training data may have."""
+    folder = made[2]
+    FRAME.assign(b=["yes", "no"] * 20).to_csv(folder / "text.csv", index=False)
+    assert tati_predict([str(folder / "run"), "--data", str(folder / "text.csv")]) == 2
+    sentence = "column 'b' is not a finite number. Received: yes. Expected: numbers, as in the tra"
+    assert sentence in capsys.readouterr().err
+
+
 def test_rows_by_name_need_names():
     run = Simulation(data=(FRAME.to_numpy()[:, :3], FRAME["y"].to_numpy()), **OPTIONS).sample(
         **STEPS
