@@ -305,7 +305,12 @@ def _with_test(data: Dataset, test: Source | None) -> Dataset:
         layout_scales=data.layout_scales,
         categories=data.input_categories,
     )
-    inputs, targets, weights = read_test_part(test, None, ReadOptions(), contents)
+    reading = ReadOptions(
+        label_columns=data.label_names or None, input_columns=data.feature_names or None
+    )
+    inputs, targets, weights = read_test_part(
+        test, None, reading if test.has_columns else ReadOptions(), contents
+    )
     if are_names(targets, data.class_names):
         targets = numbers_of_names(targets, data.class_names, "test_data")
     if targets.ndim == data.targets.ndim + 1 and targets.shape[1] == 1:

@@ -282,6 +282,21 @@ def test_other_types_of_a_parquet_file_say_what_to_do(tmp_path, kind, sentence):
         load_data(tmp_path / "own.parquet", 0)
 
 
+@pytest.mark.parametrize("name", ["frame", "own.csv", "own.npz"])
+def test_a_test_set_of_a_data_set_is_matched_by_names(tmp_path, name):
+    """Columns in another order became other inputs, and the last one the labels."""
+    table = TURNED.assign(more="text")
+    if name == "own.npz":
+        np.savez(tmp_path / name, x=INPUTS, y=FRAME["y"])
+    table.to_csv(tmp_path / "own.csv", index=False)
+    test = table if name == "frame" else tmp_path / name
+    data = load_data(load_data(FRAME), test_data=test)
+    np.testing.assert_allclose(data.test_inputs, INPUTS)
+    np.testing.assert_allclose(data.test_targets, FRAME["y"])
+    with pytest.raises(InputError, match=r"test_data: .*no column 'b'"):
+        load_data(load_data(FRAME), test_data=FRAME.drop(columns="b"))
+
+
 def test_a_label_column_that_is_named_twice():
     with pytest.raises(InputError, match=r"label_columns names a column twice\. Received: y, y"):
         load_data(FRAME, label_columns=["y", "y"])
