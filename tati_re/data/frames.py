@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 
@@ -52,6 +52,30 @@ def is_frame(values: Any) -> bool:
     return loaded is not None and isinstance(values, loaded.DataFrame)
 
 
+@runtime_checkable
+class _OutsideTable(Protocol):
+    """A table of another library."""
+
+    @property
+    def columns(self) -> Any:
+        """The columns or their names."""
+
+    def to_pandas(self) -> Any:
+        """The same table as a data frame of pandas."""
+
+
+@runtime_checkable
+class _NamedTuple(Protocol):
+    """A row whose numbers are fields."""
+
+    @property
+    def _fields(self) -> tuple[str, ...]:
+        """Names of the numbers."""
+
+    def _asdict(self) -> dict[str, Any]:
+        """The numbers by name."""
+
+
 def as_frame(values: Any) -> Any:
     """Tables of other libraries and arrays of records as a data frame; anything else as it is.
 
@@ -65,8 +89,7 @@ def as_frame(values: Any) -> Any:
         from pandas import DataFrame
 
         return DataFrame({name: values[name] for name in values.dtype.names})
-    is_table = hasattr(values, "to_pandas") and hasattr(values, "columns")
-    return values.to_pandas() if is_table else values
+    return values.to_pandas() if isinstance(values, _OutsideTable) else values
 
 
 def in_order(values: Any, names: Sequence[str], argument: str) -> Any:
@@ -146,7 +169,7 @@ def rows_by_name(values: Any, names: Sequence[str], argument: str) -> Any:
 
 def _mappings(values: Any, names: Sequence[str]) -> list[Mapping[Any, Any]] | None:
     """The rows of values by name; None for other values."""
-    if isinstance(values, Mapping) or _is_series(values) or hasattr(values, "_fields"):
+    if isinstance(values, Mapping) or _is_series(values) or isinstance(values, _NamedTuple):
         row = _mapping(values, names)
         return None if row is None else [row]
     if not isinstance(values, list | tuple) or not values:
@@ -166,9 +189,8 @@ def _mapping(row: Any, names: Sequence[str]) -> Mapping[Any, Any] | None:
     """One row by name; None for numbers without names."""
     if isinstance(row, Mapping):
         return row
-    if isinstance(row, tuple) and hasattr(row, "_fields"):
-        fields: Mapping[str, Any] = dict(zip(row._fields, row, strict=True))
-        return fields if {*fields} & {*names} else None
+    if isinstance(row, _NamedTuple):
+        return row._asdict() if {*row._fields} & {*names} else None
     if not _is_series(row):
         return None
     named = len(row) and all(isinstance(name, str) for name in row.index)
