@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core import ops
-from tati_re.core.errors import InputError, abbreviated, refuse_if
+from tati_re.core.errors import abbreviated, refuse_if
 from tati_re.supports.contract import Support, shape_of
 from tati_re.supports.sums import sum_event
 
@@ -53,9 +53,10 @@ class AboveBound(Support):
     transform = "log"
 
     def __init__(self, lower: Any = 0.0, shape: Any = None) -> None:
-        self.shape = _joint_shape(self.kind, shape, lower)
+        bound = finite_bound(self.kind, lower)
+        self.shape = _joint_shape(self.kind, shape, bound)
         self.free_shape = self.shape
-        self.lower = finite_bound(self.kind, lower, self.shape)
+        self.lower = np.broadcast_to(bound, self.shape).copy()
 
     def constrain(self, free: Any) -> tuple[Any, Any]:
         value = ops.constant(self.lower, free) + ops.exp(free)
@@ -89,9 +90,10 @@ class BelowBound(Support):
     transform = "log"
 
     def __init__(self, upper: Any = 0.0, shape: Any = None) -> None:
-        self.shape = _joint_shape(self.kind, shape, upper)
+        bound = finite_bound(self.kind, upper)
+        self.shape = _joint_shape(self.kind, shape, bound)
         self.free_shape = self.shape
-        self.upper = finite_bound(self.kind, upper, self.shape)
+        self.upper = np.broadcast_to(bound, self.shape).copy()
 
     def constrain(self, free: Any) -> tuple[Any, Any]:
         value = ops.constant(self.upper, free) - ops.exp(free)
@@ -128,10 +130,10 @@ class BetweenBounds(Support):
     transform = "logit"
 
     def __init__(self, lower: Any = 0.0, upper: Any = 1.0, shape: Any = None) -> None:
-        self.shape = _joint_shape(self.kind, shape, lower, upper)
+        bounds = [finite_bound(self.kind, bound) for bound in (lower, upper)]
+        self.shape = _joint_shape(self.kind, shape, *bounds)
         self.free_shape = self.shape
-        self.lower = finite_bound(self.kind, lower, self.shape)
-        self.upper = finite_bound(self.kind, upper, self.shape)
+        self.lower, self.upper = (np.broadcast_to(bound, self.shape).copy() for bound in bounds)
         received = f"{_bound_text(self.lower)} and {_bound_text(self.upper)}"
         refuse_if(
             not (self.lower < self.upper).all(),
@@ -160,41 +162,41 @@ class BetweenBounds(Support):
         return {**super().get_config(), **bounds}
 
 
-def finite_bound(kind: str, bound: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """A bound as an array of the shape of the parameter.
+def finite_bound(kind: str, bound: Any) -> np.ndarray:
+    """A bound as an array in its own shape.
 
     Args:
         kind: The name of the support, for messages.
-        bound: A number, or an array that broadcasts to the shape.
-        shape: The shape of the parameter.
+        bound: A number, or an array of numbers.
 
     Raises:
-        InputError: A bound that is not a finite number, or does not fit the shape.
+        InputError: Not numbers, or not all of them finite.
     """
     expected = "finite numbers; real(), above(lower) and below(upper) leave sides open"
     try:
-        values = np.asarray(bound, np.float64)
+        array = np.asarray(bound)
     except (TypeError, ValueError):
-        raise InputError(
-            f"{kind}: a bound is not a number.", abbreviated(bound, 60), expected
-        ) from None
+        array = np.asarray(None)
+    is_number = array.dtype.kind in "buif"
+    refuse_if(not is_number, f"{kind}: a bound is not a number.", abbreviated(bound, 60), expected)
+    values = array.astype(np.float64)
     infinite = not np.isfinite(values).all()
     refuse_if(infinite, f"{kind}: a bound is not finite.", abbreviated(bound, 60), expected)
-    return np.broadcast_to(values, shape).copy()
+    return values
 
 
-def _joint_shape(kind: str, shape: Any, *bounds: Any) -> tuple[int, ...]:
+def _joint_shape(kind: str, shape: Any, *bounds: np.ndarray) -> tuple[int, ...]:
     """The shape of a parameter, from what was given and from its bounds."""
+    given = () if shape is None else shape_of(kind, shape)
     try:
-        of_bounds = np.broadcast_shapes(*(np.shape(bound) for bound in bounds))
-        joint = of_bounds if shape is None else shape_of(kind, shape)
-        fits = np.broadcast_shapes(joint, of_bounds) == joint
+        joint = np.broadcast_shapes(given, *(bound.shape for bound in bounds))
+        fits = shape is None or joint == given
     except ValueError:
         fits = False
-    shapes = ", ".join(str(np.shape(bound)) for bound in bounds)
+    shapes = ", ".join(str(bound.shape) for bound in bounds)
     expected = "bounds that broadcast to the shape of the parameter"
     refuse_if(not fits, f"{kind}: bounds of another shape.", f"shape {shape}, {shapes}", expected)
-    return joint
+    return shape_of(kind, joint)
 
 
 def _bound_text(bound: np.ndarray) -> str:

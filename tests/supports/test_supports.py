@@ -173,6 +173,12 @@ def test_far_coordinates_stay_finite():
         (lambda: supports.above("x"), "above: a bound is not a number"),
         (lambda: supports.interval([0, 0], [1, 1, 1]), "bounds of another shape"),
         (lambda: supports.above([1.0, 2.0], shape=(3,)), "bounds of another shape"),
+        (lambda: supports.above([]), "above: this is not a shape"),
+        (lambda: supports.interval([], []), "interval: this is not a shape"),
+        (lambda: supports.positive(0), "above: this is not a shape"),
+        (lambda: supports.above([[1], [2, 3]]), "above: a bound is not a number"),
+        (lambda: supports.above("3"), "above: a bound is not a number"),
+        (lambda: supports.interval(0, [1 + 1j]), "interval: a bound is not a number"),
     ],
 )
 def test_hostile_supports_get_one_sentence(make, words):
