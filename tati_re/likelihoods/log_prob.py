@@ -1,7 +1,8 @@
 """Log densities and log probabilities for models that users write, in TensorFlow.
 
 Every function works entry by entry and includes the constants, unless it says otherwise; arguments
-broadcast, and whole numbers are taken as floats. `total` adds everything up.
+broadcast, and whole numbers are taken as floats. A list may hold tensors of the same shape.
+`total` adds everything up.
 
 Examples:
     >>> from tati_re.likelihoods import log_prob
@@ -264,12 +265,13 @@ def bernoulli_logit(success: Any, logit: Any) -> Any:
     """Returns the log probability of 0 or 1.
 
     Args:
-        success: 0 or 1.
+        success: 0 or 1; numbers outside have no probability.
         logit: log(p / (1 - p)) of 1.
     """
     tf = tensorflow()
     success, logit = _floats(success, logit)
-    return success * logit - tf.nn.softplus(logit)
+    logs = success * logit - tf.nn.softplus(logit)
+    return tf.where((success >= 0) & (success <= 1), logs, _nothing(logs))
 
 
 def binomial_logit(successes: Any, trials: Any, logit: Any) -> Any:
@@ -291,20 +293,19 @@ def categorical_logit(category: Any, logits: Any) -> Any:
     """Returns the log probability of a category.
 
     Args:
-        category: Numbers from 0 to K - 1, integers, `(...)`.
+        category: Integers from 0 to K - 1, `(...)`; others have no probability.
         logits: Log probabilities up to a constant, `(..., K)`.
     """
     tf = tensorflow()
     (logits,) = _floats(logits)
-    chosen = tf.one_hot(tf.cast(category, tf.int32), logits.shape[-1], dtype=logits.dtype)
-    return tf.reduce_sum(chosen * tf.nn.log_softmax(logits, axis=-1), axis=-1)
+    return _chosen(category, tf.nn.log_softmax(logits, axis=-1))
 
 
 def ordered_logit(category: Any, location: Any, cuts: Any) -> Any:
     """Returns the log probability of an ordered category, with logistic noise around a location.
 
     Args:
-        category: Numbers from 0 to K - 1, integers, `(...)`.
+        category: Integers from 0 to K - 1, `(...)`; others have no probability.
         location: Locations, `(...)`.
         cuts: Rising cut points, `(K - 1,)`.
     """
@@ -317,9 +318,7 @@ def ordered_logit(category: Any, location: Any, cuts: Any) -> Any:
     # log(σ(b) - σ(a)) = log σ(b) + log σ(-a) + log(1 - exp(a - b)) of neighboring cuts a < b.
     between = tf.math.log(-tf.math.expm1(cuts[:-1] - cuts[1:]))
     between = tf.concat([tf.zeros_like(cuts[:1]), between, tf.zeros_like(cuts[:1])], axis=-1)
-    logs = above_lower + below_upper + between
-    chosen = tf.one_hot(tf.cast(category, tf.int32), logs.shape[-1], dtype=logs.dtype)
-    return tf.reduce_sum(chosen * logs, axis=-1)
+    return _chosen(category, above_lower + below_upper + between)
 
 
 def dirichlet(shares: Any, concentration: Any) -> Any:
@@ -383,9 +382,36 @@ def mixture(log_weights: Any, log_densities: Any) -> Any:
     return tf.reduce_logsumexp(log_weights + log_densities, axis=-1)
 
 
+def _chosen(category: Any, logs: Any) -> Any:
+    """The logarithms of categories, of all `(..., K)`; -inf where there is no such category."""
+    tf = tensorflow()
+    category = tf.convert_to_tensor(category)
+    number = tf.cast(category, tf.int32)
+    size = logs.shape[-1]
+    is_chosen = tf.one_hot(number, size, on_value=True, off_value=False)
+    of_category = tf.reduce_sum(tf.where(is_chosen, logs, tf.zeros_like(logs)), axis=-1)
+    is_known = (number >= 0) & (number < size) & (tf.cast(number, category.dtype) == category)
+    return tf.where(is_known, of_category, _nothing(of_category))
+
+
+def _nothing(like: Any) -> Any:
+    """The logarithm of 0, in the type of a tensor."""
+    return tensorflow().constant(-math.inf, like.dtype)
+
+
 def _floats(*values: Any) -> list[Any]:
     """All values as tensors of one floating type: that of the first which has one."""
     tf = tensorflow()
-    types = [value.dtype for value in values if tf.is_tensor(value) and value.dtype.is_floating]
+    joined = [_joined(value) for value in values]
+    types = [value.dtype for value in joined if tf.is_tensor(value) and value.dtype.is_floating]
     dtype = types[0] if types else tf.float64
-    return [tf.cast(value if tf.is_tensor(value) else np.asarray(value), dtype) for value in values]
+    return [tf.cast(value if tf.is_tensor(value) else np.asarray(value), dtype) for value in joined]
+
+
+def _joined(value: Any) -> Any:
+    """A list with tensors among its entries as one tensor; any other value as it is."""
+    tf = tensorflow()
+    if not isinstance(value, list | tuple):
+        return value
+    entries = [_joined(entry) for entry in value]
+    return tf.stack(_floats(*entries)) if any(map(tf.is_tensor, entries)) else value

@@ -80,6 +80,21 @@ def test_categories_have_probabilities_of_sum_1():
     assert np.exp(logs).sum() == pytest.approx(1)
 
 
+def test_what_cannot_be_has_no_probability():
+    """Categories counted from 1, and classes 1 and 2 for 0 and 1, are no silent mistakes."""
+    logits = tf.constant([0.1, -2.0, -np.inf], tf.float64)
+    found = log_prob.categorical_logit([0, 1, 2, 3, -1], logits).numpy()
+    assert found[:2] == pytest.approx(np.array([0.1, -2.0]) - np.logaddexp(0.1, -2.0))
+    assert (found[2:] == -np.inf).all()
+    cuts = tf.constant([-1.0, 0.5], tf.float64)
+    found = log_prob.ordered_logit(np.array([0.0, 2.0, 3.0, 1.5]), np.zeros(4), cuts).numpy()
+    assert np.isfinite(found).tolist() == [True, True, False, False]
+    found = log_prob.bernoulli_logit([0, 1, 2, -1], 0.4).numpy()
+    assert np.isfinite(found).tolist() == [True, True, False, False]
+    assert log_prob.binomial_logit([3, -1], 2, 0.4).numpy().tolist() == [-np.inf, -np.inf]
+    assert log_prob.poisson(-1, 2.0).numpy() == -np.inf
+
+
 @pytest.mark.parametrize("shape", [1.0, 2.5])
 def test_lkj_has_the_marginal_law_of_one_correlation(shape):
     """Of K rows, (r + 1)/2 of one correlation r has a Beta law of both parameters η - 1 + K/2."""
@@ -93,6 +108,27 @@ def test_lkj_has_the_marginal_law_of_one_correlation(shape):
     found = density @ correlation**2 / density.sum()
     law = stats.beta(shape - 1 + 1.5, shape - 1 + 1.5)
     assert found == pytest.approx(4 * law.var(), rel=2e-3)
+
+
+def test_lists_may_hold_tensors():
+    """As tensors in graphs, which NumPy cannot convert, with their gradients."""
+
+    @tf.function(autograph=False)
+    def slopes(mean, other):
+        with tf.GradientTape() as tape:
+            tape.watch([mean, other])
+            listed = log_prob.mixture([mean, 0.0], [[mean, other], [1, 2.5]])
+            value = log_prob.total([listed, listed], (mean, other))
+        return value, tape.gradient(value, [mean, other])
+
+    mean, other = (tf.constant(number, tf.float64) for number in (0.3, -1.2))
+    value, (of_mean, of_other) = slopes(mean, other)
+    mixture = np.logaddexp([0.6, 1.3], [-1.2, 2.5])
+    assert float(value) == pytest.approx(2 * mixture.sum() + 0.3 - 1.2)
+    shares = np.exp([0.6, 1.3] - mixture)
+    assert float(of_mean) == pytest.approx(2 * (2 * shares[0] + shares[1]) + 1)
+    assert float(of_other) == pytest.approx(2 * (1 - shares[0]) + 1)
+    assert log_prob.normal([0.1]).numpy() == pytest.approx(stats.norm.logpdf([0.1]), abs=1e-12)
 
 
 def test_total_adds_everything_and_keeps_the_type():
