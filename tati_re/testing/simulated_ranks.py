@@ -316,7 +316,8 @@ def _ranked(
         for k, name in enumerate(layout.entry_names())
         if not is_constant(entries[:, k])
     }
-    energy = systems.energy(np.concatenate([layout.unconstrain(truth), few]), number)
-    ranks[JOINT] = int((energy[1:] > energy[0]).sum())
+    free = np.concatenate([layout.unconstrain(truth), few])
+    log_density = -systems.energy(free, number) - layout.constrain(free)[1]
+    ranks[JOINT] = int((log_density[1:] < log_density[0]).sum())
     moving = [positions[:, :, k].T for k in range(dimension)]
     return _Ranked(ranks, min(map(effective_sample_size, moving)), max(map(r_hat, moving)))

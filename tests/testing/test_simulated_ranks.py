@@ -15,9 +15,10 @@ from tati_re.likelihoods.log_prob import half_normal, normal, total
 from tati_re.plotting.bands import uniform_band
 from tati_re.posterior.named_density import NamedDensity
 from tati_re.samplers import HamiltonianMonteCarlo, Splitting
-from tati_re.supports import positive, real
+from tati_re.supports import positive, real, unit_vector
 from tati_re.testing import RankCalibration, calibrate
 from tati_re.testing.many_posteriors import ManyPosteriors
+from tati_re.testing.simulated_ranks import JOINT, _ranked
 
 X = np.array([-1.0, -0.5, 0.5, 1.0])
 SUPPORTS = {"a": real(), "b": real(), "s": positive()}
@@ -160,6 +161,18 @@ def test_the_gradient_with_data_of_rows_is_that_of_the_density():
         alone = value_and_gradient(density.with_data(one), position[number : number + 1])
         np.testing.assert_allclose(value[number], alone[0][0], rtol=1e-12)
         np.testing.assert_allclose(gradient[number], alone[1][0], rtol=1e-12)
+
+
+def test_the_log_density_is_ranked_without_lengths_of_free_vectors():
+    """The length of z in x = z / |z| says nothing about x; only the angles count."""
+    density = NamedDensity(lambda v, y: total(normal(y, v)), {"v": unit_vector(2)}, {"y": X[:2]})
+    systems = ManyPosteriors(density, [{"y": X[:2]}], chains=2, seed=1)
+    truth = {"v": np.array([0.6, 0.8])}
+    free = np.random.default_rng(2).standard_normal((20, 2, 2))
+    directions = free / np.linalg.norm(free, axis=-1, keepdims=True)
+    expected = (directions @ X[:2] < truth["v"] @ X[:2]).sum()
+    assert 0 < expected < 40
+    assert _ranked(systems, truth, free, 40, 0).ranks[JOINT] == expected
 
 
 @pytest.mark.slow
