@@ -84,13 +84,13 @@ def _tensors(described: ParametersEntry, positions: np.ndarray) -> dict[str, np.
 
 @front_door
 def parameter_summary(
-    run: AnyRun, names: Sequence[str] | None = None, burnin: int | None = None, thin: int = 1
+    run: AnyRun, names: str | Sequence[str] | None = None, burnin: int | None = None, thin: int = 1
 ) -> pd.DataFrame:
     """Summarizes the posterior of each entry of each stored parameter, one row each.
 
     Args:
         run: The run, or its folder.
-        names: Parameters to include. Default: None, all of them.
+        names: Parameters to include, or one of them. Default: None, all of them.
         burnin: Steps to leave out. Default: None, the burn-in of the run.
         thin: Keep one in this many stored positions of a chain. Default: 1.
 
@@ -102,7 +102,7 @@ def parameter_summary(
         InputError: There is no such parameter, or an error of `draws_of` occurs.
     """
     draws = draws_of(as_run(run), burnin, thin)
-    chosen = list(draws) if names is None else list(names)
+    chosen = [names] if isinstance(names, str) else list(draws if names is None else names)
     rows = []
     index = []
     for name in chosen:
@@ -126,7 +126,7 @@ def _summary_of(chains: np.ndarray) -> dict[str, float]:
     low, middle, high = np.quantile(chains, (0.05, 0.5, 0.95))
     summary = {"mean": chains.mean(), "q5": low, "median": middle, "q95": high}
     summary["sd"] = chains.std(ddof=1) if chains.size > 1 else np.nan
-    if chains.shape[1] >= 2 * MINIMUM_DRAWS:
+    if chains.shape[1] >= 2 * MINIMUM_DRAWS and not is_constant(chains):
         summary["ess_bulk"] = effective_sample_size(chains, "bulk")
         summary["ess_tail"] = effective_sample_size(chains, "tail")
         summary["r_hat"] = r_hat(chains)

@@ -33,7 +33,7 @@ def as_array(values: Any, name: str, dtype: Any = None, numbers: bool = False) -
 
     problem = f"{name}: a masked array has missing numbers."
     expected = "an array without a mask, such as the unmasked rows, or filled(...)"
-    refuse_if(masked := _masked(values), problem, f"{masked} masked entries", expected)
+    refuse_if(masked := masked_entries(values), problem, f"{masked} masked entries", expected)
     padded = "rows of equal length, for example by keras.utils.pad_sequences"
     try:
         array = np.asarray(values)
@@ -56,14 +56,14 @@ def as_array(values: Any, name: str, dtype: Any = None, numbers: bool = False) -
     return array if dtype is None else array.astype(dtype)
 
 
-def _masked(values: Any) -> int:
-    """Masked entries of an array, or of the arrays in a list."""
+def masked_entries(values: Any) -> int:
+    """The number of masked entries of an array, or of the arrays in a list."""
     import numpy as np
 
     if isinstance(values, np.ma.MaskedArray):
         return int(np.ma.count_masked(values))
     if isinstance(values, (list, tuple)) and values and not isinstance(values[0], (int, float)):
-        return sum(map(_masked, values))
+        return sum(map(masked_entries, values))
     return 0
 
 

@@ -11,6 +11,7 @@ from tati_re.launch.opening import announce
 from tati_re.launch.starts import fresh_starts
 from tati_re.options.make import Options, make_options
 from tati_re.posterior.evaluator import Evaluator
+from tati_re.posterior.named_density import NamedDensity
 from tati_re.posterior.noise_level import with_extra_starts
 from tati_re.system.walkers import Walkers
 
@@ -63,9 +64,12 @@ def make_finite(
             f"potential: not finite at the start of walker {walker}, nor at {MOST_DRAWS} "
             "other random starts."
         )
-        named = bool(system.flat.described().get("supports"))
-        argument = "inits={...}" if named else "parameters=..."
-        expected = f"{argument}, a start where U and its gradient are finite"
+        expected = f"{_argument_of(system)}, a start where U and its gradient are finite"
+        density = objects.get("potential")
+        if isinstance(density, NamedDensity) and density.data:
+            missing = ", ".join(density.missing_data)
+            possible = f"data without NaN ({missing})" if missing else "data that its laws allow"
+            expected = f"{possible}, or {expected}"
         if system.has_data:
             expected = f"inputs and targets of order 1 (standardize), or {expected}"
         raise InputError(problem, expected=expected)
@@ -75,8 +79,14 @@ def make_finite(
     announce(
         options.verbose,
         f"U was not finite or above {OUT_OF_REACH:.0e} at the start of {count} of {len(far)} walkers. "
-        f"New starts were drawn ({draws} times). Set a start with parameters=...",
+        f"New starts were drawn ({draws} times). Set a start with {_argument_of(system)}",
     )
+
+
+def _argument_of(system: Any) -> str:
+    """The argument by which a user gives a start."""
+    named = bool(system.flat.described().get("supports"))
+    return "inits={...}" if named else "parameters=..."
 
 
 def _heights(

@@ -185,11 +185,11 @@ class Run(RunFiles):
 
         return generated_of(self)
 
-    def parameter_summary(self, names: Sequence[str] | None = None) -> "pandas.DataFrame":
+    def parameter_summary(self, names: str | Sequence[str] | None = None) -> "pandas.DataFrame":
         """Returns the mean, standard deviation, quantiles, ESS and R-hat of each stored parameter.
 
         Args:
-            names: Parameters to include. Default: None, all of them.
+            names: Parameters to include, or one of them. Default: None, all of them.
 
         Returns:
             A table as returned by `tati_re.analysis.parameter_summary`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -12,13 +13,15 @@ import numpy as np
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, abbreviated, nearest, refuse_if
 from tati_re.core.front_door import front_doors
-from tati_re.core.user_input import error_text, seeded
+from tati_re.core.user_input import error_text, masked_entries, seeded
 from tati_re.supports.contract import Support
 from tati_re.supports.layout import ParameterLayout
 
 EXPECTED = (
     "a function of parameters and data by their names that returns one log density, in TensorFlow"
 )
+EXPECTED_OF_OTHERS = "a function of parameters and data by their names, in TensorFlow"
+DTYPES = ("float32", "float64")
 _OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)
 _CONTROL_FLOW = {"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"}
 
@@ -45,8 +48,8 @@ class NamedDensity:
         dtype: "float64" or "float32". Default: "float64".
 
     Raises:
-        InputError: A function fails, has unknown arguments or does not return a single number, or
-            data are not arrays.
+        InputError: A function fails, has unknown arguments or does not return what it should, or
+            data are not arrays of numbers that the type can hold.
 
     Examples:
         >>> density = NamedDensity(lambda sigma: -sigma, {"sigma": tati_re.supports.positive()})
@@ -70,6 +73,8 @@ class NamedDensity:
             abbreviated(parameters, 60),
             'parameters={"beta": real(4), "sigma": positive()}, from tati_re.supports',
         )
+        problem = "dtype has an unknown value."
+        refuse_if(dtype not in DTYPES, problem, abbreviated(dtype, 40, repr), " or ".join(DTYPES))
         self.layout = ParameterLayout(parameters)
         self.dtype = dtype
         self.data = self._stored(data)
@@ -90,12 +95,21 @@ class NamedDensity:
         for name, function in self.generated.items():
             key = f"generated: {name}"
             self._taken[key] = self._names_taken(key, function, beside=("seed",))
+            both = "seed" in self._taken[key] and "seed" in [*self.layout.supports, *self.data]
+            problem = f"{key}: seed means the random numbers, and a parameter or data as well."
+            refuse_if(both, problem, expected="another name for the parameter or data")
         self._check()
 
     @property
     def dimension(self) -> int:
         """The number of free coordinates."""
         return self.layout.dimension
+
+    @property
+    def missing_data(self) -> list[str]:
+        """The names of data that hold NaN."""
+        arrays = {name: value for name, value in self.data.items() if tf.is_tensor(value)}
+        return [name for name, value in arrays.items() if np.isnan(value.numpy()).any()]
 
     def __call__(self, position: Any) -> Any:
         """U of free coordinates.
@@ -264,6 +278,9 @@ class NamedDensity:
     def _stored_value(self, name: str, value: Any) -> Any:
         if isinstance(value, bool | int | str | np.integer | np.bool_):
             return value
+        masked = masked_entries(value)
+        problem = f"data: {name}: a masked array has missing numbers."
+        refuse_if(masked, problem, f"{masked} masked entries", "an array without a mask")
         try:
             array = np.asarray(value)
         except ValueError:
@@ -275,9 +292,9 @@ class NamedDensity:
             "numbers, or arrays of numbers",
         )
         if array.dtype.kind == "f":
-            array = array.astype(self.dtype)
+            array = _as_type(name, array, self.dtype)
         elif array.dtype.kind in "iu":
-            array = array.astype(np.int64)
+            array = _as_type(name, array, "int64")
         return tf.Variable(array, trainable=False, name=name)
 
     def _names_taken(self, who: str, function: Any, beside: Sequence[str] = ()) -> tuple[str, ...]:
@@ -286,28 +303,31 @@ class NamedDensity:
             not callable(function),
             f"{who}: this is not a function.",
             abbreviated(function, 60),
-            EXPECTED,
+            _expected_of(who),
         )
-        known = [*self.layout.supports, *self.data, *beside]
+        own = [*self.layout.supports, *self.data]
+        known = [*own, *beside]
         try:
             arguments = inspect.signature(function).parameters.values()
         except (TypeError, ValueError):
             problem = f"{who}: the arguments of this function have no names."
-            raise InputError(problem, name_of(function), EXPECTED) from None
+            raise InputError(problem, name_of(function), _expected_of(who)) from None
         if any(argument.kind is inspect.Parameter.VAR_KEYWORD for argument in arguments):
-            return tuple(name for name in known if name not in beside)
+            written = [argument.name for argument in arguments]
+            return (*own, *(name for name in beside if name in written and name not in own))
         names = []
         for argument in arguments:
             if argument.kind in _OPEN:
                 raise InputError(
                     f"{who}: the argument {argument.name} cannot be given by name.",
                     name_of(function),
-                    EXPECTED,
+                    _expected_of(who),
                 )
             if argument.name in known:
                 names.append(argument.name)
             elif argument.default is inspect.Parameter.empty:
                 problem = f"{who}: the argument {argument.name} is neither a parameter nor data."
+                _refuse_other_spelling(problem, argument.name, known)
                 raise InputError(
                     f"{problem}{nearest(argument.name, known)}", expected=", ".join(known)
                 )
@@ -323,7 +343,7 @@ class NamedDensity:
         """A function of one draw for all draws, `(draws, ...)`."""
         by_draw, data = self._arguments(who, values, data_of_rows)
         if not by_draw:  # a function of data alone is the same for all draws
-            count = len(next(iter(values.values())))
+            count = tf.shape(next(iter(values.values())))[0]
             value = tf.convert_to_tensor(function(**data))
             return tf.repeat(value[None], count, axis=0)
 
@@ -382,18 +402,23 @@ class NamedDensity:
         draw = {name: tf.constant(value[0], self.dtype) for name, value in values.items()}
         density, graph = self._of_one_draw("log_density", self.log_density, draw)
         self._has_loops = has_loops(graph)
-        floating = tf.is_tensor(density) and density.dtype.is_floating
-        shape = tuple(density.shape) if tf.is_tensor(density) else np.shape(density)
         refuse_if(
-            not floating,
+            not tf.is_tensor(density),
             "log_density: it does not return a tensor.",
             type(density).__name__,
             f"{EXPECTED}; NumPy has no gradient",
         )
+        _refuse_type("log_density", density)
+        shape = tuple(density.shape)
         expected = f"one number (tf.reduce_sum); {EXPECTED}"
         refuse_if(shape != (), "log_density: it returns an array.", f"shape {shape}", expected)
         if self.log_likelihood is not None:
-            self._of_one_draw("log_likelihood", self.log_likelihood, draw)
+            terms, _ = self._of_one_draw("log_likelihood", self.log_likelihood, draw)
+            _refuse_type("log_likelihood", _tensor_of("log_likelihood", terms))
+        draw["seed"] = tf.constant([0x4E44, 0], tf.int32)
+        for name, function in self.generated.items():
+            who = f"generated: {name}"
+            _tensor_of(who, self._of_one_draw(who, function, draw)[0])
 
     def _of_one_draw(
         self, who: str, function: Callable, draw: Mapping[str, Any]
@@ -417,7 +442,60 @@ class NamedDensity:
                 "; tf.cast whole numbers, or give floats" if "int64" in str(error) else ""
             )
             received = f"{error_text(error, 160)} ({shapes})"
-            raise InputError(problem, received, f"{EXPECTED}{integer_hint}") from error
+            raise InputError(problem, received, f"{_expected_of(who)}{integer_hint}") from error
+
+
+def _expected_of(who: str) -> str:
+    """What a function should be, by the option that it was given as."""
+    return EXPECTED if who == "log_density" else EXPECTED_OF_OTHERS
+
+
+def _tensor_of(who: str, output: Any) -> Any:
+    """What a function returned as a tensor."""
+    try:
+        return tf.convert_to_tensor(output)
+    except Exception:
+        problem = f"{who}: it does not return an array."
+        raise InputError(problem, abbreviated(output, 60), EXPECTED_OF_OTHERS) from None
+
+
+def _refuse_type(who: str, output: Any) -> None:
+    """Refuses a tensor that holds no real numbers."""
+    real = output.dtype.is_floating
+    refuse_if(not real, f"{who}: it does not return real numbers.", output.dtype.name, "floats")
+
+
+def _refuse_other_spelling(problem: str, argument: str, known: Sequence[str]) -> None:
+    """Refuses a name that Python writes with other letters in code, such as the micro sign.
+
+    Args:
+        problem: The sentence that the argument is not known.
+        argument: The argument, as Python reads it.
+        known: The names that were given.
+    """
+    for name in known:
+        if name != argument and unicodedata.normalize("NFKC", name) == argument:
+            received = f"the name {name} ({_code_points(name)})"
+            expected = f"{argument} ({_code_points(argument)}), as Python writes it in a function"
+            raise InputError(problem, received, expected)
+
+
+def _code_points(name: str) -> str:
+    """The letters of a name by number, such as `U+00B5`."""
+    return " ".join(f"U+{ord(letter):04X}" for letter in name)
+
+
+def _as_type(name: str, array: np.ndarray, dtype: str) -> np.ndarray:
+    """Data in another type; refuses numbers that it cannot hold."""
+    with np.errstate(over="ignore"):
+        converted = array.astype(dtype)
+    if dtype == "int64":
+        lost = (converted < 0) & (array > 0)
+    else:
+        lost = np.isinf(converted) & np.isfinite(array)
+    problem = f"data: {name} has numbers that {dtype} cannot hold."
+    refuse_if(lost.any(), problem, abbreviated(array, 60), "smaller numbers, in other units")
+    return converted
 
 
 def _for_each_draw(values: Any, like: Any) -> Any:

@@ -1,7 +1,7 @@
 """Export of runs to ArviZ: its groups as an `xarray.DataTree`, and as a NetCDF file."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ from tati_re.runs.selection import as_run, select_rows
 from tati_re.runs.storage import StorageError, replacing
 
 _PURPOSE = 0xA2F12
+_COORDINATES = ("chain", "draw", "step", "walker")
+"""Names that ArviZ has for draws; a variable of such a name gets an underscore."""
 
 
 @front_door
@@ -59,7 +61,8 @@ def to_arviz(
     over k outputs stands for the variance k/2. The groups are left out otherwise, and for weighted
     draws, which ArviZ does not support; the attribute `left_out` gives the reason. Groups have the
     coordinate `step`, because positions and rows may be recorded at different steps. `arviz.bfmi`
-    compares neighboring rows, so record every step for it.
+    compares neighboring rows, so record every step for it. Parameters named `chain`, `draw`, `step`
+    or `walker`, as ArviZ names its coordinates, get an underscore.
 
     All chains in ArviZ have the same length. Draws of walkers that leave the target and return
     (simulated tempering) are concatenated and cut into the same number of equal chains. The
@@ -260,10 +263,19 @@ def _of_density(
 def _variables(values: Mapping[str, np.ndarray], first: tuple[str, ...]) -> dict[str, Any]:
     """Arrays with names of their dimensions, `first` and then by number."""
     variables = {}
+    coordinates = _COORDINATES if first else ()
     for name, value in values.items():
-        axes = range(value.ndim - len(first))
-        variables[name] = ((*first, *(f"{name}_dim_{k}" for k in axes)), value)
+        own = _unlike(name, (*coordinates, *values)) if name in coordinates else name
+        axes = [_unlike(f"{own}_dim_{k}", values) for k in range(value.ndim - len(first))]
+        variables[own] = ((*first, *axes), value)
     return variables
+
+
+def _unlike(name: str, others: Collection[str]) -> str:
+    """A name with as many underscores that it is none of the others."""
+    while name in others:
+        name += "_"
+    return name
 
 
 def _chains(
@@ -332,7 +344,6 @@ def _tensors(run: RunFiles, positions: Positions, values: np.ndarray) -> dict[st
     for name, shape in zip(described.names, described.shapes, strict=True):
         size = int(np.prod(shape, dtype=np.int64))
         part = values[..., first : first + size].reshape(*values.shape[:2], *shape)
-        name = name.replace("/", ".")  # a slash would make a group of a NetCDF file
-        tensors[name] = (("chain", "draw", *(f"{name}_dim_{k}" for k in range(len(shape)))), part)
+        tensors[name.replace("/", ".")] = part  # a slash would make a group of a NetCDF file
         first += size
-    return tensors
+    return _variables(tensors, ("chain", "draw"))

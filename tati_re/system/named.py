@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import InputError, abbreviated, refuse_if
 from tati_re.posterior.named_density import NamedDensity
 from tati_re.runs.run import RunFiles
+from tati_re.supports.contract import Support
 from tati_re.supports.layout import ParameterLayout
 from tati_re.system.target import NUM_CHAINS
 
+_CURE = "Simulation(log_density=f, parameters={...})"
 _OF_DENSITY = ("log_likelihood", "generated")
 INITS_JITTER = 0.1
 """Standard deviation, in free coordinates, by which chains are set apart around given starts."""
@@ -36,16 +38,16 @@ def with_named_density(options: Mapping[str, Any]) -> tuple[dict[str, Any], np.n
     if "log_density" in system_options:
         system_options = _with_potential(system_options)
     density = system_options.get("potential")
-    if not isinstance(density, NamedDensity):
-        alone = {**{name: system_options[name] for name in _OF_DENSITY if name in system_options}}
-        alone |= {} if inits is None else {"inits": inits}
-        for name in alone:
-            raise InputError(
-                f"{name} belongs to a density of named parameters.",
-                expected="Simulation(log_density=f, parameters={...})",
-            )
-        return system_options, None
-    if inits is None:
+    is_named = isinstance(density, NamedDensity)
+    _refuse_supports(system_options.get("parameters"))
+    alone = [name for name in _OF_DENSITY if name in system_options]
+    alone += ["inits"] if inits is not None and not is_named else []
+    for name in alone:
+        raise InputError(
+            f"{name} belongs to a density of named parameters.",
+            expected=f"NamedDensity(f, {{...}}, {name}=...)" if is_named else _CURE,
+        )
+    if inits is None or not isinstance(density, NamedDensity):
         return system_options, None
     walkers = system_options.setdefault("num_walkers", NUM_CHAINS)
     is_count = isinstance(walkers, int) and walkers > 0
@@ -54,6 +56,13 @@ def with_named_density(options: Mapping[str, Any]) -> tuple[dict[str, Any], np.n
     if system_options["walker_start"] == "jitter":
         system_options.setdefault("walker_jitter", INITS_JITTER)
     return system_options, starts
+
+
+def _refuse_supports(parameters: Any) -> None:
+    """Refuses supports that were given without a log density, or next to another density."""
+    listed = parameters.values() if isinstance(parameters, Mapping) else ()
+    given = any(isinstance(value, Support) for value in listed)
+    refuse_if(given, "parameters: supports belong to a log density.", expected=_CURE)
 
 
 def _with_potential(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,7 +103,15 @@ def with_density_again(overrides: Mapping[str, Any], run: RunFiles) -> dict[str,
         "log_density: the run has no named parameters.",
         expected="potential=f, the function that the run was given",
     )
-    supports = ParameterLayout.from_config(described.supports).supports
+    layout = ParameterLayout.from_config(described.supports)
+    supports = layout.supports
+    given = overrides.get("parameters", supports)
+    refuse_if(
+        isinstance(given, Mapping) and ParameterLayout(given) != layout,
+        "parameters: the run has other supports.",
+        abbreviated(given, 120),
+        abbreviated(supports, 300),
+    )
     dtype = run.manifest.options.dtype
     options = _with_potential({"parameters": supports, "dtype": dtype, **overrides})
     return {

@@ -15,7 +15,8 @@ from tati_re.core.backend import value_and_gradient
 from tati_re.core.errors import InputError
 from tati_re.core.process import programs
 from tati_re.posterior.named_density import NamedDensity
-from tati_re.supports import cholesky_corr, interval, ordered, positive, real, simplex
+from tati_re.prediction.arviz import _variables
+from tati_re.supports import cholesky_corr, corr, interval, ordered, positive, real, simplex
 
 COUNTS = np.array([3, 5, 2, 4, 6, 1, 4])
 SHARES = np.array([2.0, 3.0, 4.0])
@@ -86,6 +87,7 @@ def test_trajectory_summary_and_certificate_use_the_same_names(run):
     assert list(run.trajectory.columns[-4:]) == columns
     assert (run.trajectory["rate"] > 0).all()
     assert list(run.parameter_summary(["rate"]).index) == ["rate"]
+    assert list(run.parameter_summary("rate").index) == ["rate"]
     assert "theta[2]" in run.summary()
     rows = run.certificate.set_index("check")
     assert rows.loc["ESS of rate", "verdict"] == "passed"
@@ -140,6 +142,8 @@ def test_a_folder_gives_draws_without_the_density(run):
     with pytest.raises(InputError, match="does not hold the log density"):
         _ = opened.generated
     again = {name: value for name, value in GIVEN.items() if name != "parameters"}
+    with pytest.raises(InputError, match="parameters: the run has other supports"):
+        tati_re.load(run.folder, **{**GIVEN, "parameters": {**SUPPORTS, "rate": real()}})
     opened = tati_re.load(run.folder, **again)
     assert np.array_equal(opened.generated["y_rep"], run.generated["y_rep"])
 
@@ -213,7 +217,9 @@ def test_starts_without_density_are_drawn_again(capsys):
 
     sim = tati_re.Simulation(log_density=density, parameters={"x": real()}, seed=1)
     sim.sample(sampler="HMC", step_size=0.1, num_leapfrog_steps=2, num_steps=4)
-    assert "New starts were drawn" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "New starts were drawn" in printed
+    assert "Set a start with inits=" in printed
     assert (sim.parameters > 1).all()
 
     def nowhere(x):
@@ -243,6 +249,19 @@ def made_with(**changes):
         (made_with(data={**DATA, "rate": 1.0}), "rate is also a parameter"),
         (made_with(data={**DATA, "y": "abc"}), "the function fails for one draw"),
         (made_with(data={**DATA, "y": [[1], [2, 3]]}), "y is not an array of numbers"),
+        (
+            made_with(data={**DATA, "y": np.ma.masked_array(COUNTS, COUNTS > 5)}),
+            "y: a masked array has missing numbers. Received: 1 masked",
+        ),
+        (
+            made_with(data={**DATA, "y": np.array([2**63], np.uint64)}),
+            "y has numbers that int64 cannot hold",
+        ),
+        (
+            made_with(data={**DATA, "shares": [1e300, 1.0, 1.0]}, dtype="float32"),
+            "shares has numbers that float32 cannot hold",
+        ),
+        (made_with(dtype="half"), "dtype has an unknown value. Received: 'half'"),
         (made_with(data=COUNTS), "needs its data by name"),
         (made_with(log_density=3), "log_density: this is not a function"),
         (
@@ -256,16 +275,45 @@ def made_with(**changes):
         (made_with(log_density=lambda rate, theta: 1.0), "it does not return a tensor"),
         (made_with(log_density=lambda rate, theta: theta), "it returns an array"),
         (
+            made_with(log_density=lambda rate, theta: tf.cast(rate, tf.complex128)),
+            "log_density: it does not return real numbers. Received: complex128",
+        ),
+        (
             made_with(log_density=lambda rate, theta: rate @ theta),
             "the function fails for one draw",
         ),
         (made_with(log_density=lambda *all: 0), "cannot be given by name"),
         (made_with(potential=lambda x: x), "log_density and potential exclude each other"),
         (made_with(loss="gaussian"), "log_density and loss exclude each other"),
+        (made_with(log_density=None), "parameters: supports belong to a log density"),
+        (
+            made_with(
+                log_density=None,
+                potential=NamedDensity(log_density, SUPPORTS, DATA),
+                parameters=None,
+                data=None,
+                log_likelihood=log_likelihood,
+            ),
+            r"log_likelihood belongs to .* Expected: NamedDensity\(f, \{...\}, log_likelihood=",
+        ),
         (made_with(dimension=3), "the named parameters of the density say"),
         (made_with(generated=[1]), "generated: this is not a table of functions"),
         (made_with(generated={"y": lambda nothing: 0}), "argument nothing is neither a parameter"),
+        (made_with(generated={"y": lambda rate: rate + "a"}), "generated: y: the function fails"),
+        (made_with(generated={"y": lambda rate: {"a": rate}}), "y: it does not return an array"),
+        (
+            made_with(data={**DATA, "seed": 1.0}, generated={"y": lambda seed: seed}),
+            "seed means the random numbers, and a parameter or data as well",
+        ),
         (made_with(log_likelihood=lambda rat: rat), "Did you mean 'rate'"),
+        (
+            made_with(log_likelihood=lambda rate: None),
+            "log_likelihood: it does not return an array",
+        ),
+        (
+            made_with(log_likelihood=lambda y: y),
+            "log_likelihood: it does not return real numbers. Received: int64",
+        ),
         (
             made_with(log_density=None, parameters=None, inits={"a": 1}, data=None),
             "inits belongs to",
@@ -275,6 +323,60 @@ def made_with(**changes):
 def test_hostile_input_gets_one_sentence(make, words):
     with pytest.raises(InputError, match=words):
         make()
+
+
+def test_letters_that_python_reads_as_others_are_named():
+    """The micro sign of a keyboard is the Greek letter in a signature."""
+    function = eval("lambda \u00b5: -\u00b5**2")
+    with pytest.raises(InputError, match=r"the name \u00b5 \(U\+00B5\).*\u03bc \(U\+03BC\)"):
+        NamedDensity(function, {"\u00b5": real()})
+
+
+def test_missing_data_are_named():
+    sim = tati_re.Simulation(
+        log_density=lambda m, y: -tf.reduce_sum((y - m) ** 2),
+        parameters={"m": real()},
+        data={"y": [1.0, np.nan]},
+        verbose=0,
+    )
+    with pytest.raises(InputError, match=r"Expected: data without NaN \(y\), or inits="):
+        sim.sample(sampler="HMC", step_size=0.1, num_leapfrog_steps=2, num_steps=4)
+
+
+def test_functions_of_seed_or_data_alone_are_generated():
+    def noise(seed, **others):
+        return others["y"][0] + tf.random.stateless_normal((), seed, dtype=tf.float64)
+
+    density = NamedDensity(
+        lambda m: -(m**2),
+        {"m": real()},
+        {"y": [1.0, 2.0]},
+        generated={"one": lambda: 3.0, "of_data": lambda y: 2 * y, "noise": noise},
+    )
+    generated = density.generate({"m": np.zeros(5)}, seed=1)
+    assert (generated["one"] == np.full(5, 3.0)).all()
+    assert (generated["of_data"] == np.tile([2.0, 4.0], (5, 1))).all()
+    assert len(set(generated["noise"])) == 5
+
+
+def test_arviz_keeps_variables_that_are_named_like_axes():
+    values = {"draw": np.zeros((2, 3)), "a": np.zeros((2, 3, 4)), "a_dim_0": np.zeros((2, 3))}
+    variables = _variables({**values, "draw_": np.zeros((2, 3))}, ("chain", "draw"))
+    assert {*variables} == {"draw__", "draw_", "a", "a_dim_0"}
+    assert variables["a"][0] == ("chain", "draw", "a_dim_0_")
+    assert list(_variables({"draw": np.zeros(3)}, ())) == ["draw"]
+
+
+def test_the_diagonal_of_a_correlation_matrix_has_no_sizes():
+    """Its ones are constant but for rounding."""
+    sim = tati_re.Simulation(
+        log_density=lambda R: tf.linalg.logdet(R), parameters={"R": corr(3)}, seed=1, verbose=0
+    )
+    run = sim.sample(sampler="HMC", step_size=0.3, num_leapfrog_steps=3, num_steps=100)
+    summary = run.parameter_summary()
+    assert np.ptp(run.draws["R"][..., 2, 2]) > 0
+    assert summary.loc["R[2,2]", ["ess_bulk", "ess_tail", "r_hat"]].isna().all()
+    assert summary.loc["R[2,1]", ["ess_bulk", "ess_tail", "r_hat"]].notna().all()
 
 
 @pytest.mark.parametrize(
