@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError, abbreviated, refuse_if
-from tati_re.core.user_input import error_text, seeded
+from tati_re.core.user_input import as_array, error_text, seeded
 from tati_re.supports.layout import ParameterLayout
 
 EXPECTED = "a function simulate(rng) that returns (parameters, data), two dicts of arrays"
@@ -34,8 +34,9 @@ class SimulatedPairs:
             seed: The seed of all replications.
             number: The number of this one, from 0.
         """
+        random = seeded(seed, number)
         try:
-            simulated = self.simulate(seeded(seed, number))
+            simulated = self.simulate(random)
         except Exception as error:
             raise InputError(
                 "simulate: the function fails.", error_text(error, 160), EXPECTED
@@ -65,7 +66,7 @@ class SimulatedPairs:
 
     def _check_form(self, data: Mapping[str, Any]) -> None:
         """Refuses data whose names or shapes differ from the first call."""
-        forms = {name: _form(value) for name, value in data.items()}
+        forms = {name: _form(name, value) for name, value in data.items()}
         self._forms = self._forms or forms
         for name in {**self._forms, **forms}:
             before = self._forms.get(name)
@@ -78,9 +79,14 @@ class SimulatedPairs:
             )
 
 
-def _form(value: Any) -> Any:
-    """What must stay the same: whole numbers are a part of the program, arrays have a shape."""
+def _form(name: str, value: Any) -> Any:
+    """What must stay the same: whole numbers are a part of the program, arrays have a shape.
+
+    Args:
+        name: The name of the data, for messages.
+        value: The data.
+    """
     if isinstance(value, bool | int | str | np.integer | np.bool_):
         return value
-    array = np.asarray(value)
+    array = as_array(value, f"simulate: {name}")
     return (array.shape, array.dtype.kind)

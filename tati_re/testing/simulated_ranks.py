@@ -15,12 +15,12 @@ from tati_re.analysis.convergence import effective_sample_size, r_hat
 from tati_re.analysis.named_draws import is_constant
 from tati_re.core.errors import AnyPath, abbreviated, refuse_if
 from tati_re.core.front_door import front_door, front_doors
-from tati_re.core.method import as_method
 from tati_re.core.user_input import seeded
 from tati_re.plotting.bands import uniform_band
 from tati_re.plotting.ranks import cumulative, plot_ranks
 from tati_re.posterior.named_density import NamedDensity
 from tati_re.posterior.simulated import EXPECTED, SimulatedPairs
+from tati_re.samplers.user_samplers import checked
 from tati_re.supports.contract import Support
 from tati_re.supports.layout import ParameterLayout
 from tati_re.testing.many_posteriors import STEP_SIZE, ManyPosteriors
@@ -246,14 +246,16 @@ def calibrate(
     pairs = [simulated.drawn(seed, number) for number in range(replications)]
     first = NamedDensity(log_density, layout.supports, pairs[0][1])
     systems = ManyPosteriors(first, [data for _, data in pairs], chains, seed)
-    method = as_method(sampler) if sampler is not None else None
+    method = checked(sampler) if sampler is not None else None
     ranked_draws = systems.sampled(method, step_size, least_ess=2 * draws)
     rows = [
         _ranked(systems, truth, ranked_draws[:, number], draws, number)
         for number, (truth, _) in enumerate(pairs)
     ]
+    constant = frozenset.intersection(*(row.constant for row in rows))
+    changing = [name for name in rows[0].ranks if name not in constant]
     return RankCalibration(
-        ranks={name: np.array([row.ranks[name] for row in rows]) for name in rows[0].ranks},
+        ranks={name: np.array([row.ranks[name] for row in rows]) for name in changing},
         draws=draws,
         level=level,
         ess=np.array([row.ess for row in rows]),
@@ -277,14 +279,19 @@ def _check_numbers(
     refuse_if(
         not 0.5 < level < 1, "level: out of range.", abbreviated(level, 40), "above 0.5, below 1"
     )
-    refuse_if(not step_size > 0, "step_size: out of range.", abbreviated(step_size, 40), "above 0")
+    in_range = 0 < step_size < np.inf
+    refuse_if(not in_range, "step_size: out of range.", abbreviated(step_size, 40), "above 0")
 
 
 @dataclass(frozen=True)
 class _Ranked:
-    """One replication: ranks by quantity, its smallest ESS and its largest R-hat."""
+    """One replication: ranks by quantity, its smallest ESS and its largest R-hat.
+
+    `constant` are the entries that are the same in all draws.
+    """
 
     ranks: dict[str, int]
+    constant: frozenset[str]
     ess: float
     rhat: float
 
@@ -311,13 +318,25 @@ def _ranked(
     few = positions.transpose(1, 0, 2).reshape(-1, dimension)[chosen]
     entries = layout.entries(layout.constrain(few)[0])
     right = layout.entries({name: value[None] for name, value in truth.items()})[0]
-    ranks = {
-        name: int((entries[:, k] < right[k]).sum())
-        for k, name in enumerate(layout.entry_names())
-        if not is_constant(entries[:, k])
-    }
+    random = seeded(systems.seed, 0x5254, number)
+    columns = dict(zip(layout.entry_names(), zip(entries.T, right, strict=True), strict=True))
+    ranks = {name: _rank(values, value, random) for name, (values, value) in columns.items()}
+    constant = frozenset(name for name, (values, _) in columns.items() if is_constant(values))
     free = np.concatenate([layout.unconstrain(truth), few])
     log_density = -systems.energy(free, number) - layout.constrain(free)[1]
-    ranks[JOINT] = int((log_density[1:] < log_density[0]).sum())
+    ranks[JOINT] = _rank(log_density[1:], log_density[0], random)
     moving = [positions[:, :, k].T for k in range(dimension)]
-    return _Ranked(ranks, min(map(effective_sample_size, moving)), max(map(r_hat, moving)))
+    sizes = map(effective_sample_size, moving)
+    return _Ranked(ranks, constant, min(sizes), max(map(r_hat, moving)))
+
+
+def _rank(values: np.ndarray, truth: float, random: np.random.Generator) -> int:
+    """The number of draws below the true value; it has a random place among equal draws.
+
+    Args:
+        values: The draws of a quantity.
+        truth: Its true value.
+        random: Random numbers.
+    """
+    equal = int((values == truth).sum())
+    return int((values < truth).sum()) + int(random.integers(equal + 1))

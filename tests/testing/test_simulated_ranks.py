@@ -16,9 +16,9 @@ from tati_re.plotting.bands import uniform_band
 from tati_re.posterior.named_density import NamedDensity
 from tati_re.samplers import HamiltonianMonteCarlo, Splitting
 from tati_re.supports import positive, real, unit_vector
-from tati_re.testing import RankCalibration, calibrate
+from tati_re.testing import RankCalibration, calibrate, simulated_ranks
 from tati_re.testing.many_posteriors import ManyPosteriors
-from tati_re.testing.simulated_ranks import JOINT, _ranked
+from tati_re.testing.simulated_ranks import JOINT, _rank, _Ranked, _ranked
 
 X = np.array([-1.0, -0.5, 0.5, 1.0])
 SUPPORTS = {"a": real(), "b": real(), "s": positive()}
@@ -108,6 +108,10 @@ def changing(rng):
     return parameters, {**data, "n": int(rng.integers(10_000))}
 
 
+def with_targets(y):
+    return lambda rng: (simulate(rng)[0], {"x": X, "y": y})
+
+
 def fails(rng):
     raise ValueError("no such law")
 
@@ -125,6 +129,11 @@ def fails(rng):
         (simulate, {"draws": 2.5}, "draws: out of range"),
         (simulate, {"level": 1.0}, "level: out of range"),
         (simulate, {"step_size": 0.0}, "step_size: out of range"),
+        (simulate, {"step_size": np.inf}, "step_size: out of range"),
+        (simulate, {"sampler": "HMC"}, "sampler: str is not a sampler"),
+        (simulate, {"seed": -1}, "^seed is out of range"),
+        (with_targets([[1], [2, 3]]), {}, "simulate: y has rows of unequal lengths"),
+        (with_targets(np.ma.masked_array(X, X > 0)), {}, "simulate: y: a masked array"),
     ],
 )
 def test_hostile_input_gets_one_sentence(function, changes, words):
@@ -173,6 +182,25 @@ def test_the_log_density_is_ranked_without_lengths_of_free_vectors():
     expected = (directions @ X[:2] < truth["v"] @ X[:2]).sum()
     assert 0 < expected < 40
     assert _ranked(systems, truth, free, 40, 0).ranks[JOINT] == expected
+
+
+def test_equal_draws_are_ranked_at_random():
+    """A log density that is the same everywhere tells nothing, and is no failure."""
+    random = np.random.default_rng(4)
+    ranks = [_rank(np.array([0.0, 1.0, 1.0, 2.0]), 1.0, random) for _ in range(60)]
+    assert {*ranks} == {1, 2, 3}
+    assert _rank(np.array([0.0, 1.0, 2.0]), 1.5, random) == 2
+
+
+def test_entries_count_unless_they_never_change(monkeypatch):
+    """A chain that is stuck in one replication leaves the others as they are."""
+    rows = [
+        _Ranked({"a": 3, "one": 0, JOINT: 1}, frozenset(constant), 400.0, 1.0)
+        for constant in ({"a", "one"}, {"one"})
+    ]
+    monkeypatch.setattr(simulated_ranks, "_ranked", lambda *given: rows[given[-1] % 2])
+    monkeypatch.setattr(ManyPosteriors, "sampled", lambda *given, **options: np.zeros((1, 20)))
+    assert list(calibrate(simulate, log_density, SUPPORTS, replications=20).ranks) == ["a", JOINT]
 
 
 @pytest.mark.slow
