@@ -119,6 +119,22 @@ class SimulationOfTati(_Simulation):
             else super().get_options(name)
         )
 
+    def predict(self, *unnamed: Any, **named: Any) -> np.ndarray:
+        """Returns the outputs of the model; a number after the features is a walker, as in TATi.
+
+        Args:
+            *unnamed: The features, `(n, ...)`; then a walker, or as of `Simulation.predict`.
+            **named: `features` and `walker_index`, or as of `Simulation.predict`.
+
+        Returns:
+            Outputs, `(n, ...)`, or `(walkers, n, ...)` for several walkers.
+        """
+        if "features" in named:
+            named["inputs"] = named.pop("features")
+        if len(unnamed) == 2 and isinstance(unnamed[1], int | np.integer):
+            unnamed, named["walker_index"] = unnamed[:1], unnamed[1]
+        return super().predict(*unnamed, **named)
+
     def init_momenta(self, *unnamed: Any, **named: Any) -> None:
         """Draws all momenta again; the inverse temperature needs no name, as in TATi.
 

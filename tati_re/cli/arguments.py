@@ -103,6 +103,7 @@ class Parser(argparse.ArgumentParser):
         # argparse takes a negative number with an exponent, or one of a range, for a flag.
         self._negative_number_matcher = re.compile(r"-(inf|nan|\.?\d)", re.IGNORECASE)
         self._of_tati: set[str] = set()
+        self.has_only_flags_of_tati = False
         self.of_file = False
         self.has_methods = False
         self.add_argument(
@@ -212,7 +213,8 @@ class Parser(argparse.ArgumentParser):
             return text
         longer = [known for known in self._option_string_actions if known.startswith(name)]
         whose = {self._option_string_actions[known].dest for known in longer}
-        full = [known for known in longer if "_" in known]
+        full = [known for known in longer if "_" in known or self.has_only_flags_of_tati]
+        full = full or [known for known in longer if known in self._of_tati]
         return f"{full[0]}{equals}{value}" if len(whose) == 1 and len(full) == 1 else text
 
     def _advice(self, name: str) -> str:
@@ -434,11 +436,15 @@ def as_typed(message: str, flags: Collection[str]) -> str:
 
     Args:
         message: The message. A name that is an English word is replaced only at its start.
-        flags: Python names of the flags that were typed; names that are not options are ignored.
+        flags: Python names of the flags that were typed, TATi's too. Others are ignored.
     """
-    for name in set(flags) & set(OPTIONS):
+    named = {name: flag(name) for name in {*flags} & {*OPTIONS}}
+    for name in {*flags} & {*ALIASES} - {*OPTIONS}:
+        if len(ALIASES[name].new) == 1:
+            named.setdefault(ALIASES[name].new[0], f"--{name}")
+    for name, typed in named.items():
         start = r"(?<![\w/.'\"-])" if "_" in name else "^"
-        message = re.sub(rf"{start}{name}(?![\w/=-]|\.\w)", flag(name), message)
+        message = re.sub(rf"{start}{name}(?![\w/=-]|\.\w)", typed, message)
     return message
 
 

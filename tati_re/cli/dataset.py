@@ -7,7 +7,7 @@ from typing import Any
 
 from tati_re.cli.arguments import Parser, entry_point, flags_named, number_typed
 from tati_re.cli.failures import PRINTS_RESULT
-from tati_re.cli.tati_tools import print_rows, write_dataset_as_tati, writes
+from tati_re.cli.tati_tools import is_flag, print_rows, write_dataset_as_tati, writes
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.process.memory import check_free
 from tati_re.data import Dataset, dataset_from_options
@@ -153,7 +153,7 @@ def _body(argv: list[str]) -> None:
         raise InputError("--output already exists.", existing[0], "a new file, or --overwrite")
     PRINTS_RESULT.set(output is None and not typed.get("plot"))
     print(describe_dataset(dataset))
-    if any(text.startswith("--batch_data_files") for text in argv):
+    if any(is_flag(text, ["batch_data_files"]) for text in argv):
         print_rows(dataset, typed.get("batch_size"))
     if typed.get("plot"):
         from tati_re.plotting.inputs import plot_points

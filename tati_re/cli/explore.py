@@ -223,7 +223,8 @@ def _explore(typed: dict[str, Any], folder: Path) -> int:
 
 
 def _body(argv: list[str]) -> int:
-    typed = explorer(parser_of_command().parse(argv))
+    raw = parser_of_command().parse(argv)
+    typed = explorer(raw)
     if not {"run", "data", "batch_data_files", "potential"} & {*typed}:
         raise InputError(
             "tati-explore needs a run folder or --data.", expected="tati-explore RUN [options]"
@@ -236,9 +237,11 @@ def _body(argv: list[str]) -> int:
         "RUN, no --parameters",
     )
     arguments.loading(not typed.get("quiet"))
+    of_tati = {new for name in {*raw} & {*ALIASES} - {*OPTIONS} for new in ALIASES[name].new}
+    named = {*OWN, "num_steps"} - of_tati  # which messages have by the names that were typed
     notice = "Interrupted: {} legs are kept in {}. The same command continues."
     with (
-        arguments.flags_named({*OWN, "num_steps"}, {"num_steps": "leg_steps"}),
+        arguments.flags_named(named, {"num_steps": "leg_steps"}),
         arguments.output_folder(typed.get("output"), "explore") as folder,
         stopping(arguments.requeue_signal_of(typed)),
         saying(lambda: notice.format(len([*folder.glob("jobs/*.npz")]), folder)),

@@ -1,12 +1,14 @@
 """The command line of TATi's analyser: its modules on the CSV files of a run."""
 
+import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tati_re.cli.tati_tools import parser_of_flags, write
+from tati_re.cli.tati_tools import is_flag, parser_of_flags, write
 from tati_re.core.errors import InputError, nearest, refuse_if
 
 if TYPE_CHECKING:
@@ -33,6 +35,15 @@ _FILES = (
     "landmark_file",
     "free_energy_file",
 )
+_INPUTS = ("run_file", "trajectory_file")
+_TIMES = "integrated_autocorrelation_time_covariance"
+_POOLED, _OF_WALKERS = (("covariance", _TIMES), ("covariance_per_walker", f"{_TIMES}_per_walker"))
+_SHARED = {
+    "average_trajectory_file": (("average_trajectory",), ("ensemble_average_trajectory",)),
+    "integrated_autocorrelation_time": (_POOLED[1:], _OF_WALKERS[1:]),
+    **dict.fromkeys(MATRICES, (_POOLED, _OF_WALKERS)),
+}
+"""Files that modules of two groups write, with other rows, by flag."""
 _WORDS = ("inverse_temperature", "diffusion_map_method", "use_reweighting")
 _NUMBERS = {
     "drop_burnin": 0,
@@ -62,8 +73,7 @@ def analyses(argv: Sequence[str]) -> bool:
 
     A run folder may have the name of a module, and `--modules` modules of the same names.
     """
-    flags = {text.split("=")[0].removeprefix("--") for text in argv if text.startswith("--")}
-    if flags & {*_FILES}:
+    if any(is_flag(text, _FILES) for text in argv):
         return True
     return bool(argv) and argv[0] in MODULES
 
@@ -84,9 +94,34 @@ def analyse_as_tati(argv: list[str]) -> None:
         problem = f"{module} is not a module.{nearest(module, MODULES)}"
         refuse_if(module not in MODULES, problem, expected=", ".join(MODULES))
 
+    _check_targets(typed, modules)
     files = _Files(typed)
     for module in modules:
         MODULES[module](files)
+
+
+def _check_targets(typed: dict[str, Any], modules: Sequence[str]) -> None:
+    """Refuses a file that would be written over an input, or over the rows of another module."""
+    named: dict[str, str] = {}
+    for name in _FILES:
+        if name in typed:
+            path = os.path.realpath(typed[name])
+            both = name in _INPUTS and named.get(path) in _INPUTS
+            refuse_if(
+                path in named and not both,
+                f"--{name} and --{named.get(path)} name the same file.",
+                typed[name],
+                "another file for the results",
+            )
+            named[path] = name
+    for name, (first, second) in _SHARED.items():
+        doubled = [next((m for m in modules if m in group), None) for group in (first, second)]
+        refuse_if(
+            name in typed and all(doubled),
+            f"{doubled[0]} and {doubled[1]} write the same file, --{name}.",
+            typed.get(name),
+            "one of the modules in each call",
+        )
 
 
 @dataclass
@@ -136,14 +171,15 @@ class _Files:
     def rows(self, name: str) -> "pd.DataFrame":
         """Rows of a CSV file past the burn-in, every so many steps."""
         from tati_re.core.files.regular import check_regular
-        from tati_re.runs.reading import read_csv
+        from tati_re.runs.reading import read_csv, read_h5
 
         path = self.target(name)
         check_regular(path, f"--{name}")
         expected = "a file that --run_file or --trajectory_file wrote"
         refuse_if(not Path(path).is_file(), f"--{name}: there is no {path}.", expected=expected)
-        table = read_csv(path)
+        table = (read_h5 if path.endswith(".h5") else read_csv)(path)
         check_numbers(table, ["step"], path)
+        table = _at_target(table, path)
         steps = table["step"].unique()
         kept_steps = steps[steps > self.typed["drop_burnin"]][:: self.typed["every_nth"]]
         if not len(kept_steps):
@@ -158,8 +194,21 @@ class _Files:
         table = self.rows("trajectory_file")
         path = self.typed["trajectory_file"]
         names = [name for name in table.columns if name not in _NOT_PARAMETERS]
+        nameless = [name for name in names if re.fullmatch(r"|Unnamed: \d+", name)]
+        refuse_if(
+            nameless,
+            f"{path} has a column without a name.",
+            ", ".join(table.columns)[:80],
+            "names for all columns; index=False keeps pandas from writing its index",
+        )
         refuse_if(not names, f"{path} has no column of a parameter.", ", ".join(table.columns))
         check_numbers(table, names, path)
+        infinite = [name for name in names if not np.isfinite(table[name]).all()]
+        refuse_if(
+            infinite,
+            f"The column {', '.join(infinite[:1])} of {path} has values that are not finite.",
+            expected="finite parameters; --drop_burnin leaves out the first steps",
+        )
         walkers = np.zeros(len(table), int)
         for name in ("id", "walker"):
             if name in table:
@@ -219,13 +268,29 @@ class _Files:
         return f"{self.target(name).removesuffix('.csv')}-ev_{number}.csv"
 
 
-def check_numbers(table: "pd.DataFrame", names: Sequence[str], path: str) -> None:
+def _at_target(table: "pd.DataFrame", path: str) -> "pd.DataFrame":
+    """The rows at the target's temperature, of a ladder; refuses rows that have unequal weights."""
+    if "rung" in table and table["rung"].nunique() > 1:
+        table = table[table["rung"] == 0]
+        print(f"{path}: rows of rung 0, which is at the target's temperature.")
+    refuse_if(
+        "weight" in table and table["weight"].nunique() > 1,
+        f"The rows of {path} have different weights. TATi's modules give all rows the same weight.",
+        expected="tati-analyse RUN --modules ..., with the run folder",
+    )
+    return table
+
+
+def check_numbers(
+    table: "pd.DataFrame", names: Sequence[str], path: str, filled: bool = True
+) -> None:
     """Refuses a table of a file that lacks a column, or has one that does not hold numbers.
 
     Args:
         table: The table.
         names: The columns.
         path: The file, for the message.
+        filled: Whether each row needs a number. Default: True.
 
     Raises:
         InputError: A column is missing or holds something else.
@@ -237,6 +302,11 @@ def check_numbers(table: "pd.DataFrame", names: Sequence[str], path: str) -> Non
             table[name].dtype.kind not in "biuf",
             f"The column {name} of {path} holds a cell that is not a number.",
             expected="numbers",
+        )
+        refuse_if(
+            filled and table[name].isna().any(),
+            f"The column {name} of {path} has a cell without a number.",
+            expected="a number in each row",
         )
 
 
@@ -263,7 +333,10 @@ def _average_energies(files: _Files) -> None:
 
     target = files.target("average_run_file")
     table = files.rows("run_file")
-    check_numbers(table, ("loss", "kinetic_energy"), files.typed["run_file"])
+    check_numbers(table, ["loss"], files.typed["run_file"])
+    check_numbers(
+        table, ["kinetic_energy"], files.typed["run_file"], filled=False
+    )  # of a fit: none
     table = table.assign(total_energy=table["loss"] + table["kinetic_energy"])
     ends = np.unique(np.linspace(0, len(table), files.typed["steps"] + 1).astype(int)[1:])
     lines = []

@@ -1,13 +1,15 @@
 """The command lines of TATi's data set writer and parser, samplers and explorer, besides our own."""
 
+import os
 import secrets
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tati_re.cli.arguments import Parser, loading
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.process.memory import check_free
 from tati_re.options.make import options_from_flags
 from tati_re.options.representable import representable_range
@@ -16,6 +18,7 @@ from tati_re.options.tati_names import (
     EXPLORER,
     EXPLORER_FILES,
     LEG_OF_TATI,
+    MARK,
     NOT_OF_EXPLORER,
 )
 
@@ -38,18 +41,33 @@ MODES = {
 }
 """Modes of TATi's loss function sampler, and the flags of each."""
 
+SCANNER = ("csv_file", "interval_input", *dict.fromkeys(name for m in MODES.values() for name in m))
+"""Flags of TATi's samplers of losses and inputs, by which a command line is theirs."""
+
 _MADE = {"data_type": 3, "dimension": 10, "noise": 0.0, "train_test_ratio": 0.5}
 
 
+def is_flag(text: str, names: Collection[str]) -> bool:
+    """Whether a word of a command line is one of these flags of TATi, or a beginning of one.
+
+    Args:
+        text: The word.
+        names: The flags, without dashes. A beginning has an underscore, as no flag here has.
+    """
+    name = text.split("=")[0].removeprefix("--")
+    begins = "_" in name and any(known.startswith(name) for known in names)
+    return text.startswith("--") and (name in names or begins)
+
+
 def writes(argv: list[str]) -> bool:
-    return any(text.split("=")[0].removeprefix("--") in WRITER for text in argv)
+    return any(is_flag(text, WRITER) for text in argv)
 
 
 def scans(argv: list[str]) -> bool:
     words = [
         text for text, before in zip(argv, ["", *argv], strict=False) if before != "--directions"
     ]
-    return any(text in MODES or text.split("=")[0] == "--interval_input" for text in words)
+    return any(text in MODES or is_flag(text, SCANNER) for text in words)
 
 
 def parser_of_flags(prog: str, **flags: Any) -> Parser:
@@ -61,6 +79,7 @@ def parser_of_flags(prog: str, **flags: Any) -> Parser:
             the same type, which is the default.
     """
     parser = Parser(prog=prog, quiet=None)
+    parser.has_only_flags_of_tati = True
     for name, value in flags.items():
         if value is None:
             parser.add_argument(f"--{name}", dest=name, type=str)
@@ -68,7 +87,7 @@ def parser_of_flags(prog: str, **flags: Any) -> Parser:
             parser.add_argument(f"--{name}", dest=name, type=str, nargs="+")
         else:
             parser.add_argument(f"--{name}", dest=name, type=type(value), default=value)
-    parser.add_argument("-v", dest="v", action="count")
+    parser.add_argument("-v", "--verbose", dest="v", action="count")
     return parser
 
 
@@ -116,6 +135,9 @@ def write_dataset_as_tati(argv: list[str]) -> None:
         ratio,
         "a part for training, from 0 to 1",
     )
+    targets = [os.path.realpath(file) for part in parts for file in files[part]]
+    doubled = [file for file, times in Counter(targets).items() if times > 1]
+    refuse_if(doubled, "A file is named twice.", ", ".join(doubled), "another file for each part")
     first = round(ratio * count)
     rows = {"train": slice(None, first), "test": slice(first, None)}
     sizes = {"train": first, "test": count - first}
@@ -176,6 +198,8 @@ def _of_network(
     )
     if prog == "tati-landscape":
         parser.add_argument("mode", choices=MODES)
+        place = next(k for k, text in enumerate(argv) if text in MODES)
+        argv = [argv[place], *argv[:place], *argv[place + 1 :]]  # else a value of a flag before it
     typed = parser.parse(argv)
     if missing := [name for name in ("csv_file", *required) if name not in typed]:
         raise InputError(f"--{missing[0]} is missing.")
@@ -189,7 +213,8 @@ def _simulation(typed: dict[str, Any], left_out: Collection[str], **objects: Any
     flags = {
         name: value for name, value in typed.items() if name in ALIASES and name not in left_out
     }
-    flags |= {"potential": "mean_loss", "verbose": "0"} | ({"num_classes": "0"} if objects else {})
+    flags |= {"potential": "mean_loss", "verbose": "0"} | dict.fromkeys(MARK, "1")
+    flags |= {"num_classes": "0"} if objects else {}
     return Simulation.from_options(options_from_flags(flags), objects)
 
 
@@ -200,10 +225,18 @@ def _numbers(typed: dict[str, Any], name: str, count: int, kind: Callable = floa
     except ValueError:
         values = [float("nan")]
     if (count and len(values) != count) or not all(abs(value) < 1e30 for value in values):
-        raise InputError(
-            f"--{name}: other numbers.", " ".join(typed[name]), f"{count or 'one or more'} of them"
-        )
+        noun = "integer" if kind is int else "number"
+        expected = f"{count or 'one or more'} {noun}{'s' if count != 1 else ''}"
+        raise InputError(f"--{name} has the wrong form.", " ".join(typed[name]), expected)
     return values
+
+
+def _dimension(typed: dict[str, Any], kind: str, default: int) -> int:
+    """`--KIND_dimension`, the number of inputs or outputs."""
+    name = f"{kind}_dimension"
+    text = typed.get(name, str(default))
+    ALIASES[name].translate(f"--{name}", text)
+    return int(text)
 
 
 def _axis(typed: dict[str, Any], kind: str, offset: float = 0.0) -> "Axis":
@@ -238,7 +271,9 @@ def sample_as_tati(argv: list[str]) -> None:
     """
     import numpy as np
 
-    mode = next(text for text in argv if text in MODES)
+    mode = next((text for text in argv if text in MODES), "")
+    problem = f"No mode is named.{nearest(argv[0], MODES)}"
+    refuse_if(not mode, problem, argv[0], ", ".join(MODES))
     required = [name for name in MODES[mode] if name != "interval_offsets"]
     every = dict.fromkeys(name for names in MODES.values() for name in names)
     typed = _of_network("tati-landscape", argv, required, *every, "exclude_parameters")
@@ -272,10 +307,8 @@ def sample_as_tati(argv: list[str]) -> None:
     directions = np.eye(len(names))[order][free]
     kinds = np.where(biases[order][free], "biases", "weights").tolist()
     if subspace:
-        directions = (
-            np.asarray(read_directions(typed["directions_file"], len(names)))
-            * free[np.argsort(order)]
-        )
+        rows = read_directions(typed["directions_file"], len(names), lambda: names)
+        directions = np.asarray(rows) * free[np.argsort(order)]
         kinds = ["weights"] * len(directions)
     if walks:
         steps, points = read_trajectory(
@@ -308,8 +341,7 @@ def sample_inputs_as_tati(argv: list[str]) -> None:
     import numpy as np
 
     typed = _of_network("tati-inputspace", argv, ("interval_input", "samples_input"))
-    inputs = int(typed.get("input_dimension", 2))
-    outputs = int(typed.get("output_dimension", 1))
+    inputs, outputs = _dimension(typed, "input", 2), _dimension(typed, "output", 1)
     refuse_if(
         {"parse_parameters_file", "restore_model"}.isdisjoint(typed),
         "--parse_parameters_file is missing.",

@@ -218,7 +218,7 @@ def directions_of(
     known = ("random", "trajectory", "covariance", "hessian", "between")
     if kind not in known:
         if Path(words).suffix in (".npy", ".npz", ".csv"):
-            rows = read_directions(words, surface.num_parameters)
+            rows = read_directions(words, surface.num_parameters, lambda: surface.parameter_names)
             return rows, [f"row {i} of {words}" for i in range(len(rows))]
         raise InputError(
             f"directions: {kind} is not known.{nearest(kind, known)}", expected=DIRECTIONS

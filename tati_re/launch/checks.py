@@ -66,7 +66,9 @@ def check_values(
         "batch_size": lambda: system.batches(options, options.batch_size),
         "until": lambda: conditions_of(options.until),
         "directions": lambda: read_directions(
-            objects.get("directions", options.directions), system.flat.num_parameters
+            objects.get("directions", options.directions),
+            system.flat.num_parameters,
+            system.flat.parameter_names,
         ),
         "step_schedule": lambda: step_factor(options, objects.get("step_schedule")),
         "temperature_schedule": lambda: temperature_factor(

@@ -159,9 +159,9 @@ class Request:
         """Row vectors on which positions are projected before they are stored; None: positions are
         stored.
         """
-        return read_directions(
-            self.objects.get("directions", self.options.directions), self.system.flat.num_parameters
-        )
+        flat = self.system.flat
+        source = self.objects.get("directions", self.options.directions)
+        return read_directions(source, flat.num_parameters, flat.parameter_names)
 
 
 def is_cheap(system: System) -> bool:

@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -264,6 +264,32 @@ def columns_of(
     )
 
 
+def named_columns(columns: Sequence[str], names: Sequence[str]) -> list[int] | None:
+    """Finds the columns of parameters in a table that holds nothing else.
+
+    Args:
+        columns: Names of the columns, in the order of the file, from this package or TATi.
+        names: Names of the model's parameters, in order.
+
+    Returns:
+        Column of each parameter, from 0; None if the columns do not name all parameters.
+    """
+    numbers = {name: k for k, name in enumerate(columns)}
+    weights, biases = _numbered(_WEIGHTS, numbers), _numbered(_BIASES, numbers)
+    if len(columns) != len(names):
+        return None
+    if {*numbers} == {*names}:
+        return [numbers[name] for name in names]
+    num_biases = sum(map(_is_bias, names))
+    if (len(weights), len(biases)) != (len(names) - num_biases, num_biases):
+        return None
+    return _of_tati(Path(), weights, biases, [*names])
+
+
+def _is_bias(name: str) -> bool:
+    return name.split("[")[0].rsplit("/", 1)[-1] == "bias"
+
+
 def _numbered(kind: re.Pattern, numbers: dict[str, int]) -> list[int]:
     numbered = [
         (int(match[1]), place) for name, place in numbers.items() if (match := kind.fullmatch(name))
@@ -275,7 +301,7 @@ def _of_tati(path: Path, weights: list[int], biases: list[int], names: list[str]
     """Places of the model's parameters among TATi's columns: its weights and its biases are
     numbered apart.
     """
-    is_bias = [name.split("[")[0].rsplit("/", 1)[-1] == "bias" for name in names]
+    is_bias = [_is_bias(name) for name in names]
     expected_counts = (len(names) - sum(is_bias), sum(is_bias))
     if (len(weights), len(biases)) != expected_counts:
         received = f"{len(weights)} weights and {len(biases)} biases"

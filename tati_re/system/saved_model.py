@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,12 +13,13 @@ import numpy as np
 from tati_re.core.backend import keras
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.files.regular import check_regular
-from tati_re.core.files.text_lines import read_numbers
+from tati_re.core.files.text_lines import header_of, read_numbers
 from tati_re.core.files.unpacking import DAMAGED, load_arrays
 from tati_re.core.user_input import as_array
 from tati_re.data.preparation import Preparation, Standard
 from tati_re.models.inspect import input_dtype_of
 from tati_re.runs.storage import StorageError, replacing
+from tati_re.runs.trajectory_rows import named_columns
 
 if TYPE_CHECKING:
     from tati_re.models.flat import FlatModel
@@ -110,12 +111,17 @@ def restored_values(model: Any) -> Iterator[None]:
             variable.assign(value)
 
 
-def read_directions(source, num_parameters: int) -> np.ndarray | None:
+def read_directions(
+    source: Any, num_parameters: int, names: Callable[[], Sequence[str]] = list
+) -> np.ndarray | None:
     """Row vectors (k, parameters) from an array or a file; None where no source is given.
 
     Args:
         source: An array, (k, parameters) or (parameters,), the path of a file, or None.
         num_parameters: Number of parameters.
+        names: Returns the names of the parameters, in order. A CSV file whose header names them,
+            as here or in TATi, may have its columns in another order. Default: `list`, no names:
+            the columns are in order.
 
     Raises:
         InputError: There is no row, its length differs, or numbers are not finite.
@@ -123,7 +129,9 @@ def read_directions(source, num_parameters: int) -> np.ndarray | None:
     if source is None:
         return None
     if isinstance(source, str):
-        source = read_rows("directions", source, "row vectors")
+        path, source = Path(source), read_rows("directions", source, "row vectors")
+        places = named_columns(header_of(path), names()) if path.suffix.lower() == ".csv" else None
+        source = source if places is None else source[:, places]
     rows = np.atleast_2d(as_array(source, "directions", np.float64))
     if (
         rows.ndim != 2

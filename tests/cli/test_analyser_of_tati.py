@@ -161,7 +161,78 @@ def test_which_command_lines_are_of_tati():
     assert not analyses([])
 
 
+def test_a_trajectory_of_a_ladder_counts_at_the_target(files, monkeypatch, capsys):
+    walks = pd.read_csv(files / "walks.csv")
+    walks.assign(rung=walks["id"], id=0).to_csv(files / "ladder.csv", index=False)
+    flags = "--trajectory_file ladder.csv --average_trajectory_file a.csv --cov m.csv"
+    flags = flags.replace("--cov", "--covariance_matrix")
+    run(files, monkeypatch, f"average_trajectory covariance {flags}")
+    assert "ladder.csv: rows of rung 0" in capsys.readouterr().out
+    first = walks[walks["id"] == 0][["weight0", "bias0"]]
+    np.testing.assert_allclose(pd.read_csv("a.csv").iloc[0], first.mean(), rtol=1e-12)
+    np.testing.assert_allclose(pd.read_csv("m.csv"), np.cov(first.T), rtol=1e-12)
+
+
+def test_an_hdf5_trajectory_is_read(files, monkeypatch):
+    import h5py
+
+    walks = pd.read_csv(files / "walks.csv")
+    with h5py.File(files / "walks.h5", "w") as file:
+        file["index"] = walks[["step", "id"]].to_numpy()
+        file["index_columns"] = ["step", "walker"]
+        file["rows"] = walks[["loss", "weight0", "bias0"]].to_numpy()
+        file["columns"] = ["loss", "weight0", "bias0"]
+    found = []
+    for name in ("walks.csv", "walks.h5"):
+        flags = f"--trajectory_file {name} --covariance_matrix m.csv"
+        run(files, monkeypatch, f"covariance_per_walker {flags}")
+        found.append(pd.read_csv("m.csv"))
+    pd.testing.assert_frame_equal(*found)
+
+
+def test_flags_may_be_cut_to_a_unique_beginning(files, monkeypatch):
+    run(
+        files, monkeypatch, "covariance --traj walks.csv --covariance_m m.csv --drop 3990 --every 2"
+    )
+    walks = pd.read_csv("walks.csv")
+    kept = walks[walks["step"].isin(range(3991, 4001, 2))][["weight0", "bias0"]]
+    np.testing.assert_allclose(pd.read_csv("m.csv"), np.cov(kept.T), rtol=1e-12)
+    run(files, monkeypatch, "average_trajectory --average_traj a.csv --trajectory_f walks.csv")
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda t: t.assign(bias0=t["bias0"].where(t["step"] != 7)), "a cell without a number."),
+        (lambda t: t.assign(bias0=t["bias0"].where(t["step"] != 7, np.inf)), "are not finite."),
+        (lambda t: t.assign(weight=t["step"] / 10), "have different weights"),
+        (lambda t: t.rename(columns={"bias0": "Unnamed: 0"}), "a column without a name."),
+    ],
+    ids=["empty", "infinite", "weights", "index of pandas"],
+)
+def test_rows_that_no_module_can_use_are_refused(files, monkeypatch, capsys, change, sentence):
+    monkeypatch.chdir(files)
+    change(pd.read_csv("walks.csv")).to_csv("odd.csv", index=False)
+    for module, flag in (
+        ("covariance", "covariance_matrix"),
+        ("average_trajectory", "average_trajectory_file"),
+        ("diffusion_map", "diffusion_map_file"),
+    ):
+        words = [module, "--trajectory_file", "odd.csv", f"--{flag}", "x.csv"]
+        assert analyse.main(words) == 2
+        said = capsys.readouterr().err
+        assert sentence in said and said.count("\n") == 1
+
+
 BAD = {
+    "the file that is read": (
+        "covariance --trajectory_file walks.csv --covariance_matrix ./walks.csv",
+        "--covariance_matrix and --trajectory_file name the same file.",
+    ),
+    "a file of two modules": (
+        "covariance covariance_per_walker --trajectory_file walks.csv --covariance_matrix x.csv",
+        "covariance and covariance_per_walker write the same file, --covariance_matrix.",
+    ),
     "no module": ("--trajectory_file walks.csv", "No module is named."),
     "another module": ("covarianc --trajectory_file walks.csv", "Did you mean 'covariance'?"),
     "no file": ("diffusion_map --diffusion_map_file x.csv", "--trajectory_file is missing."),

@@ -292,6 +292,10 @@ def test_only_what_was_typed_is_written_as_a_flag():
         "step_size 3", "--step-size 3"
     )
     assert as_typed("data.csv has no rows.", {"data"}) == "data.csv has no rows."
+    of_tati = {"parse_steps", "parse_parameters_file"}
+    assert as_typed("parameters_step: none", of_tati) == "--parse_steps: none"
+    assert as_typed("parameters: no file", of_tati) == "--parse_parameters_file: no file"
+    assert as_typed("parameters: no file", {"every_nth"}) == "parameters: no file"
 
 
 def loaded(code: str) -> tuple[int, str, list[str]]:

@@ -91,6 +91,48 @@ def test_a_plane_a_trajectory_and_its_coordinates(capsys):
     np.testing.assert_allclose(table["loss"], losses(ROWS[[0, 2]]), rtol=2e-6)
 
 
+def test_a_mode_may_follow_the_files():
+    first = run(landscape, f"trajectory {NETWORK} --parse_parameters_file c.csv")
+    flags = "--loss mean_squared --output_activation linear --parse_parameters_file c.csv"
+    assert first.equals(run(landscape, f"{flags} --batch_data_files d.csv trajectory"))
+
+
+@pytest.mark.parametrize("header", ["TATi's", "ours"])
+def test_directions_of_a_network_with_a_hidden_layer_go_by_their_names(header):
+    """TATi has all weights first, then all biases; here they go layer by layer."""
+    generator = np.random.default_rng(1)
+    centre, directions = generator.standard_normal(9), generator.standard_normal((2, 9))
+    weights, biases = [f"w{k}" for k in range(6)], [f"b{k}" for k in range(3)]
+    pd.DataFrame([centre], columns=[*weights, *biases]).assign(step=0).to_csv("c.csv", index=False)
+    names = [f"dense/kernel[{i},{j}]" for i in (0, 1) for j in (0, 1)]
+    names += [f"dense_1/kernel[{i},0]" for i in (0, 1)]
+    names += ["dense/bias[0]", "dense/bias[1]", "dense_1/bias[0]"]
+    columns = [*weights, *biases] if header == "TATi's" else names
+    table = pd.DataFrame(directions, columns=columns)
+    table[columns[::-1]].to_csv("plane.csv", index=False)
+
+    def loss(row: np.ndarray) -> float:
+        hidden = np.tanh(POINTS[:, :2] @ row[:4].reshape(2, 2) + row[6:8])
+        return float(np.mean((hidden @ row[4:6] + row[8] - POINTS[:, 2]) ** 2))
+
+    network = "--batch_data_files d.csv --output_activation linear --hidden_dimension 2"
+    network += " --hidden_activation tanh --directions_file plane.csv --parse_parameters_file c.csv"
+    plane = run(landscape, f"naive_subgrid {network} --interval_weights -1 1 --samples_weights 2")
+    unit = directions / np.linalg.norm(directions, axis=1, keepdims=True)
+    expected = [loss(centre + row @ unit) for row in plane[["c0", "c1"]].to_numpy()]
+    np.testing.assert_allclose(plane["loss"], expected, rtol=1e-5)
+    walk = run(landscape, f"trajectory_subgrid {network}")
+    np.testing.assert_allclose(walk[["c0", "c1"]].iloc[0], directions @ centre, rtol=1e-6)
+
+    sim = tati(
+        **{"batch_data_files": ["d.csv"], "hidden_dimension": [2], "verbose": 0, "seed": 3},
+        **{"directions_file": "plane.csv", "sampler": "BAOAB", "step_width": 1e-2},
+    )
+    stored = sim.sample(max_steps=4).trajectory[["c0", "c1"]].iloc[-1]
+    order = [sim.parameter_names().index(name) for name in names]
+    np.testing.assert_allclose(stored, directions @ np.asarray(sim.parameters)[order], rtol=1e-4)
+
+
 def test_predictions_over_a_grid(capsys):
     flags = "--input_dimension 2 --interval_input -4 4 --samples_input 2 --parse_parameters_file c.csv --parse_steps 1"
     table = run(inputspace, f"--batch_data_files d.csv --output_activation linear {flags}")
@@ -111,6 +153,14 @@ def test_rows_of_a_file(capsys):
     found = [np.array([line.split() for line in part.splitlines()], float) for part in said]
     np.testing.assert_array_equal(np.concatenate(found), POINTS)
     assert len(found[0]) == 3
+    assert dataset.main(["--batch_data_file", "d.csv", "--batch_size", "3"]) == 0
+    assert "batch 1" in capsys.readouterr().out, "also where the flag is cut"
+
+
+def test_flags_of_one_word_may_be_cut_too(capsys):
+    words = "--data_typ 2 --dim 8 --noi 0.1 --see 1 --train_data a.csv --test_data b.csv --verbose"
+    assert dataset.main(words.split()) == 0
+    assert "4 points to a.csv" in capsys.readouterr().out and len(pd.read_csv("b.csv")) == 4
 
 
 def test_an_exploration(capsys):
@@ -172,7 +222,32 @@ BAD = {
         f"{NETWORK} --number_walkers 2",
         "Received: 2. Expected: nothing: a leg is one",
     ),
-    "legs": (explore, f"{NETWORK} --max_legs x", "--max_legs: other numbers. Received: x."),
+    "legs": (explore, f"{NETWORK} --max_legs x", "--max_legs has the wrong form. Received: x."),
+    "inputs in words": (
+        inputspace,
+        "--interval_input 0 1 --samples_input 3 --parse_parameters_file c.csv --input_dimension x",
+        "--input_dimension has the wrong type. Received: x.",
+    ),
+    "another mode": (
+        landscape,
+        f"naive_gird {NETWORK} --interval_weights 0 1",
+        "No mode is named. Did you mean 'naive_grid'?",
+    ),
+    "a step by TATi's name": (
+        explore,
+        f"{NETWORK} --parse_parameters_file c.csv --parse_steps 7 --max_legs 2",
+        "--parse_steps: c.csv has no such step. Received: 7.",
+    ),
+    "a file by TATi's name": (
+        explore,
+        f"{NETWORK} --parse_parameters_file nowhere.csv",
+        "--parse_parameters_file: there is no nowhere.csv.",
+    ),
+    "a file twice": (
+        dataset,
+        "--dimension 4 --train_data_files a.csv --test_data_files ./a.csv",
+        "A file is named twice.",
+    ),
     "no parameters": (
         inputspace,
         "--interval_input 0 1 --samples_input 3",

@@ -154,9 +154,12 @@ def test_a_plane_of_the_loss():
     np.testing.assert_allclose(found["loss"], PLANE, rtol=2e-6, atol=1e-8)
 
 
-def test_predictions_over_the_plane_of_inputs():
-    flags = "--input_dimension 2 --output_dimension 1 --interval_input -4 4 --samples_input 10"
-    flags += " --parse_parameters_file start.csv --parse_steps 0 --output_activation tanh"
+@pytest.mark.parametrize("activation", ["", "--output_activation tanh"])
+@pytest.mark.parametrize("files", ["", "--batch_data_files d.csv"])
+def test_predictions_over_the_plane_of_inputs(activation, files):
+    """tanh is TATi's default."""
+    flags = f"--input_dimension 2 --output_dimension 1 {files} {activation} --samples_input 10"
+    flags += " --interval_input -4 4 --parse_parameters_file start.csv --parse_steps 0"
     assert inputspace.main([*flags.split(), "--csv_file", "p.csv"]) == 0
     found = pd.read_csv("p.csv")
     assert len(found) == 121 and list(found) == ["i", "x1", "x2", "label"]

@@ -94,3 +94,12 @@ def test_questions_about_options_need_no_simulation(capsys):
     assert "batch_size" in capsys.readouterr().out
     assert "tanh" in tati.Simulation.get_activations()
     assert "mean_squared" in tati.Simulation.get_losses()
+
+
+def test_a_walker_predicts_by_its_place_after_the_features():
+    nn = tati.Simulation(dataset=[FEATURES, LABELS], number_walkers=2, seed=426, verbose=0)
+    both = nn.predict(FEATURES)
+    np.testing.assert_array_equal(nn.predict(FEATURES, 1), both[1])
+    np.testing.assert_array_equal(nn.predict(features=FEATURES, walker_index=0), both[0])
+    parameters = np.asarray(nn.parameters)[1]
+    np.testing.assert_array_equal(nn.predict(FEATURES, parameters), both[1])

@@ -100,6 +100,13 @@ def read_numbers(path: Path) -> np.ndarray:
         ) from None
 
 
+def header_of(path: Path) -> list[str]:
+    """The names in the first line of a CSV file of numbers; none if that holds numbers."""
+    number, line = numbered_lines(path, regular_bytes(path))[0]
+    cells = _cells(path, number, line)
+    return [cell.strip() for cell in cells] if is_header(cells) else []
+
+
 def _cells(path: AnyPath, number: int, line: str) -> list[str]:
     """The cells of a line; a comma in quotes, as in the name "kernel[0,1]", is part of a cell."""
     if '"' not in line:
