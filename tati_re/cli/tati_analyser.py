@@ -447,6 +447,8 @@ def _of_walkers(files: _Files) -> list[tuple[int, "np.ndarray"]]:
 
 def _times_along(vectors: "np.ndarray", chains: "np.ndarray", path: str) -> list[dict[str, Any]]:
     """The autocorrelation time, in rows, along each eigenvector of chains `(walkers, draws, P)`."""
+    import numpy as np
+
     from tati_re.analysis.convergence import (
         autocorrelation_estimate,
         is_short,
@@ -456,6 +458,10 @@ def _times_along(vectors: "np.ndarray", chains: "np.ndarray", path: str) -> list
     lines = []
     for number, vector in enumerate(vectors):
         along = chains @ vector
+        if (np.ptp(along, axis=1) == 0).any():
+            print(f"{path}: nothing moves along eigenvector {number}; its time is nan.")
+            lines.append({"weight": number, "tau": np.nan, "mean": along.mean(), "sigma": np.nan})
+            continue
         if is_short(along):
             print(f"{path}: too few rows for the autocorrelation time along eigenvector {number}.")
         line: dict[str, Any] = {"weight": number, "tau": autocorrelation_estimate(along)[0]}

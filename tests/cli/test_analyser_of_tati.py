@@ -173,6 +173,15 @@ def test_a_trajectory_of_a_ladder_counts_at_the_target(files, monkeypatch, capsy
     np.testing.assert_allclose(pd.read_csv("m.csv"), np.cov(first.T), rtol=1e-12)
 
 
+def test_a_parameter_that_never_moves_has_no_autocorrelation_time(files, monkeypatch, capsys):
+    pd.read_csv(files / "walks.csv").assign(bias1=0.5).to_csv(files / "fixed.csv", index=False)
+    flags = "--trajectory_file fixed.csv --integrated_autocorrelation_time tau.csv"
+    run(files, monkeypatch, f"integrated_autocorrelation_time_covariance {flags}")
+    assert "nothing moves along eigenvector 2" in capsys.readouterr().out
+    found = pd.read_csv("tau.csv")
+    assert found["tau"].isna().tolist() == [False, False, True] and found["mean"][2] == 0.5
+
+
 def test_an_hdf5_trajectory_is_read(files, monkeypatch):
     import h5py
 
