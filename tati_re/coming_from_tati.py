@@ -132,7 +132,8 @@ class SimulationOfTati(_Simulation):
         if "features" in named:
             named["inputs"] = named.pop("features")
         if len(unnamed) == 2 and isinstance(unnamed[1], int | np.integer):
-            unnamed, named["walker_index"] = unnamed[:1], unnamed[1]
+            features, walker = unnamed
+            return super().predict(features, walker_index=walker, **named)
         return super().predict(*unnamed, **named)
 
     def init_momenta(self, *unnamed: Any, **named: Any) -> None:
