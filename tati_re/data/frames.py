@@ -110,6 +110,8 @@ def in_order(values: Any, names: Sequence[str], argument: str) -> Any:
         return values
     columns = [str(name) for name in values.columns]
     known = list(names)
+    if known == list(values.columns) and len({*known}) == len(known):
+        return values
     counted = columns == [str(i) for i in range(len(columns))] or known == list(
         numbered(len(known))
     )
@@ -302,6 +304,8 @@ def numbers_of(values: Any, name: str) -> np.ndarray:
         )
     if not framed and (array.dtype.kind not in "OMmUST" or array.ndim > 2):
         return array
+    if framed and array.dtype.kind in "buif" and np.isfinite(array).all():
+        return array  # no column can have text or missing values
     import pandas
 
     frame = pandas.DataFrame(values if framed else array).infer_objects()
