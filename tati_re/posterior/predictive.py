@@ -145,7 +145,7 @@ class Predictive:
                 of a likelihood with constants in the units of the data may depend on them.
         """
         del extra
-        values = self.objective.predicted(outputs)
+        values = self.objective.predicted(np.asarray(outputs, np.float64))
         if self.objective.predicts_shares:
             return values
         return values * self.deviation + self.mean

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.posterior.predictive import CLASSES
 from tati_re.prediction.draws import Draws, Members
 from tati_re.prediction.network import Network
 
@@ -25,14 +24,13 @@ def outputs_of_draws(
         block_draws: Draws in a block. Small networks take all at once. Default: 512.
 
     Returns:
-        Outputs as `Network.outputs` returns them, and extra parameters of shape (draws, numbers),
-        or None. Outputs of classes have the number type of the network, others are float64.
+        Outputs as `Network.outputs` returns them, in the network's number type, and extra parameters
+        of shape (draws, numbers), or None.
     """
     # Small networks go through in one call, whose fixed cost is that of a hundred draws.
     few = len(draws) * network.num_parameters <= _PARAMETERS_AT_ONCE
     if few and draws.in_memory and not network.predictive.num_extra:
-        outputs = network.outputs_of_all(draws, inputs)
-        return outputs.astype(_stored_dtype(network, outputs), copy=False), None
+        return network.outputs_of_all(draws, inputs), None
 
     extra: list[Any] = []
     outputs = np.empty(0)
@@ -40,14 +38,8 @@ def outputs_of_draws(
         some_draws = slice(first, first + len(vectors))
         of_block = network.outputs(vectors, draws.walker[some_draws], inputs)
         if not first:
-            dtype = _stored_dtype(network, of_block)
-            outputs = np.empty((len(draws), *of_block.shape[1:]), dtype)
+            outputs = np.empty((len(draws), *of_block.shape[1:]), of_block.dtype)
         outputs[some_draws] = of_block
         if network.predictive.num_extra:
             extra.append(network.extra(vectors))
     return outputs, np.concatenate(extra) if extra else None
-
-
-def _stored_dtype(network: Network, outputs: np.ndarray) -> np.dtype:
-    """The number type in which outputs are kept."""
-    return outputs.dtype if network.predictive.kind == CLASSES else np.dtype(np.float64)
