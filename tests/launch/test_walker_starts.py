@@ -102,7 +102,7 @@ def test_the_command_names_its_flags(capsys):
     argv = ["--data", "data.csv", "--parse_parameters_file", "tati.csv", "--parse_steps", "7"]
     assert sample.main(argv) == 2
     assert capsys.readouterr().err.startswith(
-        "error: parameters_step: tati.csv has no such step. Received: 7."
+        "error: --parse_steps: tati.csv has no such step. Received: 7."
     )
     assert (
         sample.main(["--data", "data.csv", "--parameters", "tati.csv", "--parameters-step", "7"])
