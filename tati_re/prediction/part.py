@@ -146,6 +146,8 @@ class PredictedPart:
             self.expected_entropy[imprecise] = precise.entropy
             self.probabilities[imprecise] = precise.mean
             self.std[imprecise] = precise.std
+        if not several:  # single precision leaves their sums 1e-8 from 1
+            self.probabilities /= self.probabilities.sum(axis=1, keepdims=True)
 
     def _class_averages(
         self,

@@ -54,6 +54,7 @@ def test_averages_are_those_of_double_precision(classes, dtype, tolerance):
     std = np.sqrt(np.tensordot(share, (p - mean) ** 2, 1))
     entropy = np.tensordot(share, -(p * logs).sum(axis=-1), 1)
     np.testing.assert_allclose(part.probabilities, mean, rtol=10 * tolerance)
+    np.testing.assert_allclose(part.probabilities.sum(axis=1), 1, rtol=1e-14)
     np.testing.assert_allclose(part.std, std, rtol=1e3 * tolerance, atol=tolerance)
     np.testing.assert_allclose(part.expected_entropy, entropy, rtol=10 * tolerance)
     assert part.right.tolist() == (p.argmax(axis=-1) == labels).sum(axis=1).tolist()
