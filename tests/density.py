@@ -497,8 +497,8 @@ def public_functions(
         inherited: Docstrings of base classes. Default: None, overriding methods inherit none.
 
     Yields:
-        The function, and its docstring; for a constructor with that of its class, and for a method
-        with those of the methods that it overrides.
+        The function, and its docstring. The docstring of a class belongs to its constructor, and the
+        docstring of a base's method to the method that overrides it.
     """
     for node in tree.body:
         if is_function(node) and not node.name.startswith("_"):

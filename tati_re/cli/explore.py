@@ -96,7 +96,7 @@ def _choices(typed: dict[str, Any]) -> dict[str, Any]:
 
 
 def _source(typed: dict[str, Any], options: Options) -> dict[str, Any]:
-    """The options of the system: the run, with the typed options in place of its own."""
+    """The options of the system: the run, with the typed options where they differ."""
     # The run's own seed says which examples are for testing.
     of_run = "run" in typed and "data" not in typed
     names = options.explicit - ({"seed"} if of_run else set())

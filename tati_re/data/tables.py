@@ -415,8 +415,9 @@ def _bad_cell(
     categories: Sequence[Categories],
     are_trained: bool,
 ) -> InputError:
-    """Finds the first bad line and what is wrong with it, in terms of the file; `are_trained`: the
-    columns are those of training data.
+    """Finds the first bad line and what is wrong with it, in terms of the file.
+
+    A run that was trained on the columns (`are_trained`) expects numbers as in its data.
     """
     path = file.path
     read = _reader(path, file.separator, set())

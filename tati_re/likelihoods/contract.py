@@ -531,9 +531,7 @@ class Likelihood(Objective):
             Probabilities, shape (classes, draws, n), and entropies in nats, shape (draws, n).
         """
         logarithms = self.log_probabilities(np.asarray(outputs, np.float64))
-        probabilities = np.exp(logarithms)
-        entropies = -(np.maximum(logarithms, _LEAST_LOGARITHM) * probabilities).sum(axis=-1)
-        return np.moveaxis(probabilities, -1, 0), entropies
+        return by_class(logarithms)
 
     def get_config(self) -> dict[str, Any]:
         """Returns name, settings and constants as plain numbers, the input of `from_config`."""
@@ -831,3 +829,14 @@ def stacked(extra: Any) -> Any:
 
 
 LOG_2PI = math.log(2 * math.pi)
+
+
+def entropy_of(log_probabilities: np.ndarray) -> np.ndarray:
+    """-sum p log p over the last axis, in nats."""
+    values = np.maximum(log_probabilities, _LEAST_LOGARITHM)
+    return -np.sum(np.exp(values) * values, axis=-1)
+
+
+def by_class(log_probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities with the classes first, (classes, ...), and entropies in nats, (...)."""
+    return np.moveaxis(np.exp(log_probabilities), -1, 0), entropy_of(log_probabilities)

@@ -8,7 +8,14 @@ import numpy as np
 from scipy.special import log_softmax, logsumexp
 
 from tati_re.core.errors import InputError
-from tati_re.likelihoods.contract import CLASSES, LABELS, VALUES, Objective
+from tati_re.likelihoods.contract import (
+    CLASSES,
+    LABELS,
+    VALUES,
+    Objective,
+    by_class,
+    entropy_of,
+)
 from tati_re.likelihoods.objectives import objective_of_manifest
 
 
@@ -179,11 +186,10 @@ class Predictive:
         if self.kind == CLASSES and self._codes is None:
             return self.objective.probabilities_by_class(outputs)
         logarithms = self.log_probabilities(outputs)
-        probabilities = np.exp(logarithms)
-        entropies = entropy_of(logarithms)
-        if self.kind == LABELS:
-            return np.moveaxis(probabilities[..., 1], -1, 0), entropies.sum(axis=-1)
-        return np.moveaxis(probabilities, -1, 0), entropies
+        if self.kind != LABELS:
+            return by_class(logarithms)
+        probabilities = np.exp(logarithms[..., 1])
+        return np.moveaxis(probabilities, -1, 0), entropy_of(logarithms).sum(axis=-1)
 
     def losses(
         self, outputs: np.ndarray, targets: np.ndarray, extra: np.ndarray | None = None
@@ -292,12 +298,6 @@ def without_noise(loss: str) -> str:
         f"The loss {loss} does not model the noise of an observation: intervals are for "
         "the mean, and have no coverage."
     )
-
-
-def entropy_of(log_probabilities: np.ndarray) -> np.ndarray:
-    """-sum p log p over the last axis, in nats."""
-    values = np.maximum(log_probabilities, -1e300)
-    return -np.sum(np.exp(values) * values, axis=-1)
 
 
 def log_mean_exp(values: np.ndarray, weights: np.ndarray) -> np.ndarray:

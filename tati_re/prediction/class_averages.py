@@ -29,7 +29,7 @@ class ClassAverages:
         Args:
             probabilities: Of each draw, shape (classes, draws, n).
             entropies: Of each draw in nats, shape (draws, n).
-            share: Weights of the draws; those of all draws sum to 1, shape (draws,).
+            share: Weights of the draws, shape (draws,). The weights of all blocks sum to 1.
         """
         if (right := self._is_right(probabilities)) is not None:
             self._right.append(right.sum(axis=1))
