@@ -40,6 +40,10 @@ class InputError(ValueError):
         super().__init__(printable(text, keep=""))
 
 
+class InputTypeError(InputError, TypeError):
+    """Input of a kind that cannot be used; callers that expect a `TypeError` catch it as well."""
+
+
 def refuse_if(
     wrong: object, problem: str, received: object = None, expected: object = None
 ) -> None:

@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import PurePath
 from typing import Any, Literal, ParamSpec, TypeVar, Union, cast, get_args, get_origin
 
-from tati_re.core.errors import InputError, SamplingError, abbreviated
+from tati_re.core.errors import InputError, InputTypeError, SamplingError, abbreviated
 from tati_re.core.user_input import error_text
 
 _P = ParamSpec("_P")
@@ -100,9 +100,9 @@ def front_door(function: Callable[_P, _R]) -> Callable[_P, _R]:
         except passed:
             raise
         except Exception as error:  # other libraries raise what they like
-            if (refusal := _refusal(function, args, kwargs, error)) is None:
+            if (sentence := _refusal(function, args, kwargs, error)) is None:
                 raise
-            raise refusal from error
+            raise _refusal_like(error, sentence) from error
 
     @wraps(function)
     def iterated(*args: _P.args, **kwargs: _P.kwargs) -> Any:
@@ -111,9 +111,9 @@ def front_door(function: Callable[_P, _R]) -> Callable[_P, _R]:
         except passed:
             raise
         except Exception as error:
-            if (refusal := _refusal(function, args, kwargs, error)) is None:
+            if (sentence := _refusal(function, args, kwargs, error)) is None:
                 raise
-            raise refusal from error
+            raise _refusal_like(error, sentence) from error
 
     door = cast(Callable[_P, _R], iterated if inspect.isgeneratorfunction(function) else called)
     vars(door)[_DOOR] = True
@@ -153,6 +153,11 @@ class Doors:
 
 def _once(function: Callable[..., Any]) -> Callable[..., Any]:
     return function if _DOOR in vars(function) else front_door(function)
+
+
+def _refusal_like(error: Exception, sentence: InputError) -> InputError:
+    """The refusal as a `TypeError` too where code raised one: callers may wait for that kind."""
+    return InputTypeError(str(sentence)) if isinstance(error, TypeError) else sentence
 
 
 def _refusal(

@@ -153,13 +153,9 @@ def test_bytes_do_not_depend_on_the_number_of_workers(tmp_path, name):
     oracle = run(tmp_path / "1", walkers, system, workers=1, **options)
     assert len(oracle) > 10
     blocks = 4 // options.get("block_size", 1)
-    for workers in (2,) if name in CASES else {2, blocks}:
-        assert (
-            differences(
-                run(tmp_path / str(workers), walkers, system, workers=workers, **options), oracle
-            )
-            == []
-        )
+    workers = 2 if name in CASES else min(3, blocks)  # Of three one has two blocks, two have one.
+    found = run(tmp_path / "several", walkers, system, workers=workers, **options)
+    assert differences(found, oracle) == []
 
 
 @pytest.mark.slow
@@ -596,7 +592,7 @@ def test_a_worker_killed_at_any_moment_changes_no_byte(tmp_path, name, moment):
     """While it starts, at a snapshot, between two, and towards the end."""
     walkers, options = (CASES | MORE)[name]
     options = {key: value for key, value in options.items() if value is not None}
-    options |= {"num_steps": 10_000, "record_every": 50, "checkpoint_seconds": 0.2}
+    options |= {"num_steps": 3_000, "record_every": 50, "checkpoint_seconds": 0.2}
     oracle, killed = run(tmp_path / "1", walkers, workers=1, **options), list[int]()
 
     def seen(folder, step):

@@ -388,6 +388,25 @@ def test_a_fault_of_the_function_stays_one():
     assert isinstance(error.value.__cause__, TypeError)
 
 
+def test_an_error_of_type_stays_one_too():
+    """Libraries that catch a `TypeError` of theirs find it, and all others find an InputError."""
+
+    @front_door
+    def total(values: object) -> float:
+        return sum(map(float, values))
+
+    @front_door
+    def square(value: float) -> float:
+        return value.squared()
+
+    with pytest.raises(InputError, match="values cannot be used") as met:
+        total([1.0, {}])
+    assert isinstance(met.value, TypeError)
+    with pytest.raises(InputError, match="value has the wrong type") as met:
+        square("a")
+    assert not isinstance(met.value, TypeError)
+
+
 def test_a_class():
     @front_doors
     class Small:
