@@ -182,7 +182,7 @@ class Parser(argparse.ArgumentParser):
             if not name.startswith("-"):
                 raise InputError(
                     f"{name or repr(name)} is not the value of an option.",
-                    expected="options and their values, such as --seed 1",
+                    expected=self._option_for(left[0]),
                 )
             raise InputError(
                 f"{name} is not a known option of {self.prog}.{self._advice(name.replace('_', '-'))}"
@@ -216,6 +216,12 @@ class Parser(argparse.ArgumentParser):
         full = [known for known in longer if "_" in known or self.has_only_flags_of_tati]
         full = full or [known for known in longer if known in self._of_tati]
         return f"{full[0]}{equals}{value}" if len(whose) == 1 and len(full) == 1 else text
+
+    def _option_for(self, word: str) -> str:
+        """What is expected in place of a word without an option: a file may be the data."""
+        if "--data" in self._option_string_actions and Path(word).is_file():
+            return f"--data {word}"
+        return "options and their values, such as --seed 1"
 
     def _advice(self, name: str) -> str:
         """Returns a suggested flag: one with this beginning, or the nearest; none for an option of

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.backend import keras
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.files.regular import check_regular
 from tati_re.core.files.structured import json_of
 from tati_re.models.claims import check_model_file, limited_weights
@@ -53,10 +53,11 @@ def build_network(
             problem = f"{name} is not known.{nearest(value, known)}"
             raise InputError(problem, value, f"one of {', '.join(known)}") from None
     units = [*hidden, num_outputs]
-    if any(u < 1 for u in units):
+    if any(u < 1 for u in hidden):
         raise InputError(
             "hidden contains a layer without units.", list(hidden), "at least 1 unit in each layer"
         )
+    refuse_if(num_outputs < 1, "num_outputs is too small.", num_outputs, "at least 1")
     layers = [keras.Input(tuple(input_shape), dtype=dtype)]
     if len(input_shape) != 1:
         layers.append(keras.layers.Flatten(dtype=dtype, name="flatten"))

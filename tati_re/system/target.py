@@ -295,6 +295,12 @@ def target_system(options: Options, objects: Mapping[str, Any]) -> TargetSystem:
     function = potential_of(options, objects)
     if isinstance(function, NamedDensity):
         return _named_system(options, objects, potential, function)
+    refuse_if(
+        isinstance(function, type),
+        "potential: this is a class, not an object of it.",
+        getattr(function, "__name__", function),
+        "a function of the coordinates, or an object that can be called",
+    )
     problem = "layers: a potential given as a function has no layers."
     refuse_if(options.layers != "all", problem, options.layers, "a model with data")
     names = options.coordinates

@@ -723,6 +723,8 @@ def test_build_network_refuses():
         build_network((4,), 2, output_activation="sofmax")
     with pytest.raises(InputError, match="hidden contains a layer without units"):
         build_network((4,), 2, [3, 0])
+    with pytest.raises(InputError, match=r"num_outputs is too small\. Received: 0\."):
+        build_network((4,), 0, [3])
 
 
 def test_load_model(tmp_path):

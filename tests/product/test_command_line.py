@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +64,13 @@ def refused(capsys, main, *argv) -> str:
     captured = capsys.readouterr()
     assert captured.out == "" and captured.err.count("\n") == 1
     return captured.err.removeprefix("error: ").rstrip("\n")
+
+
+def test_a_file_without_an_option_is_taken_for_the_data(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("own.csv").write_text("x,y\n1,2\n")
+    said = refused(capsys, sample.main, "own.csv")
+    assert said == "own.csv is not the value of an option. Expected: --data own.csv."
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ import tati_re
 from tati_re import InputError
 from tati_re.cli.sample import main
 from tati_re.core.backend import tf
+from tati_re.posterior.named_density import NamedDensity
 from tati_re.posterior.target import Target
 
 WIDTHS = np.array([1.0, 2.0])
@@ -184,6 +185,12 @@ BAD = {
         "does not return U. Received: U (3,) and gradient (3, 1)",
     ),
 }
+
+
+def test_a_class_in_place_of_a_function_is_refused():
+    expected = r"potential: this is a class.*Received: NamedDensity\. Expected: a function"
+    with pytest.raises(InputError, match=expected):
+        tati_re.Simulation(potential=NamedDensity, verbose=0)
 
 
 @pytest.mark.parametrize("name", BAD)
