@@ -227,5 +227,5 @@ def _with_targets(system: System, targets: np.ndarray) -> System:
         name=f"{ready.name}, targets simulated",
     )
     return replace(
-        system, dataset=dataset, ready=None, spread_of=system.spread_of or system.examples
+        system, dataset=dataset, ready=None, units_from=system.units_from or system.examples
     )

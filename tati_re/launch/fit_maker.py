@@ -81,17 +81,18 @@ class FitMaker:
 
     @staticmethod
     def held_out_system(system: System, held_out: np.ndarray) -> System:
-        """The system whose test set are the held-out rows, with the noise prior of all rows.
+        """The system whose test set are the held-out rows, in the units of all rows.
 
-        For standardized targets this prior is the same for all data, seeds and folds, so their fits
-        share compiled programs.
+        The outputs of a network mean the same here as in the run, and the noise prior is that of
+        the run. For standardized targets this prior is the same for all data, seeds and folds, so
+        their fits share compiled programs.
 
         Args:
             system: The model and its data.
             held_out: Indices of the held-out rows in the training set, shape (rows,).
         """
         without_held_out = system.of(without_rows(system.dataset, held_out))
-        return replace(without_held_out, spread_of=system.examples)
+        return replace(without_held_out, units_from=system.examples)
 
     def fits(self, system: System, options: Options, members: int, xla: bool) -> MemberFits:
         """Fits of several members on mini-batches.

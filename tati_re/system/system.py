@@ -202,8 +202,8 @@ class System:
     the model as a function of a flat vector. `memory_limit` are the bytes of inputs that are kept
     in memory; those of a larger set are streamed. `notes` are sentences for the start of a run;
     `num_classes` what the outputs of the model say of the labels, None where the data say it;
-    `compiled` the name of the loss that the model was compiled with. The spread of the targets of
-    `spread_of` scales the prior of a sampled noise; None: of its own ones.
+    `compiled` the name of the loss that the model was compiled with. The targets of `units_from`
+    give a likelihood its constants and scale the prior of a sampled noise; None: its own ones.
     """
 
     dataset: Dataset
@@ -214,7 +214,7 @@ class System:
     notes: tuple[str, ...] = ()
     num_classes: int | None = None
     compiled: str | None = None
-    spread_of: Dataset | None = None
+    units_from: Dataset | None = None
     has_data: ClassVar[bool] = True
 
     @property
@@ -420,7 +420,7 @@ class System:
                 quantile_level=options.quantile_level,
             )
         else:
-            loss = Loss(fitted_to(law, dataset), from_logits=False)
+            loss = Loss(fitted_to(law, self.units_from or dataset), from_logits=False)
         objective = loss.objective
         other = (
             dataset.task == "classification"
@@ -492,7 +492,7 @@ class System:
         check_prior(prior, flat.num_parameters, flat.dtype)
         if not has_extra:
             return prior
-        return with_extra_priors(prior, options, full_flat, self.spread_of or self.examples)
+        return with_extra_priors(prior, options, full_flat, self.units_from or self.examples)
 
     def _tether(self, options: Options) -> Prior:
         if not isinstance(options.prior_factor, float):
