@@ -77,7 +77,12 @@ class FitMaker:
     def system(self, options: Options) -> System:
         """The system of a candidate, of the data that the Simulation has read."""
         data = replace(self._sim.system.dataset, preparation=None)
-        return system_of(options, {**self._objects, "data": data})
+        return system_of(options, {**self._objects_beside(options), "data": data})
+
+    def _objects_beside(self, options: Options) -> dict[str, Any]:
+        """The objects of the call; a loss that the options name takes the place of one of them."""
+        replaced = {"loss"} if "loss" in options.explicit else set()
+        return {name: value for name, value in self._objects.items() if name not in replaced}
 
     @staticmethod
     def held_out_system(system: System, held_out: np.ndarray) -> System:
@@ -138,7 +143,11 @@ class FitMaker:
             execution="xla" if xla else "graph", num_walkers=members
         )
         return system.potential(
-            chosen, self._objects, training=training, copies=members, fitting=training
+            chosen,
+            self._objects_beside(options),
+            training=training,
+            copies=members,
+            fitting=training,
         )
 
     def has_xla(self, system: System, seconds: float) -> bool:
@@ -204,7 +213,7 @@ class FitMaker:
         """
         flat = system.flat
         start = self.drawn(system, options, members, before)
-        after = system.potential(options, self._objects, copies=members).loss
+        after = system.potential(options, self._objects_beside(options), copies=members).loss
         if not (predicts_spread(after) and self._is_built(options)):
             return start
         plain = make_options(options, loss=MEAN)
@@ -214,17 +223,18 @@ class FitMaker:
         fits = self.fits(of_mean, plain, members, xla=False)
         begun = self.start(of_mean, plain, members, held_out, deadline, before)
         fitted = fits.run(begun, MEAN_STEPS, deadline)
-        return with_spread(
+        network = with_spread(
             fitted.positions,
-            flat.shapes,
+            flat.shapes[: len(flat.shapes) - flat.num_extra],
             units_of(of_mean, fits.loss),
             units_of(system, after),
             of_mean.flat.num_extra,
         )
+        return np.concatenate([network, start[:, start.shape[1] - flat.num_extra :]], axis=1)
 
     def _is_built(self, options: Options) -> bool:
         """Whether the network is one of dense layers with biases, whose noise can be sampled."""
-        has_model = options.model or "model" in self._objects or "loss" in self._objects
+        has_model = options.model or "model" in self._objects
         noise = "noise_std" in options.explicit
         return bool(options.hidden) and options.use_bias and not (has_model or noise)
 

@@ -58,7 +58,7 @@ def with_spread(
         position: Parameters of dense networks with biases, and the logarithms of the noise, shape
             (members, parameters).
         shapes: Shapes of the tensors of the network that predicts both, its last kernel and bias
-            at the end.
+            at the end, without parameters of the likelihood.
         before: Mean and deviation that stand for the units of the mean's network.
         after: Those of the other network.
         num_noise: Logarithms of a noise at the end of the positions: one, or one a target.

@@ -24,6 +24,7 @@ from tati_re.launch.mean_first import with_spread
 from tati_re.launch.member_fits import FEWEST_STEPS, LOOKS, MemberFits, held_out_rows
 from tati_re.launch.predicting import exceeds
 from tati_re.launch.time_plan import LIKELIHOOD_SECONDS, TimePlan
+from tati_re.likelihoods import StudentTNoise
 from tati_re.options.make import make_options
 from tati_re.posterior.potential import ModelPotential
 from tati_re.runs.fits import read_fits
@@ -189,6 +190,29 @@ def test_fits_have_the_units_of_the_run(name):
     densities = whole.law(outputs).log_prob(y[held_out, None])[0, :, 0]
     fitted = fits.densities(position.astype(apart.flat.dtype))
     np.testing.assert_allclose(fitted[0], densities, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"loss": "student_t", "degrees_of_freedom": "sampled"},
+        {"loss": StudentTNoise(degrees_of_freedom="sampled")},
+    ],
+    ids=["by name", "as an object"],
+)
+def test_a_spread_beside_sampled_degrees_of_freedom_starts_from_the_mean(named):
+    """Degrees of freedom begin at their own start, and the spread of every row is the noise."""
+    x, y = table(rows=80)
+    sim = tati_re.Simulation(data=(x, y), goal="predict", hidden=[3], verbose=0, **named)
+    setup = predicting.PredictionSetup(sim, sim.options, sim.objects, TimePlan(None, 0.0))
+    held_out = held_out_rows(sim.system.dataset, predicting.HELD_OUT, 0)
+    system = setup.maker.held_out_system(sim.system, held_out)
+    start = setup.maker.start(system, sim.options, 2, held_out, time.monotonic() + 60.0)
+    assert start.shape == (2, sim.num_parameters())
+    np.testing.assert_allclose(start[:, -1], sim.system.flat.extra[-1], rtol=1e-6)
+    outputs = np.stack([sim.predict(x, position) for position in start])
+    assert np.ptp(outputs[..., 1], axis=1) == pytest.approx(0.0, abs=1e-6)
+    assert ((outputs[..., 0] - y) ** 2).mean() < 0.8 * y.var()
 
 
 def test_what_is_named_is_kept():
