@@ -58,6 +58,17 @@ class Law(Doors, ABC):
             Targets in the units of the data.
         """
 
+    def quantiles(self, levels: Sequence[float]) -> np.ndarray:
+        """Computes `quantile` at several levels.
+
+        Args:
+            levels: Probabilities, from 0 to 1.
+
+        Returns:
+            Targets in the units of the data, shape (levels, draws, n, targets).
+        """
+        return np.stack([self.quantile(level) for level in levels])
+
     @abstractmethod
     def draw(self, random: np.random.Generator) -> np.ndarray:
         """Draws one target from each distribution.
@@ -142,7 +153,20 @@ class ScipyLaw(Law):
         return self.cdf(np.asarray(values) - 1) if self.discrete else self.cdf(values)
 
     def quantile(self, level: float) -> np.ndarray:
-        return self.family.ppf(level, **self.parameters)
+        return self.quantiles([level])[0]
+
+    def quantiles(self, levels: Sequence[float]) -> np.ndarray:
+        # Quantiles of SciPy cost much more than moving and widening them.
+        of_shape = {
+            name: _collapsed(value)
+            for name, value in self.parameters.items()
+            if name not in ("loc", "scale")
+        }
+        num_axes = np.ndim(next(iter(self.parameters.values())))
+        column = np.reshape(np.asarray(levels, np.float64), (-1, *[1] * num_axes))
+        standard = self.family.ppf(column, **of_shape)
+        location = self.parameters.get("loc", 0.0)
+        return location + self.parameters.get("scale", 1.0) * standard
 
     def draw(self, random: np.random.Generator) -> np.ndarray:
         shape = np.shape(next(iter(self.parameters.values())))
@@ -160,6 +184,15 @@ class ScipyLaw(Law):
             for name in first.parameters
         }
         return ScipyLaw(first.family, parameters, first.discrete)
+
+
+def _collapsed(values: np.ndarray) -> np.ndarray:
+    """An array with length 1 along each axis along which it does not vary."""
+    for axis in range(values.ndim):
+        first = values.take([0], axis=axis) if values.shape[axis] else values
+        if (values == first).all():
+            values = first
+    return values
 
 
 class NormalLaw(Law):

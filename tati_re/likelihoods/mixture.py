@@ -129,7 +129,7 @@ def mixture_crps(law: Law, values: np.ndarray, weights: np.ndarray) -> np.ndarra
     share = shares_of(weights)
     count = max(_LEAST_LEVELS, -(-_POINTS // len(share)))
     levels = (np.arange(count) + 0.5) / count
-    points = np.concatenate([law.quantile(level) for level in levels])
+    points = np.concatenate(law.quantiles(levels))
     point_share = np.tile(share, count) / count
     return empirical_crps(points, np.asarray(values, np.float64), point_share)
 

@@ -491,6 +491,6 @@ def _crps(law: Law, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """The score of mixtures whose draws have weights of their own in each row, shape (n, targets)."""
     count = max(_LEAST_LEVELS, -(-_POINTS // len(weights)))
     levels = (np.arange(count) + 0.5) / count
-    points = np.concatenate([law.quantile(level) for level in levels])
+    points = np.concatenate(law.quantiles(levels))
     share = np.tile(weights[..., None] / count, (count, 1, 1))
     return empirical_crps(points, y, np.broadcast_to(share, points.shape))

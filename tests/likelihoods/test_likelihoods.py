@@ -286,3 +286,31 @@ def test_the_help_of_the_option_names_every_likelihood():
     """A line in the registry is not enough for `--help` and `tati_re.help`."""
     said = str(OPTIONS["loss"].description)
     assert [name for name in LIKELIHOODS if not re.search(rf"\b{name}\b", said)] == []
+
+
+@pytest.mark.parametrize("family", ["t", "t of each draw", "gamma", "poisson"])
+def test_quantiles_at_several_levels_are_those_of_scipy(family, monkeypatch):
+    """To the last bit, and of a shape that all rows share, SciPy computes one number a level."""
+    random = np.random.default_rng(1)
+    center = random.standard_normal((5, 30, 2))
+    moved = {"loc": center, "scale": np.exp(random.standard_normal((5, 30, 2)))}
+    degrees = random.uniform(3, 9, (5, 1, 1))
+    kind, parameters, least = {
+        "t": (stats.t, {"df": 4.0} | moved, 3),
+        "t of each draw": (stats.t, {"df": degrees} | moved, 15),
+        "gamma": (stats.gamma, {"a": np.exp(center)}, 900),
+        "poisson": (stats.poisson, {"mu": np.exp(center)}, 900),
+    }[family]
+    law = ScipyLaw(kind, parameters, discrete=family == "poisson")
+    levels = [0.05, 0.5, 0.9]
+    expected = np.stack([kind.ppf(level, **parameters) for level in levels])
+    computed = []
+    inside = type(kind).ppf
+    monkeypatch.setattr(
+        type(kind),
+        "ppf",
+        lambda self, *args, **given: computed.append(inside(self, *args, **given)) or computed[-1],
+    )
+    np.testing.assert_array_equal(law.quantiles(levels), expected)
+    assert sum(map(np.size, computed)) == least
+    np.testing.assert_array_equal(law.quantile(0.5), expected[1])
