@@ -79,11 +79,8 @@ class StudentTNoise(LocationScale):
             constant = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)
             constant -= 0.5 * math.log(freedom * math.pi)
         else:
-            # Of large degrees of freedom the difference of the two has few digits in float32.
-            freedom = _DEGREES.value(tf.cast(freedom[0], tf.float64), exp=tf.exp)
-            constant = tf.math.lgamma((freedom + 1) / 2) - tf.math.lgamma(freedom / 2)
-            constant -= 0.5 * tf.math.log(freedom * math.pi)
-            z, log_width = tf.cast(z, tf.float64), tf.cast(log_width, tf.float64)
+            freedom = _DEGREES.value(freedom[0], exp=tf.exp)
+            constant = _log_constant(freedom)
         tail = (freedom + 1) / 2 * tf.math.log1p(tf.square(z) / freedom)
         return tf.reduce_sum(constant - log_width - tail, axis=-1)
 
@@ -109,6 +106,38 @@ class StudentTNoise(LocationScale):
 
     def _given(self) -> bool:
         return not isinstance(self.degrees_of_freedom, str)
+
+
+_SHIFTS = 4
+_SERIES = (-1 / 8, 1 / 192, -1 / 640, 17 / 14336)
+"""Coefficients of 1/x, 1/x³, 1/x⁵ and 1/x⁷ of log Γ(x + 1/2) - log Γ(x) - log(x)/2."""
+
+
+def _log_constant(freedom: Any) -> Any:
+    """The logarithm of the density at 0 for width 1, from its series for large arguments.
+
+    A difference of two log Gamma functions has few digits in single precision, and its derivative
+    takes XLA half a minute to compile. Γ(x + 1) = x Γ(x) carries the argument to 5 or more, where
+    the series is off by 1e-9 at most.
+
+    Source: NIST Digital Library of Mathematical Functions, 5.11.13.
+
+    Args:
+        freedom: Degrees of freedom above 2, a tensor.
+
+    Returns:
+        log Γ((ν + 1)/2) - log Γ(ν/2) - log(ν π)/2, of the same shape.
+    """
+    tf = tensorflow()
+    half = 0.5 * freedom
+    inverse = 1.0 / (half + _SHIFTS)
+    series: Any = 0.0
+    for coefficient in reversed(_SERIES):
+        series = coefficient + tf.square(inverse) * series
+    carried = 0.5 * tf.math.log1p(_SHIFTS / half)
+    for shift in range(_SHIFTS):
+        carried -= tf.math.log1p(0.5 / (half + shift))
+    return inverse * series + carried - 0.5 * math.log(2 * math.pi)
 
 
 _DEGREES = ExtraParameter(

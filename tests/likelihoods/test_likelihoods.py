@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 from tati_re.core.errors import InputError
 from tati_re.likelihoods import LocationScale, StudentTNoise, likelihoods
@@ -25,6 +25,7 @@ from tati_re.likelihoods.mixture import (
 )
 from tati_re.likelihoods.registry import LIKELIHOODS, LOSSES, likelihood_class
 from tati_re.likelihoods.skeleton import Gumbel
+from tati_re.likelihoods.student_t import _log_constant
 from tati_re.options.table import OPTIONS
 from tati_re.posterior.likelihood_option import likelihood_of_loss
 from tati_re.prediction.scores import crps as normal_crps
@@ -314,3 +315,20 @@ def test_quantiles_at_several_levels_are_those_of_scipy(family, monkeypatch):
     np.testing.assert_array_equal(law.quantiles(levels), expected)
     assert sum(map(np.size, computed)) == least
     np.testing.assert_array_equal(law.quantile(0.5), expected[1])
+
+
+@pytest.mark.parametrize(("dtype", "bound"), [("float32", 1e-6), ("float64", 2e-9)])
+def test_the_constant_of_sampled_degrees_of_freedom_is_that_of_gamma_functions(dtype, bound):
+    """From the least degrees of freedom to nearly a normal law, with its derivative."""
+    freedom = np.array([2.0, 2.01, 3.0, 4.0, 8.0, 30.0, 1e3, 1e6, 1e12])
+    expected = special.gammaln((freedom + 1) / 2) - special.gammaln(freedom / 2)
+    expected -= 0.5 * np.log(freedom * np.pi)
+    expected[-2:] = -0.5 * np.log(2 * np.pi) - 0.25 / freedom[-2:]  # the difference has no digits
+    slope = 0.5 * (special.digamma((freedom + 1) / 2) - special.digamma(freedom / 2) - 1 / freedom)
+    tf = tensorflow()
+    given = tf.constant(freedom, dtype)
+    with tf.GradientTape() as tape:
+        tape.watch(given)
+        constant = _log_constant(given)
+    np.testing.assert_allclose(constant, expected, rtol=0, atol=bound)
+    np.testing.assert_allclose(tape.gradient(constant, given), slope, rtol=0, atol=bound)
