@@ -58,7 +58,7 @@ class Law(Doors, ABC):
             Targets in the units of the data.
         """
 
-    def quantiles(self, levels: Sequence[float]) -> np.ndarray:
+    def quantiles(self, levels: Sequence[float] | np.ndarray) -> np.ndarray:
         """Computes `quantile` at several levels.
 
         Args:
@@ -67,7 +67,7 @@ class Law(Doors, ABC):
         Returns:
             Targets in the units of the data, shape (levels, draws, n, targets).
         """
-        return np.stack([self.quantile(level) for level in levels])
+        return np.stack([self.quantile(float(level)) for level in levels])
 
     @abstractmethod
     def draw(self, random: np.random.Generator) -> np.ndarray:
@@ -155,7 +155,7 @@ class ScipyLaw(Law):
     def quantile(self, level: float) -> np.ndarray:
         return self.quantiles([level])[0]
 
-    def quantiles(self, levels: Sequence[float]) -> np.ndarray:
+    def quantiles(self, levels: Sequence[float] | np.ndarray) -> np.ndarray:
         # Quantiles of SciPy cost much more than moving and widening them.
         of_shape = {
             name: _collapsed(value)
