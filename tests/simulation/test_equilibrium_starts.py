@@ -5,6 +5,7 @@ import pytest
 
 from tati_re import InputError, Simulation
 from tati_re.core.backend import tf
+from tati_re.launch.equilibrium import _with_targets
 from tati_re.likelihoods.log_prob import normal, total
 from tati_re.supports import real
 
@@ -153,3 +154,16 @@ def test_what_has_no_exact_draw_is_refused(make, changes, words, tmp_path):
     with pytest.raises(InputError, match=words):
         sim.sample(output=tmp_path / "run", **call)
     assert not (tmp_path / "run" / "manifest.toml").exists()
+
+
+def test_simulated_targets_keep_the_units_of_the_data():
+    """A likelihood takes its units from the targets, and those of a simulation are others."""
+    targets = 50.0 + 20.0 * INPUTS
+    sim = Simulation(
+        data=(INPUTS[:, None], targets), loss="student_t", hidden=[3], num_classes=0, verbose=0
+    )
+    simulated = _with_targets(sim.system, 3.0 * sim.system.examples.targets)
+    own = sim.system.potential(sim.options, copies=1).loss.objective
+    assert simulated.potential(sim.options, copies=1).loss.objective.get_config() == (
+        own.get_config()
+    )
