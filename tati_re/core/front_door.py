@@ -100,9 +100,9 @@ def front_door(function: Callable[_P, _R]) -> Callable[_P, _R]:
         except passed:
             raise
         except Exception as error:  # other libraries raise what they like
-            if (sentence := _refusal(function, args, kwargs, error)) is None:
+            if (refusal := _refusal(function, args, kwargs, error)) is None:
                 raise
-            raise _refusal_like(error, sentence) from error
+            raise refusal from error
 
     @wraps(function)
     def iterated(*args: _P.args, **kwargs: _P.kwargs) -> Any:
@@ -111,9 +111,9 @@ def front_door(function: Callable[_P, _R]) -> Callable[_P, _R]:
         except passed:
             raise
         except Exception as error:
-            if (sentence := _refusal(function, args, kwargs, error)) is None:
+            if (refusal := _refusal(function, args, kwargs, error)) is None:
                 raise
-            raise _refusal_like(error, sentence) from error
+            raise refusal from error
 
     door = cast(Callable[_P, _R], iterated if inspect.isgeneratorfunction(function) else called)
     vars(door)[_DOOR] = True
@@ -155,12 +155,18 @@ def _once(function: Callable[..., Any]) -> Callable[..., Any]:
     return function if _DOOR in vars(function) else front_door(function)
 
 
-def _refusal_like(error: Exception, sentence: InputError) -> InputError:
-    """The refusal as a `TypeError` too where code raised one: callers may wait for that kind."""
-    return InputTypeError(str(sentence)) if isinstance(error, TypeError) else sentence
-
-
 def _refusal(
+    function: Callable[..., Any], args: Any, kwargs: Any, error: Exception
+) -> InputError | None:
+    """What to raise for an error, None for the error itself; a `TypeError` stays one too, since
+    callers may wait for that kind.
+    """
+    sentence = _sentence(function, args, kwargs, error)
+    is_typed = sentence is not None and isinstance(error, TypeError)
+    return InputTypeError(str(sentence)) if is_typed else sentence
+
+
+def _sentence(
     function: Callable[..., Any], args: Any, kwargs: Any, error: Exception
 ) -> InputError | None:
     """The sentence on the first argument that is of another kind; None where all may be right."""

@@ -88,8 +88,8 @@ class FitMaker:
     def held_out_system(system: System, held_out: np.ndarray) -> System:
         """The system whose test set are the held-out rows, in the units of all rows.
 
-        The outputs of a network mean the same here as in the run, and the noise prior is that of
-        the run. For standardized targets this prior is the same for all data, seeds and folds, so
+        The outputs of a network mean the same here as in the run, which also has the same noise
+        prior. For standardized targets this prior is the same for all data, seeds and folds, so
         their fits share compiled programs.
 
         Args:
@@ -249,4 +249,4 @@ class FitMaker:
         chosen = make_options(options, batch_size=None).resolved(
             execution="graph", num_walkers=members
         )
-        return system.potential(chosen, self._objects, copies=members)
+        return system.potential(chosen, self._objects_beside(options), copies=members)

@@ -153,7 +153,7 @@ class ScipyLaw(Law):
         return self.cdf(np.asarray(values) - 1) if self.discrete else self.cdf(values)
 
     def quantile(self, level: float) -> np.ndarray:
-        return self.quantiles([level])[0]
+        return self.family.ppf(level, **self.parameters)
 
     def quantiles(self, levels: Sequence[float] | np.ndarray) -> np.ndarray:
         # Quantiles of SciPy cost much more than moving and widening them.
@@ -162,8 +162,10 @@ class ScipyLaw(Law):
             for name, value in self.parameters.items()
             if name not in ("loc", "scale")
         }
-        num_axes = np.ndim(next(iter(self.parameters.values())))
-        column = np.reshape(np.asarray(levels, np.float64), (-1, *[1] * num_axes))
+        whole = next(iter(self.parameters.values()))
+        if any(value.size == whole.size for value in of_shape.values()):
+            return super().quantiles(levels)  # all at once they would fill the memory
+        column = np.reshape(np.asarray(levels, np.float64), (-1, *[1] * whole.ndim))
         standard = self.family.ppf(column, **of_shape)
         location = self.parameters.get("loc", 0.0)
         return location + self.parameters.get("scale", 1.0) * standard

@@ -127,11 +127,25 @@ def mixture_crps(law: Law, values: np.ndarray, weights: np.ndarray) -> np.ndarra
         Scores in the units of the targets, shape (n, targets); smaller is better.
     """
     share = shares_of(weights)
-    count = max(_LEAST_LEVELS, -(-_POINTS // len(share)))
-    levels = (np.arange(count) + 0.5) / count
-    points = np.concatenate(law.quantiles(levels))
+    points, count = quantile_points(law, len(share))
     point_share = np.tile(share, count) / count
     return empirical_crps(points, np.asarray(values, np.float64), point_share)
+
+
+def quantile_points(law: Law, num_draws: int) -> tuple[np.ndarray, int]:
+    """Quantiles of each law in the middles of equal shares of probability.
+
+    Args:
+        law: Laws of shape (draws, n, targets).
+        num_draws: How many draws.
+
+    Returns:
+        Points, at least 2,000 for all draws together, shape (points a draw x draws, n, targets),
+        and how many a draw has.
+    """
+    count = max(_LEAST_LEVELS, -(-_POINTS // num_draws))
+    points = law.quantiles((np.arange(count) + 0.5) / count)
+    return points.reshape(-1, *points.shape[2:]), count
 
 
 def empirical_crps(points: np.ndarray, values: np.ndarray, share: np.ndarray) -> np.ndarray:

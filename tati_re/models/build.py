@@ -53,10 +53,8 @@ def build_network(
             problem = f"{name} is not known.{nearest(value, known)}"
             raise InputError(problem, value, f"one of {', '.join(known)}") from None
     units = [*hidden, num_outputs]
-    if any(u < 1 for u in hidden):
-        raise InputError(
-            "hidden contains a layer without units.", list(hidden), "at least 1 unit in each layer"
-        )
+    problem = "hidden contains a layer without units."
+    refuse_if(any(u < 1 for u in hidden), problem, list(hidden), "at least 1 unit in each layer")
     refuse_if(num_outputs < 1, "num_outputs is too small.", num_outputs, "at least 1")
     layers = [keras.Input(tuple(input_shape), dtype=dtype)]
     if len(input_shape) != 1:

@@ -16,7 +16,7 @@ from tati_re.core.errors import InputError
 from tati_re.core.front_door import front_door
 from tati_re.core.user_warnings import warn_user
 from tati_re.likelihoods.laws import Law
-from tati_re.likelihoods.mixture import empirical_crps
+from tati_re.likelihoods.mixture import empirical_crps, quantile_points
 from tati_re.posterior.predictive import CLASSES, LABELS
 from tati_re.prediction import metrics
 from tati_re.prediction.averaging import average
@@ -70,8 +70,6 @@ _SHARE = 0.1
 """Of the cost of sampling, which the predictions of a comparison take at most."""
 _PASSES = 3
 """Predictions of an example that cost as much as its gradient."""
-_POINTS = 2_000
-_LEAST_LEVELS = 4
 _LARGEST_K = 0.7
 """Rows whose Pareto k is above have rough scores by leave-one-out (Vehtari et al., 2024)."""
 
@@ -489,8 +487,6 @@ def _value_scores(
 
 def _crps(law: Law, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """The score of mixtures whose draws have weights of their own in each row, shape (n, targets)."""
-    count = max(_LEAST_LEVELS, -(-_POINTS // len(weights)))
-    levels = (np.arange(count) + 0.5) / count
-    points = np.concatenate(law.quantiles(levels))
+    points, count = quantile_points(law, len(weights))
     share = np.tile(weights[..., None] / count, (count, 1, 1))
     return empirical_crps(points, y, np.broadcast_to(share, points.shape))

@@ -298,7 +298,7 @@ def target_system(options: Options, objects: Mapping[str, Any]) -> TargetSystem:
     refuse_if(
         isinstance(function, type),
         "potential: this is a class, not an object of it.",
-        getattr(function, "__name__", function),
+        getattr(function, "__name__", None),
         "a function of the coordinates, or an object that can be called",
     )
     problem = "layers: a potential given as a function has no layers."

@@ -157,7 +157,7 @@ def test_what_has_no_exact_draw_is_refused(make, changes, words, tmp_path):
 
 
 def test_simulated_targets_keep_the_units_of_the_data():
-    """A likelihood takes its units from the targets, and those of a simulation are others."""
+    """A likelihood takes its units from the targets, and simulated targets have other moments."""
     targets = 50.0 + 20.0 * INPUTS
     sim = Simulation(
         data=(INPUTS[:, None], targets), loss="student_t", hidden=[3], num_classes=0, verbose=0
