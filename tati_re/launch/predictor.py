@@ -1,4 +1,4 @@
-"""Whether a run for prediction predicts with its chains, or with the fits that they began from."""
+"""Whether a run for prediction predicts with its chains, the fits that they began from, or both."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ from tati_re.runs.run import RunFiles, last_step
 
 CHAINS = "chains"
 FITS = "fits"
+BOTH = "both"
+MOST_LOST = math.log(2)
+"""Nats a row that a mixture with half of the weight loses at most against either of its parts."""
 FEWEST_DRAWS = 10
 """Draws of a chain below which leaving out rows tells nothing, and the fits predict."""
 MOST_ROWS = 1_000
@@ -33,13 +36,17 @@ _PASSES = 3
 
 
 def choose_predictor(run: RunFiles) -> None:
-    """Notes in the manifest whether the run predicts with its chains or with its fits.
+    """Notes in the manifest whether the run predicts with its chains, with its fits or with both.
 
     Both are compared on the training rows that no fit was trained on. These rows stopped the fits,
     so each half of them is scored by fits that the other half stopped. The chains were conditioned
-    on all rows, so each row is left out of them by Pareto-smoothed importance sampling. The fits
-    are chosen if their mean log density is higher by more than the standard error of the
-    difference, or if the chains have too few draws. Test rows play no part.
+    on all rows, so each row is left out of them by Pareto-smoothed importance sampling. Test rows
+    play no part.
+
+    The chains are chosen unless the mean log density of the fits is higher by more than the standard
+    error of the difference. Then both are mixed, half each: fits are overconfident, and a few
+    held-out rows need not contain the rare errors that cost them most. The fits alone are chosen if
+    they are better by more than a mixture can lose, or if the chains have too few draws.
 
     Args:
         run: A run that ended; nothing is chosen unless it is one for prediction with both draws and
@@ -63,11 +70,15 @@ def better(fits: np.ndarray, chains: np.ndarray) -> dict[str, Any]:
         fits: Log density of each held-out row under the ensemble of the fits, shape (rows,).
         chains: The same under the chains without that row.
     """
+    uses = CHAINS
+    if exceeds(fits, chains):
+        gained = float(fits.mean() - chains.mean())
+        uses = BOTH if gained <= MOST_LOST else FITS
     error = math.nan
     if len(fits) > 1 and np.isfinite(fits).all() and np.isfinite(chains).all():
         error = float((fits - chains).std(ddof=1)) / math.sqrt(len(fits))
     return {
-        "uses": FITS if exceeds(fits, chains) else CHAINS,
+        "uses": uses,
         "rows": len(fits),
         "fits": float(fits.mean()),
         "chains": float(chains.mean()),

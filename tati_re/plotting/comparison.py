@@ -19,7 +19,7 @@ _LABELS = 1.5
 
 @front_door
 def plot_comparison(frame: pd.DataFrame, path: AnyPath | None = None) -> Figure:
-    """Plots the scores of the posterior average, the ensemble of its fits, and one fit.
+    """Plots the scores of the posterior average, the ensemble of its fits, one fit, and a mixture.
 
     Args:
         frame: The table `run.comparison`.

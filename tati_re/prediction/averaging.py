@@ -11,7 +11,7 @@ from tati_re.posterior.likelihood_predictive import LikelihoodPredictive
 from tati_re.posterior.predictive import CLASSES, LABELS, Predictive
 from tati_re.prediction import results
 from tati_re.prediction.deferred import Deferred
-from tati_re.prediction.draws import Draws, Members, independent_draws, series_of
+from tati_re.prediction.draws import AnyDraws, series_of
 from tati_re.prediction.network import Network
 from tati_re.prediction.outputs import BLOCK_DRAWS, outputs_of_draws
 from tati_re.prediction.part import PredictedPart
@@ -37,7 +37,7 @@ _OF_VALUES = (
 
 @front_door
 def average(
-    sources: Sequence[tuple[Network, Draws | Members]],
+    sources: Sequence[tuple[Network, AnyDraws]],
     inputs: Any,
     labels: Any = None,
     interval: float = 0.9,
@@ -95,7 +95,7 @@ def _check_same_quantity(networks: Sequence[Network]) -> None:
             raise InputError("The runs predict different quantities.", " and ".join(kinds))
 
 
-def _rows_at_once(sources: Sequence[tuple[Network, Draws | Members]], memory_values: int) -> int:
+def _rows_at_once(sources: Sequence[tuple[Network, AnyDraws]], memory_values: int) -> int:
     """The number of inputs whose predictions by all draws are in memory at a time."""
     first = sources[0][0].predictive
     num_draws = sum(len(draws) for _, draws in sources)
@@ -104,7 +104,7 @@ def _rows_at_once(sources: Sequence[tuple[Network, Draws | Members]], memory_val
 
 
 def _predicted_parts(
-    sources: Sequence[tuple[Network, Draws | Members]],
+    sources: Sequence[tuple[Network, AnyDraws]],
     prepared: Sequence[np.ndarray],
     truth: RowLabels | None,
     level: float,
@@ -148,22 +148,19 @@ def _predicted_parts(
 
 
 def _independent_draws(
-    sources: Sequence[tuple[Network, Draws | Members]], columns: Sequence[np.ndarray]
+    sources: Sequence[tuple[Network, AnyDraws]], columns: Sequence[np.ndarray]
 ) -> float:
     """Independent draws with the error of all, from some outputs of each source."""
-    of_sources: list[float] = []
-    for (_, draws), series in zip(sources, columns, strict=True):
-        if isinstance(draws, Members):
-            of_sources.append(len(draws))
-        else:
-            of_sources.append(independent_draws(series, draws.step, draws.walker, draws.weight))
+    of_sources = [
+        draws.independent_of(series) for (_, draws), series in zip(sources, columns, strict=True)
+    ]
     # The variance of the mean of several runs is that of each, times the square of its share.
     totals = np.array([draws.weight.sum() for _, draws in sources])
     return float(totals.sum() ** 2 / (totals**2 / of_sources).sum())
 
 
 def _common_entries(
-    sources: Sequence[tuple[Network, Draws | Members]],
+    sources: Sequence[tuple[Network, AnyDraws]],
     parts: list[PredictedPart],
     inputs: np.ndarray,
     level: float,

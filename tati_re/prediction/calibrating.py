@@ -15,12 +15,12 @@ from tati_re.core.errors import refuse_if
 from tati_re.likelihoods.laws import Law
 from tati_re.posterior.predictive import CLASSES, VALUES
 from tati_re.prediction.deferred import Deferred, changed
+from tati_re.prediction.draws import DRAWS
 from tati_re.prediction.leave_one_out import chosen_rows
-from tati_re.prediction.left_out import left_out, left_out_of_unseen_rows, unseen_rows
+from tati_re.prediction.left_out import left_out_of, unseen_rows
 from tati_re.prediction.metrics import class_labels
 from tati_re.prediction.network import dataset_of
 from tati_re.prediction.results import ClassPrediction, RegressionPrediction
-from tati_re.prediction.stacking import chosen_weights
 from tati_re.runs import files
 from tati_re.runs.csv_table import frame_text
 from tati_re.runs.derived_tables import derived_table, has_numbers
@@ -70,7 +70,7 @@ class LeftOutCalibration:
         )
 
 
-def calibration(run: RunFiles, model: Any = None, of_fits: bool = False) -> LeftOutCalibration:
+def calibration(run: RunFiles, model: Any = None, averaged: str = DRAWS) -> LeftOutCalibration:
     """Fits the temperature of class probabilities, or the scale of values, to left-out rows.
 
     The result for the draws is stored as `calibration.csv` in the run folder.
@@ -78,8 +78,8 @@ def calibration(run: RunFiles, model: Any = None, of_fits: bool = False) -> Left
     Args:
         run: The run, at temperature 1.
         model: The Keras model, if the folder holds none. Default: None, the model in the folder.
-        of_fits: Calibrate the fits of the run on the rows that they were not trained on, instead
-            of its draws. Default: False.
+        averaged: What the predictions average: `draws`, `fits` or `both`. Fits are calibrated on the
+            rows that they were not trained on, alone or beside the draws. Default: `draws`.
 
     Returns:
         The factor, and the predictive densities without and with it.
@@ -88,16 +88,14 @@ def calibration(run: RunFiles, model: Any = None, of_fits: bool = False) -> Left
         InputError: The likelihood cannot be calibrated by one number, or an error of `left_out`
             occurs.
     """
-    if not of_fits and (stored := stored_calibration(run)) is not None:
+    if averaged == DRAWS and (stored := stored_calibration(run)) is not None:
         return stored
     data = dataset_of(run)
-    if of_fits:
-        rows = unseen_rows(run, data, MOST_ROWS)
-        held_out = left_out_of_unseen_rows(run, data, rows, model)
-    else:
+    if averaged == DRAWS:
         rows = chosen_rows(data.num_examples, MOST_ROWS)
-        weights = chosen_weights(run.manifest, None)
-        held_out = left_out(run, data, rows, MOST_DRAWS, weights, model)
+    else:
+        rows = unseen_rows(run, data, MOST_ROWS)
+    held_out = left_out_of(run, data, rows, MOST_DRAWS, averaged, model)
     predictive = held_out.network.predictive
     if predictive.kind == CLASSES:
         p = np.exp(predictive.log_probabilities(held_out.outputs))
@@ -122,7 +120,7 @@ def calibration(run: RunFiles, model: Any = None, of_fits: bool = False) -> Left
         before = scaled_density(law, held_out.log_weights, mean, targets, 1.0)
         after = scaled_density(law, held_out.log_weights, mean, targets, factor)
     calibration_of_run = LeftOutCalibration(factor, before, after, len(rows))
-    if of_fits:
+    if averaged != DRAWS:
         return calibration_of_run
     write_whole(
         run.folder / files.CALIBRATION, frame_text(pd.DataFrame([vars(calibration_of_run)]))

@@ -23,6 +23,8 @@ DRAWS, FITS, ENDS, VECTORS = "draws", "fits", "ends", "vectors"
 """What predictions average: posterior draws, the fits of a run, the end points of an optimization, or
 vectors of parameters that were passed.
 """
+BOTH = "both"
+"""Posterior draws and the fits of a run, with half of the weight each."""
 
 
 class Draws:
@@ -133,6 +135,14 @@ class Draws:
                 yield done + first, piece
             done += len(values)
 
+    def independent_of(self, series: np.ndarray) -> float:
+        """The number of independent draws that have the error of these draws.
+
+        Args:
+            series: Some numbers that the draws predict, shape (draws, numbers).
+        """
+        return independent_draws(series, self.step, self.walker, self.weight)
+
 
 def _pieces(values: np.ndarray, most: int) -> Iterator[tuple[int, np.ndarray]]:
     """Pieces of at most so many rows, each with the number of its first one."""
@@ -210,7 +220,8 @@ class Members:
         walkers: Numbers of the walkers whose moving statistics the members have, shape (members,).
             Default: None, 0.
         weights: Weights of the members, shape (members,). Default: None, 1 each.
-        kind: Which vectors they are: `DRAWS`, `FITS`, `ENDS` or `VECTORS`. Default: `VECTORS`.
+        kind: Which vectors they are: `DRAWS`, `FITS`, `BOTH`, `ENDS` or `VECTORS`. Default:
+            `VECTORS`.
     """
 
     def __init__(
@@ -237,3 +248,77 @@ class Members:
 
     def blocks(self, most: int) -> Iterator[tuple[int, np.ndarray]]:
         yield from _pieces(self.vectors, most)
+
+    def independent_of(self, series: np.ndarray) -> float:
+        """The number of vectors, each of which counts.
+
+        Args:
+            series: Not used.
+        """
+        del series
+        return float(len(self))
+
+
+class DrawsAndFits:
+    """Draws of a run beside the fits that its chains began from, with half of the weight each.
+
+    Args:
+        draws: The draws, with their weights.
+        fits: The fits, which count alike.
+
+    Attributes:
+        step: Step of each draw, and 0 for each fit, shape (draws + fits,).
+        walker: Walker of each draw and of each fit, shape (draws + fits,).
+        weight: Weight of each draw and of each fit, shape (draws + fits,).
+    """
+
+    kind = BOTH
+
+    def __init__(self, draws: Draws | Members, fits: Members) -> None:
+        self.draws = draws
+        self.fits = fits
+        self.step = np.concatenate([draws.step, fits.step])
+        self.walker = np.concatenate([draws.walker, fits.walker])
+        weight_of_a_fit = draws.weight.sum() / len(fits)
+        self.weight = np.concatenate([draws.weight, np.full(len(fits), weight_of_a_fit)])
+
+    def __len__(self) -> int:
+        return len(self.draws) + len(self.fits)
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether predictions read no file."""
+        return self.draws.in_memory
+
+    def blocks(self, most: int) -> Iterator[tuple[int, np.ndarray]]:
+        """Yields the number of the first vector of a block and its parameters, `(up to most,
+        parameters)`; first the draws, then the fits.
+        """
+        if self.in_memory and most >= len(self):
+            yield (
+                0,
+                np.concatenate([values for part in self._parts for _, values in part.blocks(most)]),
+            )
+            return
+        yield from self.draws.blocks(most)
+        for first, values in self.fits.blocks(most):
+            yield len(self.draws) + first, values
+
+    @property
+    def _parts(self) -> tuple[Draws | Members, Members]:
+        return self.draws, self.fits
+
+    def independent_of(self, series: np.ndarray) -> float:
+        """The number of independent vectors that have the error of the mixture.
+
+        The variance of the mixture is a quarter of that of each half.
+
+        Args:
+            series: Some numbers that draws and fits predict, shape (draws + fits, numbers).
+        """
+        of_draws = self.draws.independent_of(series[: len(self.draws)])
+        return 4 / (1 / of_draws + 1 / len(self.fits))
+
+
+AnyDraws = Draws | DrawsAndFits | Members
+"""What a prediction averages."""

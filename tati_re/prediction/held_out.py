@@ -20,7 +20,7 @@ from tati_re.likelihoods.mixture import empirical_crps, quantile_points
 from tati_re.posterior.predictive import CLASSES, LABELS
 from tati_re.prediction import metrics
 from tati_re.prediction.averaging import average
-from tati_re.prediction.draws import FITS, Draws, Members
+from tati_re.prediction.draws import FITS, Draws, DrawsAndFits, Members
 from tati_re.prediction.held_out_table import (
     LEFT_OUT,
     LEVELS,
@@ -33,7 +33,7 @@ from tati_re.prediction.held_out_table import (
     table_lines,
 )
 from tati_re.prediction.leave_one_out import chosen_rows
-from tati_re.prediction.left_out import left_out
+from tati_re.prediction.left_out import LeftOut, half_each, left_out, left_out_of_unseen_rows
 from tati_re.prediction.network import Network, dataset_of
 from tati_re.prediction.predict import as_calibrated, predictor_note
 from tati_re.prediction.results import Prediction, RegressionPrediction
@@ -51,6 +51,10 @@ from tati_re.runs.storage import write_whole
 POSTERIOR = "posterior"
 ENSEMBLE = "ensemble of the fits"
 ONE_FIT = "one fit"
+MIXTURE = "mixture"
+"""The posterior and the ensemble of the fits with half of the weight each, where the run predicts with
+it.
+"""
 EQUAL_CHAINS = "equal weights"
 """The posterior with equal weights of its chains, where the run has other ones."""
 PREDICTORS = (POSTERIOR, ENSEMBLE, ONE_FIT)
@@ -79,11 +83,11 @@ def held_out_comparison(run: AnyRun) -> HeldOutComparison:
     """Compares the posterior average with the fits that its walkers started from.
 
     The fits are a deep ensemble at no extra cost, because the walkers of a run on data start from
-    them (`walker_start="fit"`, or an earlier call of `fit`). All three predictors are scored on the
+    them (`walker_start="fit"`, or an earlier call of `fit`). All predictors are scored on the
     same rows: the test set, or 10,000 random rows of a larger one, fewer after a short run. Without a test set the
     posterior is scored by leave-one-out (Pareto-smoothed importance sampling). Fits cannot leave a
     row out. They are scored only if they were stopped on validation rows, which are then used for
-    all three.
+    all predictors.
 
     The posterior is averaged over at most 400 draws, evenly spaced along the run. Short runs use
     fewer, so that predictions take at most a tenth of the sampling time.
@@ -96,6 +100,7 @@ def held_out_comparison(run: AnyRun) -> HeldOutComparison:
         frame. It has one row per predictor: `posterior`, `ensemble of the fits` (the average of their predictive
         distributions), and `one fit` (the mean score of the single fits). With
         `weights="stacking"`, the row `equal weights` is the posterior without these weights. A run
+        for prediction that uses posterior and fits, half each, has a row `mixture`. A run
         that ended before its first draw has no row `posterior`.
         The columns are `members` (draws or fits), `rows`, `scored_on`, `used` and the scores, in
         the units of the data. `used` is 1 for what a run for prediction predicts with, else 0. All
@@ -203,7 +208,7 @@ def comparison_notes(run: RunFiles) -> list[str]:
     scores = frame[[name for name in SCORES if name in frame.columns]]
     if scores.isna().all(axis=1).any():
         notes.append(
-            "The fits were trained on these rows: no scores. test_fraction=0.2 compares all three."
+            "The fits were trained on these rows: no scores. test_fraction=0.2 compares all predictors."
         )
     return notes
 
@@ -263,9 +268,15 @@ class _Scored:
         if self.run.manifest.has_fits_alone:
             return self._of_fits_alone(data, rows, scored_on)
         most = self._most_draws(len(rows))
-        scores = {
-            name: left_out_scores(self.run, data, rows, most, weights)
+        predictions = {
+            name: left_out(self.run, data, rows, most, weights)
             for name, weights in self._averages().items()
+        }
+        if self.run.manifest.mixes_fits and scored_on == VALIDATION:
+            fits = left_out_of_unseen_rows(self.run, data, rows)
+            predictions[MIXTURE] = half_each(predictions[POSTERIOR], fits)
+        scores = {
+            name: left_out_scores(held_out, data, rows) for name, held_out in predictions.items()
         }
         if scored_on == VALIDATION:
             labels = np.asarray(data.as_labels(data.targets))[rows]
@@ -289,9 +300,13 @@ class _Scored:
         if self.run.manifest.has_fits_alone:
             return self._table(self._fits(inputs, labels), len(rows), TEST_PART)
         scores = {
-            name: self._posterior(inputs, labels, weights)
+            name: self._scores(self._draws(len(inputs), weights), inputs, labels)
             for name, weights in self._averages().items()
         }
+        if self.run.manifest.mixes_fits:
+            weights = chosen_weights(self.run.manifest, None)
+            both = DrawsAndFits(self._draws(len(inputs), weights), self._members())
+            scores[MIXTURE] = self._scores(both, inputs, labels)
         return self._table(scores | self._fits(inputs, labels), len(rows), TEST_PART)
 
     def _averages(self) -> dict[str, str]:
@@ -309,7 +324,8 @@ class _Scored:
         averages = [name for name in self._averages() if POSTERIOR in scores]
         known = scores[POSTERIOR if averages else ENSEMBLE]
         lines = []
-        for name in [*averages, ENSEMBLE, ONE_FIT]:
+        mixture = [MIXTURE] if MIXTURE in scores else []
+        for name in [*averages, *mixture, ENSEMBLE, ONE_FIT]:
             predictor_scores = scores.get(name, {})
             line: dict[str, Any] = {"predictor": name}
             line["members"] = int(predictor_scores.get("members", len(self.fits.positions)))
@@ -327,32 +343,42 @@ class _Scored:
 
     def _used(self) -> str:
         """What the run predicts with."""
+        if self.run.manifest.mixes_fits:
+            return MIXTURE
         return ENSEMBLE if self.run.manifest.prefers_fits else POSTERIOR
 
-    def _posterior(
-        self, inputs: np.ndarray, labels: np.ndarray, weights: str | None
-    ) -> dict[str, float]:
-        """Scores of the posterior average, and the number of its draws."""
+    def _draws(self, rows: int, weights: str | None) -> Draws:
+        """Draws for predictions of so many rows, with the weights of their chains."""
         run = self.run
         burnin = burnin_of(run, None)
         walkers = run.manifest.options.num_walkers
         stored = (last_step(run, burnin) - burnin) // (stored_every(run) or 1) * walkers
-        thin = max(1, math.ceil(stored / self._most_draws(len(inputs))))
+        thin = max(1, math.ceil(stored / self._most_draws(rows)))
         draws = Draws(run, 0, None, thin)
         weigh(run, draws, weights)
+        return draws
+
+    def _scores(
+        self, draws: Draws | DrawsAndFits, inputs: np.ndarray, labels: np.ndarray
+    ) -> dict[str, float]:
+        """Scores of an average, and how many draws and fits it has."""
         sources = [(self.network, draws)]
         prediction = average(sources, inputs, labels)
-        prediction = as_calibrated(run, prediction, sources, inputs)
+        prediction = as_calibrated(self.run, prediction, sources, inputs)
         return {"members": len(draws), **scores_of(prediction)}
+
+    def _members(self) -> Members:
+        """The fits."""
+        numbers = np.arange(len(self.fits.positions))
+        return Members(self.fits.positions, numbers, kind=FITS)
 
     def _fits(self, inputs: np.ndarray, labels: np.ndarray) -> dict[str, dict[str, float]]:
         """Scores of the ensemble of the fits, and the means of those of single fits."""
         network = copy.copy(self.network)
         network.auxiliary = [np.asarray(values) for values in self.fits.auxiliary]
-        numbers = np.arange(len(self.fits.positions))
-        every = Members(self.fits.positions, numbers, kind=FITS)
-        ensemble = scores_of(average([(network, every)], inputs, labels))
+        ensemble = scores_of(average([(network, self._members())], inputs, labels))
         single = []
+        numbers = np.arange(len(self.fits.positions))
         for number in numbers:
             vector = self.fits.positions[number]
             member = Members(vector, numbers[number : number + 1], kind=FITS)
@@ -402,25 +428,17 @@ def _coverage(pit: np.ndarray) -> dict[str, float]:
     }
 
 
-def left_out_scores(
-    run: RunFiles, data: Any, rows: np.ndarray, most_draws: int, weights: str = EQUAL
-) -> dict[str, float]:
-    """Scores of a posterior on rows that it was conditioned on, each one left out in turn.
+def left_out_scores(held_out: LeftOut, data: Any, rows: np.ndarray) -> dict[str, float]:
+    """Scores of predictions of training rows, each one left out in turn.
 
     Args:
-        run: The run, at temperature 1, of a likelihood.
-        data: Its data set.
-        rows: Numbers of training rows, shape (n,).
-        most_draws: Draws that are used at most.
-        weights: As of `left_out`.
+        held_out: The predictions, such as `left_out` gives.
+        data: The data set.
+        rows: Numbers of the rows, shape (n,).
 
     Returns:
         Scores as of `scores_of`, and the number of draws, `members`.
-
-    Raises:
-        InputError: As of `left_out`.
     """
-    held_out = left_out(run, data, rows, most_draws, weights)
     scores: dict[str, float] = {"members": len(held_out.outputs)}
     scores[ROUGH] = int((held_out.pareto_k > _LARGEST_K).sum())
     scores["negative_log_likelihood"] = float(-held_out.log_density.mean())

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.prediction.draws import DRAWS, FITS
 from tati_re.prediction.leave_one_out import (
     LEAST_DRAWS,
     chosen_rows,
@@ -20,7 +21,7 @@ from tati_re.prediction.leave_one_out import (
     relative_efficiency,
 )
 from tati_re.prediction.network import Network, likelihood_blocks, likelihood_of
-from tati_re.prediction.stacking import EQUAL, chain_weights
+from tati_re.prediction.stacking import EQUAL, chain_weights, chosen_weights
 from tati_re.runs.fits import held_out_of, read_fits
 from tati_re.runs.positions import Block, Positions
 from tati_re.runs.run import RunFiles
@@ -158,6 +159,61 @@ def left_out_of_unseen_rows(
         log_weights=log_weights,
         pareto_k=np.full(len(rows), -np.inf),
         log_density=logsumexp(log_weights + plain, axis=0),
+    )
+
+
+def left_out_of(
+    run: RunFiles,
+    data: Any,
+    rows: np.ndarray,
+    most_draws: int,
+    averaged: str,
+    model: Any = None,
+) -> LeftOut:
+    """Predictions of rows by what the run predicts with, which has not seen these rows.
+
+    Args:
+        run: The run, at temperature 1, of a likelihood.
+        data: Its data set.
+        rows: Numbers of training rows, shape (n,); with fits such as `unseen_rows` gives.
+        most_draws: Draws that are used at most.
+        averaged: `draws`, with the weights of the chains that the run's options say; `fits`; or
+            `both`.
+        model: The Keras model if the folder holds none. Default: the model in the folder.
+
+    Returns:
+        Outputs and weights of the draws and fits, and the density of each row.
+
+    Raises:
+        InputError: As of `left_out` and `left_out_of_unseen_rows`.
+    """
+    if averaged == FITS:
+        return left_out_of_unseen_rows(run, data, rows, model)
+    weights = chosen_weights(run.manifest, None)
+    of_draws = left_out(run, data, rows, most_draws, weights, model)
+    if averaged == DRAWS:
+        return of_draws
+    return half_each(of_draws, left_out_of_unseen_rows(run, data, rows, model))
+
+
+def half_each(one: LeftOut, other: LeftOut) -> LeftOut:
+    """The mixture of two predictions of the same rows, with half of the weight each.
+
+    Args:
+        one: The first.
+        other: The second, of the same network.
+    """
+    extra = None
+    if one.extra is not None and other.extra is not None:
+        extra = np.concatenate([one.extra, other.extra])
+    both = np.stack([one.log_density, other.log_density])
+    return LeftOut(
+        network=one.network,
+        outputs=np.concatenate([one.outputs, other.outputs]),
+        extra=extra,
+        log_weights=np.concatenate([one.log_weights, other.log_weights]) - math.log(2),
+        pareto_k=np.maximum(one.pareto_k, other.pareto_k),
+        log_density=logsumexp(both, axis=0) - math.log(2),
     )
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.prediction.draws import Draws, Members
+from tati_re.prediction.draws import AnyDraws
 from tati_re.prediction.network import Network
 
 BLOCK_DRAWS = 512
@@ -13,7 +13,7 @@ _PARAMETERS_AT_ONCE = 4_000_000
 
 
 def outputs_of_draws(
-    network: Network, draws: Draws | Members, inputs: np.ndarray, block_draws: int = BLOCK_DRAWS
+    network: Network, draws: AnyDraws, inputs: np.ndarray, block_draws: int = BLOCK_DRAWS
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Outputs of a network by all draws, a block of them at a time.
 

@@ -11,7 +11,7 @@ from tati_re.likelihoods.mixture import mixture_crps, mixture_pit, mixture_quant
 from tati_re.posterior.likelihood_predictive import LikelihoodPredictive
 from tati_re.posterior.predictive import LABELS, VALUES, log_mean_exp
 from tati_re.prediction.class_averages import ClassAverages
-from tati_re.prediction.draws import Draws, Members
+from tati_re.prediction.draws import AnyDraws
 from tati_re.prediction.metrics import class_labels
 from tati_re.prediction.network import Network
 from tati_re.prediction.outputs import outputs_of_draws
@@ -44,7 +44,7 @@ class PredictedPart:
 
     def __init__(
         self,
-        sources: Sequence[tuple[Network, Draws | Members]],
+        sources: Sequence[tuple[Network, AnyDraws]],
         rows: Sequence[np.ndarray],
         source_outputs: list[tuple],
         labels: np.ndarray | None,

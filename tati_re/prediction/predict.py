@@ -20,7 +20,7 @@ from tati_re.prediction.calibrating import (
     with_temperature,
 )
 from tati_re.prediction.deferred import changed
-from tati_re.prediction.draws import Draws, Members
+from tati_re.prediction.draws import AnyDraws, Draws, Members
 from tati_re.prediction.network import Network
 from tati_re.prediction.rows import requested_rows
 from tati_re.prediction.sources import source_of
@@ -33,6 +33,8 @@ from tati_re.runs.run import RunFiles
 
 FEW_DRAWS = 100
 """Independent draws below which predictions are said to be rough."""
+_USED = {"chains": "the chains", "fits": "the fits", "both": "the chains and the fits, half each"}
+"""What a run for prediction uses, in words."""
 _FEW_INPUTS = 256
 """Inputs up to which a prediction does not count the independent draws again."""
 
@@ -78,8 +80,8 @@ def predict(
             as those from `tati_re.gaussian_approximation`. Default: None, the draws of the run.
         weights: Weights of the chains: `"equal"`, or `"stacking"`, from the leave-one-out
             predictive density of each chain (see `tati_re.prediction.chain_weights`). Default:
-            None, the run's option `weights`; a run for prediction whose fits predict better than
-            its chains uses the fits.
+            None, the run's option `weights`; a run for prediction whose fits did better on held-out
+            rows uses the fits, alone or beside the chains.
         calibrate: `"loo"` calibrates by one number, fitted to training rows left out one by one. It
             is a temperature of class probabilities, or a scale that stretches the distributions of
             values about their means. `"none"` does not calibrate. Default: None, the run's option
@@ -152,7 +154,7 @@ def _are_streamed(
     manifest = runs[0].manifest
     if len(runs) > 1 or not manifest.options.stream_predictions:
         return False
-    if selection != DrawSelection() or manifest.prefers_fits:
+    if selection != DrawSelection() or manifest.prefers_fits or manifest.mixes_fits:
         return False
     if chosen_calibration(manifest, calibrate) != NONE:
         return False
@@ -217,7 +219,7 @@ def _average_of_vectors(
 def as_calibrated(
     run: RunFiles,
     prediction: results.Prediction,
-    sources: Sequence[tuple[Network, Draws | Members]],
+    sources: Sequence[tuple[Network, AnyDraws]],
     inputs: Any,
     calibrate: str | None = None,
     model: Any = None,
@@ -234,9 +236,9 @@ def as_calibrated(
     """
     if run.manifest.is_fit or chosen_calibration(run.manifest, calibrate) == NONE:
         return prediction
-    of_fits = isinstance(sources[0][1], Members)
-    key = ("calibration", of_fits, id(model))
-    factor = run.cached_result(key, lambda: calibration(run, model, of_fits)).factor
+    averaged = sources[0][1].kind
+    key = ("calibration", averaged, id(model))
+    factor = run.cached_result(key, lambda: calibration(run, model, averaged)).factor
     if isinstance(prediction, results.ClassPrediction):
         return with_temperature(prediction, factor)
     assert isinstance(prediction, results.RegressionPrediction)
@@ -250,9 +252,9 @@ def as_calibrated(
 def with_predictor(
     prediction: results.Prediction,
     runs: Sequence[RunFiles],
-    sources: Sequence[tuple[Network, Draws | Members]],
+    sources: Sequence[tuple[Network, AnyDraws]],
 ) -> Any:
-    """The prediction with a note if it averages fits that predict better than the chains.
+    """The prediction with a note if it averages fits in place of draws, or beside them.
 
     Args:
         prediction: The prediction.
@@ -262,7 +264,7 @@ def with_predictor(
     notes = [
         note
         for run, (_, draws) in zip(runs, sources, strict=True)
-        if isinstance(draws, Members) and (note := predictor_note(run.manifest))
+        if not isinstance(draws, Draws) and (note := predictor_note(run.manifest))
     ]
     return changed(prediction, notes=(*prediction.notes, *dict.fromkeys(notes)))
 
@@ -280,13 +282,13 @@ def predictor_note(manifest: Manifest) -> str:
     if not chosen.rows:
         return f"Predictions use the fits: each chain has only {chosen.draws} draws."
     return (
-        f"Predictions use the {chosen.uses}. Held-out log density: fits {chosen.fits:.3f}, chains "
+        f"Predictions use {_USED[chosen.uses]}. Held-out log density: fits {chosen.fits:.3f}, chains "
         f"{chosen.chains:.3f} ({chosen.rows:,} rows, error {chosen.error:.3f})."
     )
 
 
 def _independent_draws(
-    prediction: results.Prediction, sources: Sequence[tuple[Network, Draws | Members]]
+    prediction: results.Prediction, sources: Sequence[tuple[Network, AnyDraws]]
 ) -> float:
     """Independent draws by which a prediction is judged.
 

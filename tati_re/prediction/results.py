@@ -14,7 +14,7 @@ from tati_re.core.printable import printable
 from tati_re.core.views import drawn, html_table
 from tati_re.prediction import metrics
 from tati_re.prediction.deferred import deferrable
-from tati_re.prediction.draws import DRAWS, ENDS, FITS, VECTORS
+from tati_re.prediction.draws import BOTH, DRAWS, ENDS, FITS, VECTORS
 from tati_re.prediction.scores import brier_score
 from tati_re.runs.csv_table import frame_text
 from tati_re.runs.storage import write_whole
@@ -30,19 +30,25 @@ _ROWS, _COLUMNS = 8, 12
 _TITLES = {
     (DRAWS,): "posterior average",
     (FITS,): "ensemble of the fits",
+    (BOTH,): "average of chains and fits",
     (ENDS,): "ensemble of the end points",
     (VECTORS,): "average of the passed parameters",
 }
 """Predictors by what they average, as figures and tables name them."""
 
-_COUNTED = {FITS: "fits", ENDS: "end points of an optimizer", VECTORS: "vectors of parameters"}
+_COUNTED = {
+    FITS: "fits",
+    BOTH: "draws and fits",
+    ENDS: "end points of an optimizer",
+    VECTORS: "vectors of parameters",
+}
 
 
 def title_of(kinds: Sequence[str], num_members: int | None = None) -> str:
     """The name of a predictor in figures and tables.
 
     Args:
-        kinds: What it averages: `draws`, `fits`, `ends` or `vectors`, of one or several runs.
+        kinds: What it averages: `draws`, `fits`, `both`, `ends` or `vectors`, of one or several runs.
         num_members: Number of parameter vectors. Default: None, several.
 
     Returns:

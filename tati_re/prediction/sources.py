@@ -6,7 +6,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError
 from tati_re.core.front_door import front_door
-from tati_re.prediction.draws import ENDS, FITS, Draws, Members
+from tati_re.prediction.draws import ENDS, FITS, AnyDraws, Draws, DrawsAndFits, Members
 from tati_re.prediction.network import Network, network_of
 from tati_re.prediction.stacking import weigh
 from tati_re.runs import checkpoint, files
@@ -30,11 +30,11 @@ def source_of(
     model: Any = None,
     inputs: Any = (),
     weights: str | None = None,
-) -> tuple[Network, Draws | Members]:
+) -> tuple[Network, AnyDraws]:
     """Returns the network of a run and the parameters for predictions.
 
-    The parameters are the draws of the run, the end points of a fit, or the fits of a run for
-    prediction that predict better than its draws.
+    The parameters are the draws of the run, or the end points of a fit. For a run for prediction
+    whose fits did better on held-out rows, they are its fits, alone or beside the draws.
 
     Args:
         run: The run.
@@ -55,7 +55,8 @@ def source_of(
     network = network_of(run, model)
     if run.manifest.is_fit:
         return network, run.cached_result("members", lambda: _end_of_fit(run, network))
-    if run.manifest.prefers_fits and (rung, burnin, weights) == (0, None, None):
+    by_default = (rung, burnin, weights) == (0, None, None)
+    if run.manifest.prefers_fits and by_default:
         return network, run.cached_result("fits", lambda: _fits_of(run, network))
     if thin is None:
         thin = default_thin(run, _number_of(inputs, network), burnin)
@@ -66,7 +67,14 @@ def source_of(
         weigh(run, draws, weights, model)
         return draws
 
-    return network, run.cached_result(("draws", rung, burnin, thin, weights, id(model)), drawn)
+    chains = run.cached_result(("draws", rung, burnin, thin, weights, id(model)), drawn)
+    if not (run.manifest.mixes_fits and by_default):
+        return network, chains
+
+    def beside() -> DrawsAndFits:
+        return DrawsAndFits(chains, _fits_of(run, network))
+
+    return network, run.cached_result(("both", thin, id(model)), beside)
 
 
 def _number_of(inputs: Any, network: Network) -> int:
@@ -109,7 +117,7 @@ def _end_of_fit(run: RunFiles, network: Network) -> Members:
 
 
 def _fits_of(run: RunFiles, network: Network) -> Members:
-    """The fits that predict better than the chains of a run."""
+    """The fits that a run predicts with."""
     fits = read_fits(run.folder)
     if fits is None or fits.positions.shape[1:] != (network.num_parameters,):
         raise InputError(

@@ -105,15 +105,15 @@ def _marginals(chains: dict[str, np.ndarray], weights: np.ndarray) -> Figure:
 
 
 def _of_few_draws(run: RunFiles, burnin: int, thin: int) -> Any:
-    """The prediction of the test set by a few draws, or by the fits if the run predicts with them."""
-    if run.manifest.prefers_fits:
+    """The prediction of the test set by a few draws, or with the fits if the run uses them."""
+    if run.manifest.prefers_fits or run.manifest.mixes_fits:
         return predict(run)
     count = sum(len(block.step) for block in Positions(run, burnin, thin).blocks())
     return predict(run, burnin=burnin, thin=thin * -(-count // _DRAWS))
 
 
 def predictions_section(run: RunFiles, burnin: int, thin: int) -> html.Section | None:
-    """Predictions of the test set by at most 400 stored positions, or by the fits of a run.
+    """Predictions of the test set by at most 400 stored positions, or with the fits of a run.
 
     Args:
         run: The run.

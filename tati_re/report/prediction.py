@@ -93,6 +93,7 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
     sources |= {name: [source_of(run) for run in group] for name, group in groups.items()}
     if OPTIMUM in sources:
         network, members = sources[OPTIMUM][0]
+        assert isinstance(members, Members)
         first_member = Members(members.vectors[:1], members.walker[:1], kind=ENDS)
         sources[OPTIMUM] = [(network, first_member)]
     predictions = {name: average(source, inputs, labels, level) for name, source in sources.items()}

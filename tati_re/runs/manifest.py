@@ -148,6 +148,20 @@ class Manifest(Mapping[str, Any]):
         """Whether the run predicts with its fits, as they predict better than its draws."""
         return self.predictor is not None and self.predictor.uses == "fits"
 
+    @property
+    def mixes_fits(self) -> bool:
+        """Whether the run predicts with its fits and its draws, which have half of the weight
+        each.
+        """
+        return self.predictor is not None and self.predictor.uses == "both"
+
+    @property
+    def averaged(self) -> str:
+        """What predictions average: `"draws"`, `"fits"`, or `"both"` with half of the weight each."""
+        if self.mixes_fits:
+            return "both"
+        return "fits" if self.predicts_with_fits else "draws"
+
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> "Manifest":
         """The manifest of what a file says; `WrongValue` for a value that does not fit

@@ -362,7 +362,8 @@ class PredictorEntry:
     """What a run for prediction predicts with, and the comparison that decided it.
 
     Attributes:
-        uses: `"chains"`, or `"fits"`, from which the chains began.
+        uses: `"chains"`; `"fits"`, from which the chains began; or `"both"`, with half of the weight
+            each.
         rows: Held-out rows that were compared; 0 if the chains have too few draws.
         fits: Mean log density of these rows under the ensemble of the fits, in nats.
         chains: The same under the chains, with each row left out.
@@ -370,7 +371,7 @@ class PredictorEntry:
         draws: Draws of each chain, at least.
     """
 
-    uses: Literal["chains", "fits"] = "chains"
+    uses: Literal["chains", "fits", "both"] = "chains"
     rows: Count = 0
     fits: float = math.nan
     chains: float = math.nan

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tati_re.core.errors import AnyPath
+from tati_re.prediction.draws import DRAWS
 from tati_re.runs.manifest import SCHEMA_VERSION, Manifest
 from tati_re.runs.run import RunFiles
 
@@ -13,7 +14,7 @@ ENTRIES = ("kind", "tati_re", "versions", "seed", "temperature", "loss", "parame
 """Entries of a run's manifest that predictions need, or that say where they come from."""
 
 WHICH_FITS = ("predictor", "last_positions")
-"""Entries that say that a run predicts with its fits."""
+"""Entries that say that a run predicts with its fits, alone or beside its draws."""
 
 OPTIONS = (
     "data_keys",
@@ -63,7 +64,7 @@ def carried_manifest(manifest: Manifest) -> Manifest:
     """
     table = manifest.table
     entries = {name: table[name] for name in ENTRIES if name in table}
-    if manifest.predicts_with_fits:
+    if manifest.averaged != DRAWS:
         entries |= {name: table[name] for name in WHICH_FITS if name in table}
     options = manifest.options.table
     entries["options"] = {name: options[name] for name in OPTIONS if name in options}

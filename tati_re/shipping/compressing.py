@@ -11,7 +11,7 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.front_door import front_door
 from tati_re.core.user_warnings import warn_user
 from tati_re.prediction.calibrating import NONE, calibration, chosen_calibration
-from tati_re.prediction.draws import Draws, Members
+from tati_re.prediction.draws import AnyDraws, DrawsAndFits, Members
 from tati_re.prediction.network import Network, dataset_of, has_its_data
 from tati_re.prediction.outputs import outputs_of_draws
 from tati_re.prediction.sources import source_of
@@ -235,8 +235,11 @@ def _gains(ratios: np.ndarray, share: np.ndarray, mixture: np.ndarray, part: flo
     return gains
 
 
-def candidates_of(draws: Draws | Members) -> Members:
-    """At most `MOST_CANDIDATES` draws, evenly along the chains."""
+def candidates_of(draws: AnyDraws) -> Members:
+    """At most `MOST_CANDIDATES` draws, evenly along the chains, and all fits that are averaged."""
+    if isinstance(draws, DrawsAndFits):
+        both = DrawsAndFits(candidates_of(draws.draws), draws.fits)
+        return Members(vectors_of(both, np.arange(len(both))), both.walker, both.weight, both.kind)
     order = np.lexsort((draws.step, draws.walker))
     count = min(MOST_CANDIDATES, len(order))
     numbers = np.sort(order[np.linspace(0, len(order) - 1, count).astype(int)])
@@ -245,7 +248,7 @@ def candidates_of(draws: Draws | Members) -> Members:
     )
 
 
-def vectors_of(draws: Draws | Members, numbers: np.ndarray) -> np.ndarray:
+def vectors_of(draws: AnyDraws, numbers: np.ndarray) -> np.ndarray:
     """Parameters of some draws.
 
     Args:
@@ -319,4 +322,4 @@ def calibration_of(run: RunFiles, model: Any) -> float | None:
     """
     if run.manifest.is_fit or chosen_calibration(run.manifest, None) == NONE:
         return None
-    return calibration(run, model, run.manifest.prefers_fits).factor
+    return calibration(run, model, run.manifest.averaged).factor

@@ -17,7 +17,7 @@ from tati_re.posterior.predictive import CLASSES, VALUES
 from tati_re.prediction import results
 from tati_re.prediction.averaging import average
 from tati_re.prediction.calibrating import with_scale, with_temperature
-from tati_re.prediction.draws import DRAWS, FITS, Members
+from tati_re.prediction.draws import BOTH, FITS, Members
 from tati_re.prediction.network import Network
 from tati_re.prediction.outputs import outputs_of_draws
 from tati_re.prediction.rows import labels_by_name, named_rows, packed_rows
@@ -28,7 +28,11 @@ from tati_re.shipping.predictor_file import Parts, parts_of_file, write_parts
 _MOST_MEMBERS_SHOWN = 6
 
 
-_MEMBERS_ARE_FITS = "members: fits of the run, not posterior draws"
+_NOT_ONLY_DRAWS = {
+    FITS: "members: fits of the run, not posterior draws",
+    BOTH: "members: posterior draws and fits of the run",
+}
+"""What a predictor says about members that are not, or not all, draws."""
 
 
 @front_doors
@@ -65,7 +69,7 @@ class Predictor:
         self.network = Network(self._run, objects["model"], parts.auxiliary)
         parts.check(self.network.flat)
         numbers = np.arange(len(parts.members))
-        kind = FITS if parts.manifest.predicts_with_fits else DRAWS
+        kind = parts.manifest.averaged
         self.members = Members(parts.members, numbers, parts.weights * len(numbers), kind)
         self.weights = parts.weights
         self.losses: Mapping[str, float] = dict(parts.losses)
@@ -396,7 +400,7 @@ class Predictor:
         lines = [
             f"Predictor: {self.kind.replace('_', ' ')}, {members} of "
             f"{self.network.num_parameters:,} parameters",
-            *([_MEMBERS_ARE_FITS] if self.members.kind == FITS else []),
+            *([_NOT_ONLY_DRAWS[kind]] if (kind := self.members.kind) in _NOT_ONLY_DRAWS else []),
             *([f"inputs: {names}{more}"] if names else []),
             *(f"loss {name}: {value:.4f} nats a row" for name, value in self.losses.items()),
             f"digest: {self.digest[:16]}",

@@ -280,7 +280,8 @@ class Posterior(BaseEstimator):
         """Warns, once for each fit, that its predictions are rough; a run whose certificate failed
         has already warned.
         """
-        if self.run_.manifest.get(FAILED) or self.run_.manifest.prefers_fits:
+        manifest = self.run_.manifest
+        if manifest.get(FAILED) or manifest.prefers_fits or manifest.mixes_fits:
             return
         prediction = average([self.source_], x[:ROWS_OF_WARNING], None, 0.9)
         warn_of_few_draws(prediction, self.run_)

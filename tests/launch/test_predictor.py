@@ -1,4 +1,4 @@
-"""A run for prediction predicts with the better of its chains and its fits, by held-out rows."""
+"""A run for prediction predicts with its chains, its fits or both, by held-out rows."""
 
 import re
 from dataclasses import replace
@@ -11,11 +11,20 @@ import tati_re
 from tati_re.cli import predict
 from tati_re.core.errors import InputError
 from tati_re.launch.member_fits import cross_stopped_density, mixture
-from tati_re.launch.predictor import CHAINS, FEWEST_DRAWS, FITS, better, choose_predictor
+from tati_re.launch.predictor import (
+    BOTH,
+    CHAINS,
+    FEWEST_DRAWS,
+    FITS,
+    MOST_DRAWS,
+    MOST_LOST,
+    better,
+    choose_predictor,
+)
 from tati_re.prediction import left_out
 from tati_re.prediction.calibrating import calibration
 from tati_re.prediction.held_out import shortest_lines
-from tati_re.prediction.left_out import left_out_of_unseen_rows
+from tati_re.prediction.left_out import left_out_of, left_out_of_unseen_rows
 from tati_re.runs import files, manifest
 from tati_re.runs.fits import Fits, read_fits, write_fits
 from tati_re.runs.positions import Positions
@@ -97,9 +106,12 @@ def test_a_run_compares_its_chains_with_its_fits(run):
     chosen = run.manifest.predictor
     assert chosen.rows == len(read_fits(run.folder).held_out) == 16
     assert chosen.draws == 40 and chosen.error > 0
-    better_fits = chosen.fits - chosen.chains > chosen.error
-    assert chosen.uses == (FITS if better_fits else CHAINS)
-    used = "ensemble of the fits" if better_fits else "posterior"
+    gained = chosen.fits - chosen.chains
+    if gained <= chosen.error:
+        assert chosen.uses == CHAINS
+    else:
+        assert chosen.uses == (BOTH if gained <= MOST_LOST else FITS)
+    used = {CHAINS: "posterior", BOTH: "mixture", FITS: "ensemble of the fits"}[chosen.uses]
     assert list(run.comparison.index[run.comparison["used"] == 1]) == [used]
 
 
@@ -159,6 +171,84 @@ def test_outputs_name_what_was_averaged(with_bad_chains, tmp_path, capsys):
         assert one.predict(X).title == "ensemble of the fits"
 
 
+@pytest.fixture
+def mixed(run, with_fits):
+    """The run with fits that were slightly better than its chains on the held-out rows."""
+    own = read_fits(run.folder)
+    chains = left_out_of(run, run.data, own.held_out, MOST_DRAWS, averaged="draws")
+    return with_fits(replace(own, density=chains.log_density + 0.2))
+
+
+def test_slightly_better_fits_are_mixed_with_the_chains(mixed):
+    """The density of the mixture is the mean of both densities."""
+    assert mixed.manifest.predictor.uses == BOTH and not mixed.manifest.prefers_fits
+    x, y = table(seed=1)
+    found = mixed.predict(x, y)
+    fits = mixed.predict(x, y, parameters=read_fits(mixed.folder).positions)
+    chains = mixed.predict(x, y, weights="equal")
+    assert found.num_draws == chains.num_draws + NUM_CHAINS
+    np.testing.assert_allclose(found.mean, (fits.mean + chains.mean) / 2, rtol=1e-5)
+    expected = np.logaddexp(fits.log_density, chains.log_density) - np.log(2)
+    np.testing.assert_allclose(found.log_density, expected, rtol=1e-5, atol=1e-5)
+    pit = (fits.pit + chains.pit) / 2
+    np.testing.assert_allclose(found.pit, pit, atol=1e-5)
+
+    alike = np.average(
+        np.stack([fits.mean, chains.mean]), axis=0, weights=[NUM_CHAINS, chains.num_draws]
+    )
+    assert not np.allclose(found.mean, alike, rtol=1e-3)  # vectors that count alike
+    assert found.independent_draws <= 4 * NUM_CHAINS
+
+
+def test_a_mixture_is_reported(mixed, tmp_path):
+    note = "Predictions use the chains and the fits, half each."
+    found = mixed.predict(X)
+    assert found.title == "average of chains and fits"
+    assert f"{found.num_draws} draws and fits" in repr(found)
+    assert any(note in text for text in found.notes)
+
+    frame = mixed.comparison
+    assert note in " ".join(mixed.summary().split())
+    assert note in tati_re.write_report(mixed, tmp_path / "report.html").read_text()
+    assert list(frame.index) == ["posterior", "mixture", "ensemble of the fits", "one fit"]
+    assert frame.index[frame["used"] == 1].tolist() == ["mixture"]
+    nll = frame["negative_log_likelihood"]
+    x, y = table(seed=1)
+    scores = mixed.predict(x, y).scores()
+    assert nll["mixture"] == pytest.approx(scores["negative_log_likelihood"], rel=1e-5)
+    assert frame.loc["mixture", "crps"] == pytest.approx(scores["crps"], rel=1e-4)
+    assert nll["mixture"] <= min(nll["posterior"], nll["ensemble of the fits"]) + np.log(2)
+
+
+def test_a_mixture_is_carried_along(mixed, tmp_path):
+    x, y = table(seed=1)
+    expected = mixed.predict(x)
+    every = mixed.compress(members=None)
+    every.save(tmp_path / "every.tati")
+    for predictor in (every, tati_re.Predictor.load(tmp_path / "every.tati")):
+        assert "posterior draws and fits of the run" in repr(predictor)
+        np.testing.assert_allclose(predictor.predict(x).mean, expected.mean, rtol=1e-5, atol=1e-6)
+        density = mixed.predict(x, y).log_density
+        np.testing.assert_allclose(predictor.log_prob(x, y), density, rtol=1e-4, atol=1e-4)
+
+    few = mixed.compress(members=16)
+    assert max(few.losses.values()) < 0.05
+    reloaded = tati_re.load(mixed.folder)
+    np.testing.assert_allclose(reloaded.predict(x).mean, expected.mean, rtol=1e-6)
+
+
+def test_a_mixture_is_calibrated_as_a_whole(mixed):
+    found = calibration(mixed, averaged="both")
+    rows = read_fits(mixed.folder).held_out
+    parts = [left_out_of(mixed, mixed.data, rows, MOST_DRAWS, kind) for kind in ("draws", "fits")]
+    density = np.logaddexp(*(part.log_density for part in parts)) - np.log(2)
+    assert found.before == pytest.approx(density.mean(), rel=1e-6)
+    assert found.after >= found.before and found.rows == len(rows)
+    stretched = mixed.predict(X, calibrate="loo")
+    plain = mixed.predict(X)
+    np.testing.assert_allclose(stretched.std, found.factor * plain.std, rtol=1e-5)
+
+
 def test_bad_fits_are_not_predicted_with(run, with_fits):
     own = read_fits(run.folder)
     positions = 3 * np.random.default_rng(3).standard_normal(own.positions.shape)
@@ -187,7 +277,7 @@ def test_no_test_row_decides(run, monkeypatch):
 
 def test_fits_are_calibrated_on_rows_that_they_have_not_seen(with_bad_chains):
     run = with_bad_chains
-    found = calibration(run, of_fits=True)
+    found = calibration(run, averaged="fits")
     assert found.rows == len(read_fits(run.folder).held_out)
     own = left_out_of_unseen_rows(run, run.data, read_fits(run.folder).held_out)
     assert found.after >= found.before == pytest.approx(own.log_density.mean())
@@ -227,8 +317,10 @@ def test_a_better_predictor_is_better_beyond_its_error():
     random = np.random.default_rng(4)
     chains = random.standard_normal(60)
     clearly = better(chains + 0.3 + 0.1 * random.standard_normal(60), chains)
-    assert clearly["uses"] == FITS and clearly["rows"] == 60
+    assert clearly["uses"] == BOTH and clearly["rows"] == 60
     assert clearly["fits"] - clearly["chains"] == pytest.approx(0.3, abs=0.05)
+    assert better(chains + 0.68, chains)["uses"] == BOTH  # log 2 is 0.693
+    assert better(chains + 0.71, chains)["uses"] == FITS
     noise = random.standard_normal(60)
     noise -= noise.mean()
     assert better(chains + noise + 0.05, chains)["uses"] == CHAINS

@@ -178,7 +178,7 @@ def test_without_a_test_part_only_the_posterior_has_scores(without_test_part):
     found = frame.loc[POSTERIOR, "negative_log_likelihood"]
     assert found == pytest.approx(expected, abs=0.02)
     assert frame.loc[ENSEMBLE:, "rmse"].isna().all()
-    assert "test_fraction=0.2 compares all three" in comparison_lines(run)[-1]
+    assert "test_fraction=0.2 compares all predictors" in comparison_lines(run)[-1]
     # Each row left out, predictions are worse than on rows that were seen.
     seen = run.predict(run.data.inputs, run.data.targets).scores()
     assert found > seen["negative_log_likelihood"] and frame.loc[POSTERIOR, "rmse"] > seen["rmse"]
