@@ -304,12 +304,12 @@ class Likelihood(Objective):
     def log_prob(self, targets: Any, outputs: Any) -> Any:
         """Returns the log density of each example, in TensorFlow.
 
+        A likelihood with `extra_parameters` takes these as a third argument, a number each.
+
         Args:
             targets: Labels in the units of the data, shape (n, targets * target_columns), with the
                 number type of the outputs.
             outputs: Outputs of the network, shape (n, targets * outputs_per_target).
-            extra: The parameters of `extra_parameters`, a number each. Only a likelihood that has
-                some takes this third argument.
 
         Returns:
             Log densities summed over the targets of an example, constants included, shape (n,).
@@ -319,11 +319,12 @@ class Likelihood(Objective):
     def law(self, outputs: np.ndarray) -> Law:
         """Returns the distribution of the targets in the units of the data, in NumPy.
 
+        A likelihood with `extra_parameters` takes these as a second argument, of shape (draws, 1,
+        numbers).
+
         Args:
             outputs: Outputs of the network, shape (draws, n, targets * outputs_per_target),
                 float64.
-            extra: The parameters of `extra_parameters` of each draw, shape (draws, 1, numbers).
-                Only a likelihood that has some takes this second argument.
 
         Returns:
             The distributions of all targets, of shape (draws, n, targets).
