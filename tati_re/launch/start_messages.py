@@ -24,6 +24,7 @@ from tati_re.launch.loops import RunLoops
 from tati_re.launch.request import Request, is_cheap
 from tati_re.launch.starts import TOGETHER
 from tati_re.likelihoods.gaussian import GaussianNoise
+from tati_re.likelihoods.rounding import rounding_of
 from tati_re.options.make import Options
 from tati_re.options.tati_names import sentences as tati_sentences
 from tati_re.posterior.priors.choosing import too_hot, unused_prior_options
@@ -180,11 +181,30 @@ def unused_by_loss(facts: StartFacts) -> Iterator[str]:
         idle.append("quantile_level")
     if "degrees_of_freedom" not in objective.settings:
         idle.append("degrees_of_freedom")
+    if not {"rounding", "least_std"} & {*objective.settings}:
+        idle.append("rounding")
     if not objective.takes_logits and options.from_logits != "auto":
         idle.append("from_logits")
 
     if unused := [name for name in idle if name in options.explicit]:
         yield f"Not used by the loss {used}: {', '.join(unused)}."
+
+
+def of_rounding(facts: StartFacts) -> Iterator[str]:
+    """Targets that are rounded, whose rounding is a part of the predicted spread."""
+    if not facts.system.has_data:
+        return
+    objective = facts.potential.loss.objective
+    if not objective.includes_rounding:
+        return
+    targets = facts.dataset.targets
+    columns = targets.shape[-1] if targets.ndim > 1 else 1
+    values = targets.reshape(-1, columns)[:, : columns // objective.target_columns]
+    units = ", ".join(f"{unit:.4g}" for unit in rounding_of(values) if unit > 0)
+    yield (
+        f"The targets are rounded to {units}: the predicted spread includes the rounding "
+        "(rounding none leaves it out)."
+    )
 
 
 def notices_of_potential(facts: StartFacts) -> Iterator[str]:
@@ -438,6 +458,7 @@ RULES: tuple[Rule, ...] = (
     cautions_on_data,
     of_compiled_loss,
     of_noise,
+    of_rounding,
     unused_by_loss,
     notices_of_potential,
     of_class_weights,

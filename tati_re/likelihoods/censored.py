@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from tati_re.likelihoods.contract import (
     LOG_2PI,
-    Likelihood,
+    RoundedLikelihood,
     moments_of,
     parts,
     refuse_targets,
     tensorflow,
 )
 from tati_re.likelihoods.laws import Law, ScipyLaw
+from tati_re.likelihoods.rounding import log_hypot
 
 LEFT, RIGHT, OBSERVED = -1, 0, 1
 """Values of the second column: the event came before the time, after it, or at it."""
 
 
-class Censored(Likelihood):
+class Censored(RoundedLikelihood):
     """What likelihoods of censored values share: two columns of labels, value and event.
 
     The event is 1 where the value was observed, 0 where the true one is larger (right-censored),
@@ -31,16 +33,30 @@ class Censored(Likelihood):
 
     With u the value, or its logarithm where `of_logarithms`, z = (u - location - scale m) / (scale
     exp(s)) has a fixed law; m and s are the outputs of the network. `location` and `scale` are mean
-    and deviation of u over the training set, whether observed or not.
+    and deviation of u over the training set, whether observed or not. The width of rounded values is
+    scale √(exp(2s) + `least_width`²); for a logarithm `least_width` is that of the largest value.
+
+    Args:
+        rounding: "auto" or "none": whether the width includes the rounding of the values. Default:
+            auto.
     """
 
     outputs_per_target = 2
     target_columns = 2
-    constants = ("location", "scale")
+    constants = ("location", "scale", "least_width")
+    later_settings: ClassVar[Mapping[str, Any]] = {
+        **RoundedLikelihood.later_settings,
+        "least_width": 0.0,
+    }
     of_logarithms = False
 
     location: Any = 0.0
     scale: Any = 1.0
+    least_width: Any = 0.0
+
+    @property
+    def includes_rounding(self) -> bool:
+        return bool(np.any(self.least_width))
 
     @abstractmethod
     def standard_log_prob(self, z: Any) -> tuple[Any, Any, Any]:
@@ -80,14 +96,19 @@ class Censored(Likelihood):
     def fitted(self, targets: np.ndarray, weights: np.ndarray | None = None) -> Self:
         likelihood = super().fitted(targets, weights)
         values, _ = np.split(np.asarray(targets, np.float64), 2, axis=-1)
-        values = np.log(values) if self.of_logarithms else values
+        least = self.least_std(values)
+        if self.of_logarithms:
+            least = least / values.max(axis=0)
+            values = np.log(values)
         likelihood.location, likelihood.scale = moments_of(values, weights)
+        likelihood.least_width = least / likelihood.scale
         return likelihood
 
     def log_prob(self, targets: Any, outputs: Any) -> Any:
         tf = tensorflow()
         values, events = tf.split(tf.cast(targets, tf.float64), 2, axis=-1)
         center, log_width = tf.split(tf.cast(outputs, tf.float64), 2, axis=-1)
+        log_width = log_hypot(log_width, np.asarray(self.least_width))
         u = tf.math.log(values) if self.of_logarithms else values
         z = ((u - self.location) / self.scale - center) * tf.exp(-log_width)
         density, above, below = self.standard_log_prob(z)
@@ -100,7 +121,8 @@ class Censored(Likelihood):
     def law(self, outputs: np.ndarray) -> Law:
         center, log_width = parts(outputs, 2)
         center = self.location + self.scale * center
-        return self.standard_law(center, self.scale * np.exp(log_width))
+        width = np.hypot(np.exp(log_width), self.least_width)
+        return self.standard_law(center, self.scale * width)
 
     def log_likelihood(
         self, targets: np.ndarray, outputs: np.ndarray, extra: Any = None

@@ -17,6 +17,7 @@ from tati_re.core.front_door import Doors, front_door, front_doors
 from tati_re.core.renamed import renamed_attribute
 from tati_re.data.preparation import Standard
 from tati_re.likelihoods.laws import Law
+from tati_re.likelihoods.rounding import AUTO, NONE, check_rounding, least_std, log_hypot
 
 PREDICTED, SAMPLED, BY_TARGET = "predicted", "sampled", "by_target"
 """Values of `noise_std` in place of a number: an output of the network, one parameter for all
@@ -153,6 +154,11 @@ class Objective(Doors, ABC):
     def is_computed(self) -> bool:
         """Whether `losses` is known."""
         return True
+
+    @property
+    def includes_rounding(self) -> bool:
+        """Whether the targets are rounded, and a predicted spread includes that."""
+        return False
 
     @abstractmethod
     def loss(self, targets: Any, outputs: Any, extra: Any = None) -> Any:
@@ -304,12 +310,12 @@ class Likelihood(Objective):
     def log_prob(self, targets: Any, outputs: Any) -> Any:
         """Returns the log density of each example, in TensorFlow.
 
-        A likelihood with `extra_parameters` takes these as a third argument, a number each.
-
         Args:
             targets: Labels in the units of the data, shape (n, targets * target_columns), with the
                 number type of the outputs.
             outputs: Outputs of the network, shape (n, targets * outputs_per_target).
+            extra: The parameters of `extra_parameters`, a number each. Only a likelihood that has
+                some takes this third argument.
 
         Returns:
             Log densities summed over the targets of an example, constants included, shape (n,).
@@ -319,12 +325,11 @@ class Likelihood(Objective):
     def law(self, outputs: np.ndarray) -> Law:
         """Returns the distribution of the targets in the units of the data, in NumPy.
 
-        A likelihood with `extra_parameters` takes these as a second argument, of shape (draws, 1,
-        numbers).
-
         Args:
             outputs: Outputs of the network, shape (draws, n, targets * outputs_per_target),
                 float64.
+            extra: The parameters of `extra_parameters` of each draw, shape (draws, 1, numbers).
+                Only a likelihood that has some takes this second argument.
 
         Returns:
             The distributions of all targets, of shape (draws, n, targets).
@@ -622,12 +627,45 @@ class StandardizedLikelihood(Likelihood):
     probabilities = Objective.probabilities
 
 
-class LocationScale(Likelihood):
+class RoundedLikelihood(Likelihood):
+    """A likelihood whose predicted spread includes the rounding of the targets.
+
+    Args:
+        rounding: "auto": a predicted spread includes the rounding of the targets, where at least half
+            of them occur more than once. "none": it may come down to 0. Default: auto.
+    """
+
+    settings: ClassVar[tuple[str, ...]] = ("rounding",)
+    later_settings: ClassVar[Mapping[str, Any]] = {"rounding": NONE}
+
+    rounding: str = AUTO
+
+    @front_door
+    def __init__(self, rounding: str = AUTO) -> None:
+        self.rounding = check_rounding(rounding)
+
+    def least_std(self, targets: np.ndarray) -> np.ndarray:
+        """Returns the standard deviation of the rounding of training targets.
+
+        Args:
+            targets: Values in the units of the data, shape (n, targets).
+
+        Returns:
+            Deviations, shape (targets,); 0 where the rounding does not count.
+        """
+        if self.rounding == NONE:
+            return np.zeros(np.shape(targets)[-1])
+        return least_std(targets)
+
+
+class LocationScale(RoundedLikelihood):
     """A likelihood of values y = location + scale * (m + exp(s) z), where z has a fixed
     distribution.
 
     The network outputs are m, the standardized center, and s, the logarithm of the standardized
-    width. `location` and `scale` are the mean and standard deviation of the training targets.
+    width. `location` and `scale` are the mean and standard deviation of the training targets. The
+    width of rounded targets is √(exp(2s) + `least_width`²), where `least_width` is the standardized
+    deviation of the rounding.
 
     A subclass that passes `noise_std` to this constructor, and forwards `extra`, also supports
     fixed and sampled widths. Then m is the only output.
@@ -637,21 +675,34 @@ class LocationScale(Likelihood):
             "by_target": s is one parameter per target. A number: the width in the units of the
             targets. Default: predicted.
         target_names: Names of the targets, for one width each. Default: none.
+        rounding: "auto": a predicted width includes the rounding of the targets, where at least half
+            of them occur more than once. "none": it may come down to 0. Default: auto.
     """
 
     outputs_per_target = 2
-    constants = ("location", "scale")
-    later_settings: ClassVar[Mapping[str, Any]] = {"noise_std": PREDICTED, "target_names": []}
+    settings: ClassVar[tuple[str, ...]] = ()
+    constants = ("location", "scale", "least_width")
+    later_settings: ClassVar[Mapping[str, Any]] = {
+        **RoundedLikelihood.later_settings,
+        "noise_std": PREDICTED,
+        "target_names": [],
+        "least_width": 0.0,
+    }
 
     location: Any = 0.0
     scale: Any = 1.0
+    least_width: Any = 0.0
     noise_std: float | str = PREDICTED
     target_names: Sequence[str] = ()
 
     @front_door
     def __init__(
-        self, noise_std: float | str = PREDICTED, target_names: Sequence[str] = ()
+        self,
+        noise_std: float | str = PREDICTED,
+        target_names: Sequence[str] = (),
+        rounding: str = AUTO,
     ) -> None:
+        super().__init__(rounding)
         words = (PREDICTED, SAMPLED, BY_TARGET)
         number = not isinstance(noise_std, str) and 0 < noise_std < math.inf
         expected = f"a number above 0, {', '.join(words)}"
@@ -672,7 +723,13 @@ class LocationScale(Likelihood):
     def fitted(self, targets: np.ndarray, weights: np.ndarray | None = None) -> Self:
         likelihood = super().fitted(targets, weights)
         likelihood.location, likelihood.scale = moments_of(targets, weights)
+        if self.noise_std == PREDICTED:
+            likelihood.least_width = self.least_std(targets) / likelihood.scale
         return likelihood
+
+    @property
+    def includes_rounding(self) -> bool:
+        return bool(np.any(self.least_width))
 
     def named(self, names: Sequence[str]) -> Self:
         likelihood = copy.copy(self)
@@ -694,7 +751,8 @@ class LocationScale(Likelihood):
         """
         if self.noise_std == PREDICTED:
             center, log_width = parts(outputs, 2)
-            return self.location + self.scale * center, self.scale * np.exp(log_width)
+            width = np.hypot(np.exp(log_width), self.least_width)
+            return self.location + self.scale * center, self.scale * width
         center = self.location + self.scale * np.asarray(outputs, np.float64)
         if isinstance(self.noise_std, str):
             return center, np.broadcast_to(self.scale * np.exp(extra), center.shape)
@@ -716,6 +774,7 @@ class LocationScale(Likelihood):
         location = tf.constant(self.location, outputs.dtype)
         if self.noise_std == PREDICTED:
             center, log_width = tf.split(outputs, 2, axis=-1)
+            log_width = log_hypot(log_width, np.asarray(self.least_width))
         else:
             center, log_width = outputs, self._log_width(outputs, extra)
         z = ((targets - location) / scale - center) * tf.exp(-log_width)

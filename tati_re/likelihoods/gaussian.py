@@ -19,6 +19,7 @@ from tati_re.likelihoods.contract import (
     tensorflow,
 )
 from tati_re.likelihoods.laws import NormalLaw
+from tati_re.likelihoods.rounding import log_hypot
 
 LEAST_LOG_STD = -15.0
 """Smaller ones count as this, 3e-7, about where float32 no longer tells standardized targets
@@ -92,20 +93,34 @@ class GaussianNoise(StandardizedLikelihood):
 class PredictedGaussian(StandardizedLikelihood):
     """Gaussian noise whose standard deviation the network predicts.
 
-    The outputs are the means and, behind them, the logarithms of the standard deviations.
+    The outputs are the means and, behind them, the logarithms of the standard deviations. The
+    variance of rounded targets is larger by that of the rounding.
+
+    Args:
+        least_std: Standard deviation of the rounding of each target, in the units of the network.
+            Default: none, targets are not rounded.
     """
 
     name = "heteroscedastic_gaussian"
+    settings = ("least_std",)
     outputs_per_target = 2
     one_output = True
     scale_free = True
     predicts_noise = True
     numbers_are_values = True
 
+    def __init__(self, least_std: Sequence[float] = ()) -> None:
+        self.least_std = [float(value) for value in least_std]
+
+    @property
+    def includes_rounding(self) -> bool:
+        return bool(np.any(self.least_std))
+
     def loss(self, targets: Any, outputs: Any, extra: Any = None) -> Any:
         tf = tensorflow()
         mean, log_std = tf.split(outputs, 2, axis=-1)
         log_std = tf.maximum(log_std, tf.constant(LEAST_LOG_STD, log_std.dtype))
+        log_std = log_hypot(log_std, np.asarray(self.least_std))
         scaled = (targets - mean) * tf.exp(-log_std)
         return tf.reduce_sum(tf.square(scaled) / 2 + (log_std + _HALF_LOG_2PI), axis=-1)
 
@@ -118,7 +133,10 @@ class PredictedGaussian(StandardizedLikelihood):
 
     def law(self, outputs: np.ndarray, extra: Any = None) -> NormalLaw:
         mean, log_std = self._halves(outputs)
-        return NormalLaw(mean, np.exp(np.maximum(log_std, LEAST_LOG_STD)))
+        std = np.exp(np.maximum(log_std, LEAST_LOG_STD))
+        if self.least_std:
+            std = np.hypot(std, np.tile(self.least_std, self.places))
+        return NormalLaw(mean, std)
 
     def _halves(self, outputs: np.ndarray) -> list[np.ndarray]:
         """Means and log deviations, shape (..., n, targets) each."""

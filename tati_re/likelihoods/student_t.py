@@ -18,6 +18,7 @@ from tati_re.likelihoods.contract import (
     tensorflow,
 )
 from tati_re.likelihoods.laws import ScipyLaw
+from tati_re.likelihoods.rounding import AUTO
 
 
 class StudentTNoise(LocationScale):
@@ -33,6 +34,8 @@ class StudentTNoise(LocationScale):
         noise_std: The width: "predicted" by the network, "sampled", "by_target", or a number in the
             units of the targets. Default: predicted.
         target_names: Names of the targets, for one width each. Default: none.
+        rounding: "auto" or "none": whether a predicted width includes the rounding of the targets.
+            Default: auto.
 
     Raises:
         InputError: The degrees of freedom are 2 or less, or the width is invalid.
@@ -44,7 +47,7 @@ class StudentTNoise(LocationScale):
     """
 
     name = "student_t"
-    settings = ("degrees_of_freedom", "noise_std", "target_names")
+    settings = ("degrees_of_freedom", "noise_std", "target_names", "rounding")
 
     @front_door
     def __init__(
@@ -52,8 +55,9 @@ class StudentTNoise(LocationScale):
         degrees_of_freedom: float | str = 4.0,
         noise_std: float | str = PREDICTED,
         target_names: Sequence[str] = (),
+        rounding: str = AUTO,
     ) -> None:
-        super().__init__(noise_std, target_names)
+        super().__init__(noise_std, target_names, rounding)
         if degrees_of_freedom != SAMPLED:
             problem = "degrees_of_freedom: the variance of the noise is not finite."
             wrong = isinstance(degrees_of_freedom, str) or not 2 < degrees_of_freedom < math.inf
@@ -159,10 +163,12 @@ class LaplaceNoise(LocationScale):
         noise_std: The width, E|y - median|: "predicted" by the network, "sampled", "by_target", or
             a number in the units of the targets. Default: predicted.
         target_names: Names of the targets, for one width each. Default: none.
+        rounding: "auto" or "none": whether a predicted width includes the rounding of the targets.
+            Default: auto.
     """
 
     name = "laplace"
-    settings = ("noise_std", "target_names")
+    settings = ("noise_std", "target_names", "rounding")
 
     def log_prob(self, targets: Any, outputs: Any, extra: Any = None) -> Any:
         tf = tensorflow()

@@ -246,7 +246,7 @@ class Options(BaseModel):
     )
     hidden: list[Units] = _model([], "units of each hidden layer when no model is given")
     activation: str = _model("relu", "activation of the hidden layers, any Keras name")
-    output_activation: str = _model("linear", "activation of the last layer, any Keras name")
+    output_activation: str = _model("linear", "activation of the last layer, a Keras name")
     use_bias: bool = _model(
         True, "whether layers have biases; the physical systems harmonic and gaussian have none"
     )
@@ -294,6 +294,11 @@ class Options(BaseModel):
     quantile_level: float = _posterior(
         0.5, "probability below the quantile that loss pinball predicts", gt=0, lt=1
     )
+    rounding: Literal["auto", "none"] = _posterior(
+        "auto",
+        "whether a predicted spread includes the rounding of the targets, variance (unit^2)/12; auto: "
+        "where at least half of them occur more than once; none: the spread may come down to 0",
+    )
     noise_prior: Literal["half_normal", "inverse_gamma", "log_normal"] = _posterior(
         "inverse_gamma",
         "prior of a sampled noise_std: half-normal, Gamma distribution of 1/noise_std^2 (inverse_gamma), log-normal",
@@ -330,7 +335,7 @@ class Options(BaseModel):
     prior_std: Positive = _posterior(1.0, "standard deviation of the Gaussian prior")
     prior_scale: Positive = _posterior(
         1.0,
-        "scale of the Laplace, Student-t and hierarchical priors",
+        "scale of Laplace, Student-t and hierarchical priors",
     )
     prior_degrees: Positive = _posterior(
         3.0,

@@ -24,7 +24,7 @@ from tati_re.likelihoods.registry import LOSSES
 
 _SQUASHED = ("softmax", "sigmoid", "hard_sigmoid")
 """Last activations whose outputs lie between 0 and 1, and are no logits."""
-_RECORDED = ("target_names", "quantile_level")
+_RECORDED = ("target_names", "quantile_level", "least_std")
 """Settings of losses without constants that the manifest says where they have a value."""
 _NO_PROBABILITIES = ("linear", "tanh", "log_softmax", "log_sigmoid")
 """Last activations whose outputs are below 0 too."""

@@ -59,6 +59,17 @@ _SETTLED = (
     "trajectory_every",
 )  # Options that each start settles anew.
 _OF_DATA = ("standardize", "noise_std")
+_ROUNDED = (
+    "heteroscedastic_gaussian",
+    "student_t",
+    "laplace",
+    "log_normal",
+    "gamma",
+    "beta",
+    "censored_normal",
+    "censored_log_normal",
+    "censored_weibull",
+)  # Losses with the option `rounding`.
 
 
 @dataclass(frozen=True, eq=False)
@@ -389,6 +400,8 @@ def explicit_options(manifest: Manifest) -> dict[str, Any]:
         explicit["noise_prior_scale"] = "deviation"  # of runs from before it was 0.3 of it
     if manifest.loss.noise_std == "sampled" and "quantile_level" not in options:
         explicit["noise_std"] = "sampled"  # of runs from before several targets had a noise each
+    if "rounding" not in options and manifest.loss.loss in _ROUNDED:
+        explicit["rounding"] = "none"  # of runs from before a predicted spread had a bound
     return explicit
 
 

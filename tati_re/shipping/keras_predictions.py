@@ -180,7 +180,13 @@ def _center_and_width(predictor: Exportable, outputs: Any) -> tuple[Any, Any]:
         center, log_width = ops.split(outputs, 2, axis=-1)
         if isinstance(objective, PredictedGaussian):
             log_width = ops.maximum(log_width, LEAST_LOG_STD)
-        return center, ops.exp(log_width)
+            least = objective.least_std
+        else:
+            least = objective.least_width
+        width = ops.exp(log_width)
+        if np.any(least):
+            width = ops.sqrt(width * width + _constant(np.square(least), outputs.dtype))
+        return center, width
     return outputs, _constant(_widths(predictor), outputs.dtype)
 
 

@@ -23,6 +23,7 @@ from tati_re.data.standardizing import (
     standardized,
     standardized_as,
 )
+from tati_re.likelihoods import rounding
 from tati_re.likelihoods.contract import (
     BY_TARGET,
     CLASSES,
@@ -418,6 +419,7 @@ class System:
                 activation=activation,
                 target_names=self._names_of_noise(options),
                 quantile_level=options.quantile_level,
+                least_std=self._least_std(options),
             )
         else:
             loss = Loss(fitted_to(law, self.units_from or dataset), from_logits=False)
@@ -468,6 +470,16 @@ class System:
         """Names of the targets where each has a noise of its own; else ()."""
         by_target = self.noise_std(options) == BY_TARGET
         return target_names(self.examples) if by_target else ()
+
+    def _least_std(self, options: Options) -> tuple[float, ...]:
+        """Standard deviations of the rounding of the targets, as they are stored; () without it."""
+        examples = self.units_from or self.examples
+        if options.rounding == rounding.NONE or examples.task != "regression":
+            return ()
+        targets = examples.targets
+        columns = targets.shape[-1] if targets.ndim > 1 else 1
+        deviations = rounding.least_std(targets.reshape(-1, columns))
+        return tuple(deviations.tolist()) if deviations.any() else ()
 
     def prior(self, options: Options, objects: Mapping[str, Any] | None = None) -> Prior:
         """The prior of the parameters.
