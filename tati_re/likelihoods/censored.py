@@ -12,6 +12,7 @@ import numpy as np
 from tati_re.likelihoods.contract import (
     LOG_2PI,
     RoundedLikelihood,
+    is_far,
     moments_of,
     parts,
     refuse_targets,
@@ -57,6 +58,10 @@ class Censored(RoundedLikelihood):
     @property
     def includes_rounding(self) -> bool:
         return bool(np.any(self.least_width))
+
+    @property
+    def is_far(self) -> bool:
+        return is_far(self.location, self.scale)
 
     @abstractmethod
     def standard_log_prob(self, z: Any) -> tuple[Any, Any, Any]:

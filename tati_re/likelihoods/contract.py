@@ -644,6 +644,16 @@ class RoundedLikelihood(Likelihood):
     def __init__(self, rounding: str = AUTO) -> None:
         self.rounding = check_rounding(rounding)
 
+    @property
+    def is_far(self) -> bool:
+        """Whether targets are so far from 0, in units of their spread, that float32 does not hold
+        them.
+        """
+        return False
+
+    def stored(self, targets: np.ndarray, dtype: type) -> np.ndarray:
+        return super().stored(targets, np.float64 if self.is_far else dtype)
+
     def least_std(self, targets: np.ndarray) -> np.ndarray:
         """Returns the standard deviation of the rounding of training targets.
 
@@ -731,6 +741,10 @@ class LocationScale(RoundedLikelihood):
     def includes_rounding(self) -> bool:
         return bool(np.any(self.least_width))
 
+    @property
+    def is_far(self) -> bool:
+        return is_far(self.location, self.scale)
+
     def named(self, names: Sequence[str]) -> Self:
         likelihood = copy.copy(self)
         likelihood.target_names = list(names) if self.noise_std == BY_TARGET else []
@@ -762,7 +776,8 @@ class LocationScale(RoundedLikelihood):
         """Returns z and log(scale * exp(s)) of targets, in TensorFlow, each of shape (n, targets).
 
         Args:
-            targets: Labels in the units of the data, shape (n, targets).
+            targets: Labels in the units of the data, shape (n, targets); float64 if they are far
+                from 0.
             outputs: Outputs of the network, shape (n, outputs).
             extra: Widths that are parameters, one number each. Default: None.
 
@@ -771,13 +786,14 @@ class LocationScale(RoundedLikelihood):
         """
         tf = tensorflow()
         scale = tf.constant(self.scale, outputs.dtype)
-        location = tf.constant(self.location, outputs.dtype)
+        away = targets - tf.constant(self.location, targets.dtype)
+        values = tf.cast(away / tf.constant(self.scale, targets.dtype), outputs.dtype)
         if self.noise_std == PREDICTED:
             center, log_width = tf.split(outputs, 2, axis=-1)
             log_width = log_hypot(log_width, np.asarray(self.least_width))
         else:
             center, log_width = outputs, self._log_width(outputs, extra)
-        z = ((targets - location) / scale - center) * tf.exp(-log_width)
+        z = (values - center) * tf.exp(-log_width)
         return z, log_width + tf.math.log(scale)
 
     def _log_width(self, outputs: Any, extra: Any) -> Any:
@@ -832,6 +848,20 @@ def moments_of(
     """
     standard = Standard.of(np.asarray(targets, np.float64), weights)
     return standard.mean, standard.deviation
+
+
+_FAR = 1e3
+"""Spreads from 0 beyond which float32 holds targets with fewer than four digits of their spread."""
+
+
+def is_far(location: Any, scale: Any) -> bool:
+    """Whether float32 loses the differences of targets.
+
+    Args:
+        location: Centers of the targets, or of their logarithms.
+        scale: Their spreads, above 0.
+    """
+    return bool(np.any(np.abs(location) > _FAR * np.asarray(scale)))
 
 
 def refuse_targets(wrong: np.ndarray, targets: np.ndarray, name: str, expected: str) -> None:

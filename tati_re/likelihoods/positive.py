@@ -55,7 +55,8 @@ class LogNormal(LocationScale):
         tf = tensorflow()
         logarithms = tf.math.log(targets)
         z, log_width = self.standardized(logarithms, outputs)
-        density = -0.5 * tf.square(z) - log_width - 0.5 * LOG_2PI - logarithms
+        density = -0.5 * tf.square(z) - log_width - 0.5 * LOG_2PI
+        density -= tf.cast(logarithms, outputs.dtype)
         return tf.reduce_sum(density, axis=-1)
 
     def law(self, outputs: np.ndarray) -> ScipyLaw:

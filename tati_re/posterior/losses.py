@@ -323,12 +323,14 @@ class WeightedLoss:
         Args:
             labels: Labels, (n, ...).
             weights: Weights of the examples, (n,).
-            dtype: Type of the parameters and of the result; it holds class numbers up to 2^24
-                exactly.
+            dtype: Type of the parameters; it holds class numbers up to 2^24 exactly.
+
+        Returns:
+            Numbers of this type, or of the labels' own if that is float64.
         """
-        return np.concatenate([labels.reshape(len(labels), -1), weights[:, None]], axis=1).astype(
-            dtype.as_numpy_dtype
-        )
+        kind = np.float64 if labels.dtype == np.float64 else dtype.as_numpy_dtype
+        columns = [labels.reshape(len(labels), -1), weights[:, None]]
+        return np.concatenate(columns, axis=1).astype(kind)
 
     def _parts(self, packed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         labels = tf.cast(packed[..., :-1], self._type)

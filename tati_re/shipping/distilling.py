@@ -11,6 +11,7 @@ import numpy as np
 from tati_re.core.errors import refuse_if
 from tati_re.core.front_door import front_door
 from tati_re.core.user_warnings import warn_user
+from tati_re.likelihoods.student_t import LaplaceNoise, StudentTNoise
 from tati_re.posterior.likelihood_predictive import LikelihoodPredictive
 from tati_re.posterior.predictive import CLASSES, VALUES
 from tati_re.prediction.draws import Members
@@ -154,7 +155,8 @@ def _refuse_indistillable(network: Network) -> None:
     refuse_if(several, problem, expected="run.compress")
     expected = "a run of classes, or of values with Gaussian, Laplace or Student t noise"
     of_registry = isinstance(predictive, LikelihoodPredictive)
-    normal = predictive.kind == VALUES and predictive.has_noise and not of_registry
+    symmetric = isinstance(predictive.objective, (StudentTNoise, LaplaceNoise))
+    normal = predictive.kind == VALUES and predictive.has_noise and (symmetric or not of_registry)
     classes = predictive.kind == CLASSES and predictive.task in _LOSSES and not of_registry
     problem = "distil: one network cannot predict targets of this kind."
     refuse_if(not (normal or classes), problem, predictive.name, expected)

@@ -24,6 +24,8 @@ Tensors = dict[str, Any]
 
 _ROUNDS, _CELLS = 6, 16
 """Searches for a quantile, and cells of each: the bracket shrinks by 16^6."""
+_MOST_FREEDOM = 100
+"""Degrees of freedom up to which the distribution function is a sum of terms."""
 _TINY = 1e-30
 
 
@@ -105,11 +107,32 @@ def _laplace_cdf(z: Any) -> Any:
     return ops.where(z < 0.0, tail, 1.0 - tail)
 
 
-def _student_4_cdf(z: Any) -> Any:
-    """Of Student's t with 4 degrees of freedom, in closed form."""
-    square = 1.0 + z * z * 0.25
-    part = z * z / (12.0 * square)
-    return 0.5 + 0.375 * z / ops.sqrt(square) * (1.0 - part)
+def _student_cdf(freedom: float) -> Callable[[Any], Any] | None:
+    """The distribution function of Student's t, a finite sum for even degrees of freedom.
+
+    Source: M. Abramowitz and I. A. Stegun, Handbook of Mathematical Functions, 26.7.4.
+
+    Args:
+        freedom: Degrees of freedom.
+
+    Returns:
+        The function; None for degrees of freedom that are not even.
+    """
+    if freedom % 2 or freedom > _MOST_FREEDOM:
+        return None
+
+    def cdf(z: Any) -> Any:
+        square = z * z * (1.0 / freedom)
+        sine = z * (1.0 / math.sqrt(freedom)) / ops.sqrt(1.0 + square)
+        cosine_squared = 1.0 / (1.0 + square)
+        term: Any = ops.ones_like(z)
+        total: Any = term
+        for k in range(1, int(freedom) // 2):
+            term = term * cosine_squared * ((2 * k - 1) / (2 * k))
+            total = total + term
+        return 0.5 + 0.5 * sine * total
+
+    return cdf
 
 
 _NORMAL = _Noise(_normal_cdf, lambda level: float(ndtri(level)), 1.0)
@@ -126,7 +149,7 @@ def _noise_of(objective: Any) -> _Noise | None:
         return None
     freedom = float(objective.degrees_of_freedom)
     return _Noise(
-        cdf=_student_4_cdf if freedom == 4 else None,
+        cdf=_student_cdf(freedom),
         quantile=lambda level: float(stats.t.ppf(level, freedom)),
         deviation=math.sqrt(freedom / (freedom - 2)),
     )
@@ -158,7 +181,9 @@ def of_values(predictor: Exportable, outputs: Any, levels: tuple[float, ...]) ->
     predictions["std"] = ops.sqrt(spread + variance) * (factor * unit)
     if levels:
         expected = "quantiles=(), or a gaussian loss"
-        problem = "to_keras: quantiles of Student's t noise need 4 degrees of freedom."
+        problem = (
+            "to_keras: quantiles of Student's t noise need even degrees of freedom, up to 100."
+        )
         refuse_if(noise.cdf is None, problem, predictive.objective.describe(), expected)
         away_from_mean = _quantiles(predictor, away, width, noise, levels)
         stretched = mean[..., None] + away_from_mean * factor

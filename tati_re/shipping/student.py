@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tati_re.core.user_input import seeded
+from tati_re.likelihoods.contract import LocationScale
 from tati_re.posterior.predictive import CLASSES
 from tati_re.prediction.network import Network
 
@@ -48,6 +49,7 @@ class Student:
         self._predictive = predictive
         self._seed = seed
         self._of_classes = predictive.kind == CLASSES
+        self._has_own_units = isinstance(predictive.objective, LocationScale)
         count = predictive.num_columns if self._of_classes else 2 * predictive.num_columns
         if predictive.task == "signs":
             count = 1
@@ -100,13 +102,21 @@ class Student:
             y = np.concatenate([part[rows] for part, rows in zip(learned, chosen, strict=True)])
             step(tf.constant(x.reshape(len(x), *shape)), tf.constant(y))
         self._take_over(center, width)
+        if self._has_own_units:
+            self._take_over_targets()
+
+    def _units(self) -> tuple[Any, Any]:
+        """Center and deviation of the targets, in whose units the network learns."""
+        if self._has_own_units:
+            return self._predictive.objective.location, self._predictive.objective.scale
+        return self._predictive.mean, self._predictive.deviation
 
     def _learned(self, part: Targets) -> np.ndarray:
         """Means and deviations in units of the deviation of the targets, or probabilities."""
         if part.widths is None:
             return part.values[:, 1:] if self._predictive.task == "signs" else part.values
-        scale = self._predictive.deviation
-        mean = (part.values - self._predictive.mean) / scale
+        center, scale = self._units()
+        mean = (part.values - center) / scale
         return np.concatenate([mean, np.maximum(part.widths / scale, _LEAST_WIDTH)], axis=1)
 
     def _divergence(self, learned: Any, outputs: Any) -> Any:
@@ -134,3 +144,14 @@ class Student:
         kernel, bias = (np.asarray(values, np.float64) for values in first.get_weights())
         scaled = kernel / width[:, None]
         first.set_weights([scaled, bias - center @ scaled])
+
+    def _take_over_targets(self) -> None:
+        """Gives the last layer the units of the targets, which such a run does not standardize."""
+        center, scale = self._units()
+        last = [layer for layer in self.flat.model.layers if layer.weights][-1]
+        kernel, bias = (np.asarray(values, np.float64) for values in last.get_weights())
+        means = slice(0, len(bias) // 2)
+        kernel[:, means] *= scale
+        bias[means] = bias[means] * scale + center
+        bias[means.stop :] += np.log(scale)
+        last.set_weights([kernel, bias])

@@ -252,6 +252,31 @@ def test_a_raw_table_is_sampled_in_its_own_units(tmp_path):
     assert longer.run_info["step"].iloc[-1] == 8
 
 
+@pytest.mark.parametrize("loss", ["student_t", "laplace", "log_normal", "censored_normal"])
+@pytest.mark.parametrize("settings", [{}, {"batch_size": 10}])
+def test_targets_far_from_zero_keep_their_differences(loss, settings):
+    """In float32, numbers at 10⁸ are 8 apart, which was the resolution of such targets."""
+    random = np.random.default_rng(4)
+    x = random.normal(size=(60, 2))
+    values = 1.5 * x[:, 0] + 0.4 * random.normal(size=60)
+    far = 1e8 + values
+    labels = np.column_stack([far, np.ones(60)]) if loss == "censored_normal" else far
+    weights = np.ones(60) if not settings else None
+    data = (x, labels) if weights is None else (x, labels, weights)
+    sim = Simulation(
+        data=data, hidden=[], loss=loss, dtype="float32", seed=1, verbose=0, **settings
+    )
+    double = Simulation(
+        data=data, hidden=[], loss=loss, dtype="float64", seed=1, verbose=0, **settings
+    )
+    vector = 0.1 * random.normal(size=sim.num_parameters())
+    losses = []
+    for simulation in (sim, double):
+        simulation.parameters = vector
+        losses.append(float(simulation.loss()))
+    assert losses[0] == pytest.approx(losses[1], abs=2e-3)
+
+
 def test_a_saved_model_takes_and_gives_numbers_of_the_data(tmp_path):
     for loss in ("gaussian", "heteroscedastic_gaussian"):
         sim = Simulation(data=(FAR, np.column_stack([VALUES, NEAR[:, 0]])), loss=loss, **QUICK)

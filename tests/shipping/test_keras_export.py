@@ -10,11 +10,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import tati_re
 from tati_re.core.backend import keras
 from tati_re.core.errors import InputError
 from tati_re.shipping.formats import npz_bytes
+from tati_re.shipping.keras_predictions import _student_cdf
 
 # Keras, when it writes a model.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -64,6 +66,9 @@ CASES = {
     "sampled noise": lambda: regression(),
     "fixed noise, float64": lambda: regression(noise_std=0.2, dtype="float64"),
     "student": lambda: regression(loss="student_t", standardize="inputs"),
+    "student, 10": lambda: regression(
+        loss="student_t", degrees_of_freedom=10.0, standardize="inputs"
+    ),
     "laplace": lambda: regression(loss="laplace", standardize="inputs"),
     "no noise": lambda: regression(loss="mean_absolute_error"),
     "derived columns": lambda: regression(input_columns=["x1", "x1^2", "sin(x2)"]),
@@ -95,6 +100,22 @@ def test_the_model_predicts_as_the_predictor_does(name):
     assert (
         np.abs(found["quantiles"] - ends) < 1e-5 * np.maximum(expected.std, 50)[..., None]
     ).all()
+
+
+def test_quantiles_of_odd_degrees_of_freedom_are_refused():
+    run, _ = regression(loss="student_t", degrees_of_freedom=5.0, standardize="inputs")
+    predictor = run.compress(members=None)
+    with pytest.raises(InputError, match="even degrees of freedom"):
+        predictor.to_keras()
+    assert {*predictor.to_keras(quantiles=()).output} == {"mean", "parameter_std", "std"}
+
+
+@pytest.mark.parametrize("freedom", [4, 6, 10, 30])
+def test_the_distribution_function_of_even_degrees_of_freedom(freedom):
+    z = np.linspace(-30, 30, 401)
+    found = np.asarray(_student_cdf(float(freedom))(z))
+    np.testing.assert_allclose(found, stats.t.cdf(z, freedom), atol=1e-6)
+    assert not np.allclose(found, stats.t.cdf(z, freedom + 1), atol=1e-5)
 
 
 def test_arrays_tell_how_inputs_and_calibration_enter():
