@@ -14,7 +14,7 @@ from tati_re.core.errors import refuse_if
 from tati_re.data.dataset import Dataset
 from tati_re.options.make import Options
 
-FORM = "LOSS:UNITS:WIDTH such as heteroscedastic_gaussian:16-16:1"
+FORM = "LOSS:UNITS:WIDTH such as student_t:16-16:1"
 _CANDIDATE = re.compile(r"([A-Za-z_]\w*):(\d+(?:-\d+)*):(\d*\.?\d+(?:[eE][-+]?\d+)?)$")
 _OF_PRIOR = (
     "prior",
@@ -27,10 +27,10 @@ _OF_PRIOR = (
 )
 """Options each of which names the prior."""
 REGRESSION = (
-    ("heteroscedastic_gaussian", (16, 16)),
     ("student_t", (16, 16)),
+    ("heteroscedastic_gaussian", (16, 16)),
     ("gaussian", (16, 16)),
-    ("heteroscedastic_gaussian", (50,)),
+    ("student_t", (50,)),
 )
 """Likelihoods and hidden layers that are compared in a regression, the default one first."""
 CLASSES = ((16, 16), (50,), (100,))

@@ -24,13 +24,13 @@ from tati_re.likelihoods.rounding import AUTO
 class StudentTNoise(LocationScale):
     """Student's t noise around a center that the network predicts.
 
-    It is robust against outliers: a row 10 widths away costs 10 nats, compared with 50 for Gaussian
-    noise.
+    It is robust against outliers: a row 10 widths away costs 13 nats, compared with 50 for Gaussian
+    noise; with 4 degrees of freedom 8 nats.
 
     Args:
         degrees_of_freedom: ν, above 2 for a finite variance; large values approach Gaussian noise.
             "sampled": ν is a parameter, and ν - 2 has a Gamma prior of shape 2 and mean 20.
-            Default: 4.
+            Default: 10.
         noise_std: The width: "predicted" by the network, "sampled", "by_target", or a number in the
             units of the targets. Default: predicted.
         target_names: Names of the targets, for one width each. Default: none.
@@ -52,7 +52,7 @@ class StudentTNoise(LocationScale):
     @front_door
     def __init__(
         self,
-        degrees_of_freedom: float | str = 4.0,
+        degrees_of_freedom: float | str = 10.0,
         noise_std: float | str = PREDICTED,
         target_names: Sequence[str] = (),
         rounding: str = AUTO,

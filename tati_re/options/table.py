@@ -275,7 +275,7 @@ class Options(BaseModel):
         "labels, gaussian for regression",
     )
     degrees_of_freedom: Annotated[float, Field(gt=2)] | Literal["sampled"] = _posterior(
-        4.0,
+        10.0,
         "degrees of freedom of the noise under loss student_t; sampled: one more parameter, its logarithm above 2",
     )
     from_logits: Literal["auto"] | bool = _posterior(
