@@ -169,7 +169,7 @@ def test_a_run_for_prediction_does_not_collapse_on_whole_numbers():
     x = random.uniform(-2, 2, (300, 3))
     y = np.round(12 + 4 * x[:, 0] + 1.5 * random.standard_normal(300))
     run = tati_re.Simulation(data=(x, y), seed=1, verbose=0, test_fraction=0.2).sample(max_time=8)
-    assert run.manifest.loss.loss == "heteroscedastic_gaussian"
+    assert run.manifest.loss.loss == "student_t"
     found = run.predict(x)
     assert (found.noise_std > 0.99 / math.sqrt(12)).all()
     assert np.median(found.std) < y.std()

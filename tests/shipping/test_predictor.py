@@ -19,7 +19,8 @@ import tomli_w
 import tati_re
 from tati_re import Predictor
 from tati_re.core.errors import InputError
-from tati_re.prediction import averaging, sources
+from tati_re.prediction import draws as draws_of_runs
+from tati_re.prediction import sources
 from tati_re.prediction.network import Network
 from tati_re.runs import checkpoint
 from tati_re.runs.positions import Positions
@@ -113,8 +114,8 @@ def test_other_rows_count_no_autocorrelations(run, monkeypatch):
         counted.append(args)
         return draws_of_series(*args)
 
-    draws_of_series = averaging.independent_draws
-    monkeypatch.setattr(averaging, "independent_draws", counting)
+    draws_of_series = draws_of_runs.independent_draws
+    monkeypatch.setattr(draws_of_runs, "independent_draws", counting)
     opened = tati_re.load(run.folder)
     x, _ = values(300)
     first = opened.predict(x[:1]).independent_draws
