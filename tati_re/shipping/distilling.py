@@ -185,10 +185,15 @@ def _rows(rows: np.ndarray, outside: np.ndarray | None, seed: int) -> _Rows:
 
 
 def _between(rows: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Inputs between pairs of others, so that few rows are not learned by heart."""
+    """Inputs between pairs of others, so that few rows are not learned by heart.
+
+    Columns of whole numbers stay whole, as they may be the numbers of categories.
+    """
     first, second = random.integers(len(rows), size=(2, _ROWS_OF_A_KIND))
     part = random.uniform(size=(_ROWS_OF_A_KIND, *[1] * (rows.ndim - 1)))
-    return (1 - part) * rows[first] + part * rows[second]
+    between = (1 - part) * rows[first] + part * rows[second]
+    are_whole = np.all(rows == np.round(rows), axis=0)
+    return np.where(are_whole, np.round(between), between)
 
 
 def _targets(

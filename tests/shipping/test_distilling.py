@@ -168,6 +168,24 @@ def test_distilled_classes_have_the_probabilities_of_all_draws(tmp_path, count):
     assert predictor.losses["inside"] < 0.01
 
 
+def test_a_run_with_a_column_of_text_is_distilled(tmp_path):
+    """Between two categories there is none: the numbers in between were refused."""
+    random = np.random.default_rng(2)
+    towns = random.choice(["Bonn", "Essen", "Trier"], 60)
+    area = random.normal(size=60)
+    price = area + 2.0 * (towns == "Trier") + 0.1 * random.normal(size=60)
+    table = pd.DataFrame({"area": area, "town": towns, "price": price})
+    sim = tati_re.Simulation(data=table, hidden=[4], walker_start="fit", seed=1, verbose=0)
+    steps = {"num_steps": 200, "num_burnin_steps": 100, "trajectory_every": 10}
+    run = sim.sample(sampler="BAOAB", step_size=0.002, **steps)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        predictor = run.distil(hidden=(32,), num_steps=1500)
+    found = predictor.predict(table[["area", "town"]])
+    expected = run.predict(table[["area", "town"]])
+    assert np.abs(found.mean - expected.mean).max() < 0.5 * price.std()
+
+
 @pytest.mark.parametrize("loss", ["student_t", "laplace"])
 def test_noise_with_heavy_tails_is_distilled_in_the_units_of_the_targets(tmp_path, loss):
     """They were refused, in a sentence that expected them."""
