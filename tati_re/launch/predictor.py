@@ -10,6 +10,7 @@ import numpy as np
 from tati_re.core.errors import InputError
 from tati_re.launch.candidates import exceeds
 from tati_re.launch.goal import PREDICT
+from tati_re.prediction.draws import BOTH, FITS
 from tati_re.prediction.leave_one_out import LEAST_DRAWS
 from tati_re.prediction.left_out import LeftOut, left_out, left_out_of_unseen_rows, unseen_rows
 from tati_re.prediction.network import dataset_of, likelihood_of
@@ -20,8 +21,6 @@ from tati_re.runs.positions import Positions
 from tati_re.runs.run import RunFiles, last_step
 
 CHAINS = "chains"
-FITS = "fits"
-BOTH = "both"
 MOST_LOST = math.log(2)
 """Nats a row that a mixture with half of the weight loses at most against either of its parts."""
 FEWEST_DRAWS = 10

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
 from tati_re.likelihoods.contract import (
     LOG_2PI,
-    RoundedLikelihood,
-    is_far,
+    ScaledLikelihood,
     moments_of,
     parts,
     refuse_targets,
@@ -25,7 +23,7 @@ LEFT, RIGHT, OBSERVED = -1, 0, 1
 """Values of the second column: the event came before the time, after it, or at it."""
 
 
-class Censored(RoundedLikelihood):
+class Censored(ScaledLikelihood):
     """What likelihoods of censored values share: two columns of labels, value and event.
 
     The event is 1 where the value was observed, 0 where the true one is larger (right-censored),
@@ -35,7 +33,7 @@ class Censored(RoundedLikelihood):
     With u the value, or its logarithm where `of_logarithms`, z = (u - location - scale m) / (scale
     exp(s)) has a fixed law; m and s are the outputs of the network. `location` and `scale` are mean
     and deviation of u over the training set, whether observed or not. The width of rounded values is
-    scale √(exp(2s) + `least_width`²); for a logarithm `least_width` is that of the largest value.
+    scale √(exp(2s) + `least_width`²); for a logarithm the largest value gives `least_width`.
 
     Args:
         rounding: "auto" or "none": whether the width includes the rounding of the values. Default:
@@ -44,24 +42,7 @@ class Censored(RoundedLikelihood):
 
     outputs_per_target = 2
     target_columns = 2
-    constants = ("location", "scale", "least_width")
-    later_settings: ClassVar[Mapping[str, Any]] = {
-        **RoundedLikelihood.later_settings,
-        "least_width": 0.0,
-    }
     of_logarithms = False
-
-    location: Any = 0.0
-    scale: Any = 1.0
-    least_width: Any = 0.0
-
-    @property
-    def includes_rounding(self) -> bool:
-        return bool(np.any(self.least_width))
-
-    @property
-    def is_far(self) -> bool:
-        return is_far(self.location, self.scale)
 
     @abstractmethod
     def standard_log_prob(self, z: Any) -> tuple[Any, Any, Any]:
@@ -113,7 +94,7 @@ class Censored(RoundedLikelihood):
         tf = tensorflow()
         values, events = tf.split(tf.cast(targets, tf.float64), 2, axis=-1)
         center, log_width = tf.split(tf.cast(outputs, tf.float64), 2, axis=-1)
-        log_width = log_hypot(log_width, np.asarray(self.least_width))
+        log_width = log_hypot(log_width, self.least_width)
         u = tf.math.log(values) if self.of_logarithms else values
         z = ((u - self.location) / self.scale - center) * tf.exp(-log_width)
         density, above, below = self.standard_log_prob(z)

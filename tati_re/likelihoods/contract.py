@@ -29,6 +29,8 @@ NAME, COLUMN = "log_noise_std", "noise_std"
 VALUES, CLASSES, LABELS = "regression", "classification", "multi_label"
 """What outputs predict: numbers, one of several classes, or several labels of 0 and 1 at once."""
 
+_FAR = 1e3
+"""Spreads from 0 beyond which float32 holds targets with fewer than four digits of their spread."""
 _LEAST_LOGARITHM = -1e300
 """In place of the logarithm of 0, so that its product with 0 is 0."""
 
@@ -668,7 +670,35 @@ class RoundedLikelihood(Likelihood):
         return least_std(targets)
 
 
-class LocationScale(RoundedLikelihood):
+class ScaledLikelihood(RoundedLikelihood):
+    """A likelihood with the location and scale of the training targets, or of their logarithms.
+
+    Attributes:
+        location: Mean of the targets, shape (targets,).
+        scale: Their standard deviation, shape (targets,).
+        least_width: Standard deviation of their rounding in units of `scale`, shape (targets,).
+    """
+
+    constants = ("location", "scale", "least_width")
+    later_settings: ClassVar[Mapping[str, Any]] = {
+        **RoundedLikelihood.later_settings,
+        "least_width": 0.0,
+    }
+
+    location: Any = 0.0
+    scale: Any = 1.0
+    least_width: Any = 0.0
+
+    @property
+    def includes_rounding(self) -> bool:
+        return bool(np.any(self.least_width))
+
+    @property
+    def is_far(self) -> bool:
+        return bool(np.any(np.abs(self.location) > _FAR * np.asarray(self.scale)))
+
+
+class LocationScale(ScaledLikelihood):
     """A likelihood of values y = location + scale * (m + exp(s) z), where z has a fixed
     distribution.
 
@@ -691,17 +721,12 @@ class LocationScale(RoundedLikelihood):
 
     outputs_per_target = 2
     settings: ClassVar[tuple[str, ...]] = ()
-    constants = ("location", "scale", "least_width")
     later_settings: ClassVar[Mapping[str, Any]] = {
-        **RoundedLikelihood.later_settings,
+        **ScaledLikelihood.later_settings,
         "noise_std": PREDICTED,
         "target_names": [],
-        "least_width": 0.0,
     }
 
-    location: Any = 0.0
-    scale: Any = 1.0
-    least_width: Any = 0.0
     noise_std: float | str = PREDICTED
     target_names: Sequence[str] = ()
 
@@ -736,14 +761,6 @@ class LocationScale(RoundedLikelihood):
         if self.noise_std == PREDICTED:
             likelihood.least_width = self.least_std(targets) / likelihood.scale
         return likelihood
-
-    @property
-    def includes_rounding(self) -> bool:
-        return bool(np.any(self.least_width))
-
-    @property
-    def is_far(self) -> bool:
-        return is_far(self.location, self.scale)
 
     def named(self, names: Sequence[str]) -> Self:
         likelihood = copy.copy(self)
@@ -790,7 +807,7 @@ class LocationScale(RoundedLikelihood):
         values = tf.cast(away / tf.constant(self.scale, targets.dtype), outputs.dtype)
         if self.noise_std == PREDICTED:
             center, log_width = tf.split(outputs, 2, axis=-1)
-            log_width = log_hypot(log_width, np.asarray(self.least_width))
+            log_width = log_hypot(log_width, self.least_width)
         else:
             center, log_width = outputs, self._log_width(outputs, extra)
         z = (values - center) * tf.exp(-log_width)
@@ -848,20 +865,6 @@ def moments_of(
     """
     standard = Standard.of(np.asarray(targets, np.float64), weights)
     return standard.mean, standard.deviation
-
-
-_FAR = 1e3
-"""Spreads from 0 beyond which float32 holds targets with fewer than four digits of their spread."""
-
-
-def is_far(location: Any, scale: Any) -> bool:
-    """Whether float32 loses the differences of targets.
-
-    Args:
-        location: Centers of the targets, or of their logarithms.
-        scale: Their spreads, above 0.
-    """
-    return bool(np.any(np.abs(location) > _FAR * np.asarray(scale)))
 
 
 def refuse_targets(wrong: np.ndarray, targets: np.ndarray, name: str, expected: str) -> None:

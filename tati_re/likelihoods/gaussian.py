@@ -94,7 +94,7 @@ class PredictedGaussian(StandardizedLikelihood):
     """Gaussian noise whose standard deviation the network predicts.
 
     The outputs are the means and, behind them, the logarithms of the standard deviations. The
-    variance of rounded targets is larger by that of the rounding.
+    variance of rounded targets is larger by the variance of the rounding.
 
     Args:
         least_std: Standard deviation of the rounding of each target, in the units of the network.
@@ -120,7 +120,7 @@ class PredictedGaussian(StandardizedLikelihood):
         tf = tensorflow()
         mean, log_std = tf.split(outputs, 2, axis=-1)
         log_std = tf.maximum(log_std, tf.constant(LEAST_LOG_STD, log_std.dtype))
-        log_std = log_hypot(log_std, np.asarray(self.least_std))
+        log_std = log_hypot(log_std, self.least_std)
         scaled = (targets - mean) * tf.exp(-log_std)
         return tf.reduce_sum(tf.square(scaled) / 2 + (log_std + _HALF_LOG_2PI), axis=-1)
 

@@ -50,7 +50,7 @@ def rounding_of(targets: np.ndarray) -> np.ndarray:
 
 
 def least_std(targets: np.ndarray) -> np.ndarray:
-    """The standard deviation of the rounding of targets, that of a uniform error.
+    """The standard deviation of the rounding of targets: a uniform error of one unit.
 
     A density without this bound has no limit where the network predicts a rounded value exactly.
 
@@ -65,7 +65,7 @@ def least_std(targets: np.ndarray) -> np.ndarray:
     return rounding_of(targets) * _STD_OF_UNIFORM
 
 
-def log_hypot(log_width: Any, least: np.ndarray) -> Any:
+def log_hypot(log_width: Any, least: Any) -> Any:
     """log √(exp(2 log_width) + least²), in TensorFlow.
 
     Args:

@@ -295,23 +295,17 @@ class DrawsAndFits:
         parameters)`; first the draws, then the fits.
         """
         if self.in_memory and most >= len(self):
-            yield (
-                0,
-                np.concatenate([values for part in self._parts for _, values in part.blocks(most)]),
-            )
+            parts = [*self.draws.blocks(most), *self.fits.blocks(most)]
+            yield 0, np.concatenate([values for _, values in parts])
             return
         yield from self.draws.blocks(most)
         for first, values in self.fits.blocks(most):
             yield len(self.draws) + first, values
 
-    @property
-    def _parts(self) -> tuple[Draws | Members, Members]:
-        return self.draws, self.fits
-
     def independent_of(self, series: np.ndarray) -> float:
         """The number of independent vectors that have the error of the mixture.
 
-        The variance of the mixture is a quarter of that of each half.
+        Each half contributes a quarter of its own variance.
 
         Args:
             series: Some numbers that draws and fits predict, shape (draws + fits, numbers).

@@ -299,14 +299,12 @@ class _Scored:
         labels = np.asarray(data.as_labels(data.test_targets))[rows]
         if self.run.manifest.has_fits_alone:
             return self._table(self._fits(inputs, labels), len(rows), TEST_PART)
-        scores = {
-            name: self._scores(self._draws(len(inputs), weights), inputs, labels)
-            for name, weights in self._averages().items()
-        }
-        if self.run.manifest.mixes_fits:
-            weights = chosen_weights(self.run.manifest, None)
-            both = DrawsAndFits(self._draws(len(inputs), weights), self._members())
-            scores[MIXTURE] = self._scores(both, inputs, labels)
+        draws: dict[str, Draws | DrawsAndFits] = {}
+        for name, weights in self._averages().items():
+            draws[name] = chains = self._draws(len(inputs), weights)
+            if name == POSTERIOR and self.run.manifest.mixes_fits:
+                draws[MIXTURE] = DrawsAndFits(chains, self._members())
+        scores = {name: self._scores(of_name, inputs, labels) for name, of_name in draws.items()}
         return self._table(scores | self._fits(inputs, labels), len(rows), TEST_PART)
 
     def _averages(self) -> dict[str, str]:

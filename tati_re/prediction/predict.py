@@ -154,7 +154,7 @@ def _are_streamed(
     manifest = runs[0].manifest
     if len(runs) > 1 or not manifest.options.stream_predictions:
         return False
-    if selection != DrawSelection() or manifest.prefers_fits or manifest.mixes_fits:
+    if selection != DrawSelection() or manifest.chose_fits:
         return False
     if chosen_calibration(manifest, calibrate) != NONE:
         return False

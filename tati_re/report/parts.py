@@ -106,7 +106,7 @@ def _marginals(chains: dict[str, np.ndarray], weights: np.ndarray) -> Figure:
 
 def _of_few_draws(run: RunFiles, burnin: int, thin: int) -> Any:
     """The prediction of the test set by a few draws, or with the fits if the run uses them."""
-    if run.manifest.prefers_fits or run.manifest.mixes_fits:
+    if run.manifest.chose_fits:
         return predict(run)
     count = sum(len(block.step) for block in Positions(run, burnin, thin).blocks())
     return predict(run, burnin=burnin, thin=thin * -(-count // _DRAWS))

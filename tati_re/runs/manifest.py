@@ -167,6 +167,11 @@ class Manifest(Mapping[str, Any]):
         return self.predictor is not None and self.predictor.uses == "both"
 
     @property
+    def chose_fits(self) -> bool:
+        """Whether the run predicts with its fits by choice, alone or with its draws."""
+        return self.prefers_fits or self.mixes_fits
+
+    @property
     def averaged(self) -> str:
         """What predictions average: `"draws"`, `"fits"`, or `"both"` with half of the weight each."""
         if self.mixes_fits:

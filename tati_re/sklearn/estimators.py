@@ -281,7 +281,7 @@ class Posterior(BaseEstimator):
         has already warned.
         """
         manifest = self.run_.manifest
-        if manifest.get(FAILED) or manifest.prefers_fits or manifest.mixes_fits:
+        if manifest.get(FAILED) or manifest.chose_fits:
             return
         prediction = average([self.source_], x[:ROWS_OF_WARNING], None, 0.9)
         warn_of_few_draws(prediction, self.run_)
