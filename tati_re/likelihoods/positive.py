@@ -30,7 +30,7 @@ class LogNormal(LocationScale):
 
     Args:
         rounding: "auto" or "none": whether the predicted standard deviation includes the rounding of
-            the targets, at least that of the largest one. Default: auto.
+            the targets, at least as for the largest one. Default: auto.
     """
 
     name = "log_normal"
@@ -135,8 +135,8 @@ class Beta(RoundedLikelihood):
     The outputs are logit(mean) - `mean_logit` and log(precision / `precision_scale`). The precision
     is the sum of the two shape parameters. The constants match the moments of the training targets.
     With `least_variance` c, the precision is a / (1 + a c) for a predicted a. c is four times the
-    variance of the rounding of the targets, so that the variance of the distribution is never below
-    that of the rounding where the mean is 1/2.
+    variance of the rounding of the targets, so that the variance of the distribution is never smaller
+    than this variance where the mean is 1/2.
 
     Args:
         rounding: "auto" or "none": whether the precision has this bound. Default: auto.

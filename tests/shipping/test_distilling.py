@@ -196,7 +196,7 @@ def test_noise_with_heavy_tails_is_distilled_in_the_units_of_the_targets(tmp_pat
         data=(x, y), hidden=[4], loss=loss, num_walkers=2, walker_start="fit", seed=1, verbose=0
     )
     steps = {"num_steps": 200, "num_burnin_steps": 100, "trajectory_every": 10}
-    run = sim.sample(sampler="BAOAB", step_size=0.002, **steps, output=str(tmp_path / "a"))
+    run = sim.sample(output=str(tmp_path / "a"), sampler="BAOAB", step_size=0.002, **steps)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         predictor = run.distil(hidden=(32,), num_steps=1500)
