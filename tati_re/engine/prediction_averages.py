@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tati_re.likelihoods.contract import entropy_of
+from tati_re.likelihoods.outputs import entropy_of
 from tati_re.posterior.predictive import LABELS, VALUES, Predictive
 from tati_re.runs.stored_arrays import StoredArrays
 

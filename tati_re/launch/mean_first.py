@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tati_re.likelihoods.contract import LocationScale
+from tati_re.likelihoods.location_scale import LocationScale
 from tati_re.posterior.losses import Loss
 from tati_re.system.system import System
 

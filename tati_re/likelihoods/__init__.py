@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from tati_re.likelihoods.censored import CensoredLogNormal as CensoredLogNormal
     from tati_re.likelihoods.censored import CensoredNormal as CensoredNormal
     from tati_re.likelihoods.censored import CensoredWeibull as CensoredWeibull
-    from tati_re.likelihoods.contract import ExtraParameter as ExtraParameter
     from tati_re.likelihoods.contract import Likelihood as Likelihood
-    from tati_re.likelihoods.contract import LocationScale as LocationScale
     from tati_re.likelihoods.counts import NegativeBinomial as NegativeBinomial
     from tati_re.likelihoods.counts import Poisson as Poisson
     from tati_re.likelihoods.counts import (
         ZeroInflatedNegativeBinomial as ZeroInflatedNegativeBinomial,
     )
     from tati_re.likelihoods.counts import ZeroInflatedPoisson as ZeroInflatedPoisson
+    from tati_re.likelihoods.extra_parameters import ExtraParameter as ExtraParameter
     from tati_re.likelihoods.laws import Law as Law
     from tati_re.likelihoods.laws import ScipyLaw as ScipyLaw
+    from tati_re.likelihoods.location_scale import LocationScale as LocationScale
     from tati_re.likelihoods.ordinal import Ordinal as Ordinal
     from tati_re.likelihoods.positive import Beta as Beta
     from tati_re.likelihoods.positive import Gamma as Gamma

@@ -7,13 +7,9 @@ from typing import Any
 import numpy as np
 
 from tati_re.likelihoods.categorical import loss_with_outputs, refuse_labels
-from tati_re.likelihoods.contract import (
-    CLASSES,
-    StandardizedLikelihood,
-    refuse_targets,
-    tensorflow,
-)
+from tati_re.likelihoods.contract import CLASSES, StandardizedLikelihood
 from tati_re.likelihoods.gaussian import flat
+from tati_re.likelihoods.outputs import refuse_targets, tensorflow
 
 
 class Bernoulli(StandardizedLikelihood):

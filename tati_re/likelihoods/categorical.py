@@ -7,13 +7,9 @@ from typing import Any, Self
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.likelihoods.contract import (
-    CLASSES,
-    StandardizedLikelihood,
-    refuse_targets,
-    tensorflow,
-)
+from tati_re.likelihoods.contract import CLASSES, StandardizedLikelihood
 from tati_re.likelihoods.gaussian import flat
+from tati_re.likelihoods.outputs import refuse_targets, tensorflow
 
 
 def loss_with_outputs(name: str, from_logits: bool) -> str:

@@ -8,15 +8,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from tati_re.likelihoods.contract import (
-    LOG_2PI,
-    ScaledLikelihood,
-    moments_of,
-    parts,
-    refuse_targets,
-    tensorflow,
-)
 from tati_re.likelihoods.laws import Law, ScipyLaw
+from tati_re.likelihoods.location_scale import ScaledLikelihood, moments_of
+from tati_re.likelihoods.outputs import LOG_2PI, parts, refuse_targets, tensorflow
 from tati_re.likelihoods.rounding import log_hypot
 
 LEFT, RIGHT, OBSERVED = -1, 0, 1

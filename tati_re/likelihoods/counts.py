@@ -6,8 +6,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from tati_re.likelihoods.contract import Likelihood, parts, refuse_targets, tensorflow
+from tati_re.likelihoods.contract import Likelihood
 from tati_re.likelihoods.laws import Law, ScipyLaw, ZeroInflated
+from tati_re.likelihoods.outputs import parts, refuse_targets, tensorflow
 
 
 class CountLikelihood(Likelihood):

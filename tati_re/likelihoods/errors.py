@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.likelihoods.contract import Objective, tensorflow
+from tati_re.likelihoods.contract import Objective
 from tati_re.likelihoods.gaussian import flat
 from tati_re.likelihoods.laws import NormalLaw
+from tati_re.likelihoods.outputs import tensorflow
 
 
 class MeanSquaredError(Objective):

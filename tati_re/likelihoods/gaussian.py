@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.likelihoods.contract import (
+from tati_re.likelihoods.contract import StandardizedLikelihood
+from tati_re.likelihoods.extra_parameters import (
     BY_TARGET,
     SAMPLED,
     ExtraParameter,
-    StandardizedLikelihood,
     noise_parameters,
     stacked,
-    tensorflow,
 )
 from tati_re.likelihoods.laws import NormalLaw
+from tati_re.likelihoods.outputs import tensorflow
 from tati_re.likelihoods.rounding import log_hypot
 
 LEAST_LOG_STD = -15.0

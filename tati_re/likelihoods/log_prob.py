@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.likelihoods.contract import tensorflow
+from tati_re.likelihoods.outputs import tensorflow
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 

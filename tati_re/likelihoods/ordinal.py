@@ -8,8 +8,9 @@ from typing import Any, Self
 import numpy as np
 
 from tati_re.core.errors import refuse_if
-from tati_re.likelihoods.contract import CLASSES, Likelihood, refuse_targets, tensorflow
+from tati_re.likelihoods.contract import CLASSES, Likelihood
 from tati_re.likelihoods.laws import Law
+from tati_re.likelihoods.outputs import refuse_targets, tensorflow
 
 
 class Ordinal(Likelihood):

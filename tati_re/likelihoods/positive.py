@@ -8,16 +8,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from tati_re.core.front_door import front_door
-from tati_re.likelihoods.contract import (
-    LOG_2PI,
-    LocationScale,
-    RoundedLikelihood,
-    moments_of,
-    parts,
-    refuse_targets,
-    tensorflow,
-)
 from tati_re.likelihoods.laws import ScipyLaw
+from tati_re.likelihoods.location_scale import LocationScale, RoundedLikelihood, moments_of
+from tati_re.likelihoods.outputs import LOG_2PI, parts, refuse_targets, tensorflow
 from tati_re.likelihoods.rounding import AUTO, bounded
 
 

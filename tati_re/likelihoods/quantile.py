@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import refuse_if
-from tati_re.likelihoods.contract import Objective, tensorflow
+from tati_re.likelihoods.contract import Objective
 from tati_re.likelihoods.gaussian import flat
+from tati_re.likelihoods.outputs import tensorflow
 
 
 class Pinball(Objective):

@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.likelihoods.contract import LocationScale, tensorflow
 from tati_re.likelihoods.laws import ScipyLaw
+from tati_re.likelihoods.location_scale import LocationScale
+from tati_re.likelihoods.outputs import tensorflow
 
 
 class Gumbel(LocationScale):

@@ -10,14 +10,10 @@ import numpy as np
 
 from tati_re.core.errors import refuse_if
 from tati_re.core.front_door import front_door
-from tati_re.likelihoods.contract import (
-    PREDICTED,
-    SAMPLED,
-    ExtraParameter,
-    LocationScale,
-    tensorflow,
-)
+from tati_re.likelihoods.extra_parameters import PREDICTED, SAMPLED, ExtraParameter
 from tati_re.likelihoods.laws import ScipyLaw
+from tati_re.likelihoods.location_scale import LocationScale
+from tati_re.likelihoods.outputs import tensorflow
 from tati_re.likelihoods.rounding import AUTO
 
 

@@ -11,7 +11,8 @@ from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.potential import Prior
 from tati_re.data.preparation import mean_and_deviation
-from tati_re.likelihoods.contract import BY_TARGET, NAME, SAMPLED, ExtraParameter, Objective
+from tati_re.likelihoods.contract import Objective
+from tati_re.likelihoods.extra_parameters import BY_TARGET, NAME, SAMPLED, ExtraParameter
 from tati_re.posterior.priors.product import Product
 from tati_re.posterior.priors.quantiles import NormalMap
 

@@ -14,7 +14,7 @@ from tati_re.core.backend import tf
 from tati_re.core.evaluate import Clock, Energy, Evaluate, Rung
 from tati_re.core.ops import rows, with_rows
 from tati_re.core.potential import Batch, Potential
-from tati_re.likelihoods.contract import ExtraParameter
+from tati_re.likelihoods.extra_parameters import ExtraParameter
 from tati_re.posterior.device_data import device_bytes
 from tati_re.posterior.function import no_clock
 from tati_re.posterior.passes import ModelPasses

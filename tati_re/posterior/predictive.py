@@ -8,15 +8,9 @@ import numpy as np
 from scipy.special import log_softmax, logsumexp
 
 from tati_re.core.errors import InputError
-from tati_re.likelihoods.contract import (
-    CLASSES,
-    LABELS,
-    VALUES,
-    Objective,
-    by_class,
-    entropy_of,
-)
+from tati_re.likelihoods.contract import CLASSES, LABELS, VALUES, Objective
 from tati_re.likelihoods.objectives import objective_of_manifest
+from tati_re.likelihoods.outputs import by_class, entropy_of
 
 
 class Predictive:

@@ -14,8 +14,9 @@ from tati_re.core.backend import keras
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.likelihoods.bernoulli import Bernoulli
 from tati_re.likelihoods.categorical import Categorical
-from tati_re.likelihoods.contract import PREDICTED, LocationScale
+from tati_re.likelihoods.extra_parameters import PREDICTED
 from tati_re.likelihoods.gaussian import LEAST_LOG_STD, GaussianNoise, PredictedGaussian
+from tati_re.likelihoods.location_scale import LocationScale
 from tati_re.likelihoods.student_t import LaplaceNoise, StudentTNoise
 from tati_re.shipping.exportable import Exportable
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tati_re.core.user_input import seeded
-from tati_re.likelihoods.contract import LocationScale
+from tati_re.likelihoods.location_scale import LocationScale
 from tati_re.posterior.predictive import CLASSES
 from tati_re.prediction.network import Network
 

@@ -24,15 +24,8 @@ from tati_re.data.standardizing import (
     standardized_as,
 )
 from tati_re.likelihoods import rounding
-from tati_re.likelihoods.contract import (
-    BY_TARGET,
-    CLASSES,
-    NAME,
-    SAMPLED,
-    VALUES,
-    Likelihood,
-    Objective,
-)
+from tati_re.likelihoods.contract import CLASSES, VALUES, Likelihood, Objective
+from tati_re.likelihoods.extra_parameters import BY_TARGET, NAME, SAMPLED
 from tati_re.likelihoods.gaussian import GaussianNoise
 from tati_re.likelihoods.keras_losses import loss_name, refuse_ignored, traits_of
 from tati_re.models.build import build_network, imported_model, load_model

@@ -12,7 +12,6 @@ from tati_re.core.errors import InputError
 from tati_re.likelihoods import LocationScale, StudentTNoise, likelihoods
 from tati_re.likelihoods.bernoulli import Bernoulli
 from tati_re.likelihoods.categorical import SparseCategorical
-from tati_re.likelihoods.contract import tensorflow
 from tati_re.likelihoods.gaussian import GaussianNoise, PredictedGaussian
 from tati_re.likelihoods.keras_losses import traits_of
 from tati_re.likelihoods.laws import ScipyLaw
@@ -23,6 +22,7 @@ from tati_re.likelihoods.mixture import (
     mixture_pit,
     mixture_quantile,
 )
+from tati_re.likelihoods.outputs import tensorflow
 from tati_re.likelihoods.registry import LIKELIHOODS, LOSSES, likelihood_class
 from tati_re.likelihoods.skeleton import Gumbel
 from tati_re.likelihoods.student_t import _log_constant
