@@ -3,7 +3,7 @@
 import json
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tati_re.cli.arguments import Parser, entry_point, loading, make_parser, output_folder
 from tati_re.cli.run import add_trust, refuse_trust, with_config
@@ -15,6 +15,11 @@ from tati_re.options.flags import flag
 from tati_re.options.make import EVIDENCE, OPTIONS, Options, to_toml
 from tati_re.options.table import NOT_OF_EVIDENCE
 from tati_re.options.trust import options_of_folder
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tati_re.data.dataset import Dataset
 
 KEPT = "kept"
 MODELS = "models.json"
@@ -150,6 +155,28 @@ def _check(models: dict[str, Options]) -> None:
         )
 
 
+def _labels(dataset: "Dataset") -> "np.ndarray":
+    """The targets as the data have them, shape (n, columns), float64."""
+    import numpy as np
+
+    is_numbered = dataset.task == "classification"
+    targets = dataset.as_labels(dataset.targets) if is_numbered else dataset.targets
+    return np.asarray(targets, np.float64).reshape(len(targets), -1)
+
+
+def _check_targets(sims: dict[str, Any]) -> None:
+    """Refuses models of different targets, whose evidences cannot be compared."""
+    targets = {_labels(sim.dataset).tobytes() for sim in sims.values() if sim.system.has_data}
+    if len(targets) < 2:
+        return
+    received = ", ".join(
+        f"{sim.dataset.num_examples} examples of {name}" for name, sim in sims.items()
+    )
+    expected = "the same examples: test_fraction, seed and label_columns must agree"
+    problem = "--compare: the models have different training targets."
+    raise InputError(problem, received, expected)
+
+
 def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
     import pandas as pd
 
@@ -168,19 +195,7 @@ def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
     lines = []
     tables = []
     sims = {name: Simulation.from_options(options) for name, options in models.items()}
-    if (
-        len({sim.system.examples.targets.tobytes() for sim in sims.values() if sim.system.has_data})
-        > 1
-    ):
-        received = ", ".join(
-            f"{sim.dataset.num_examples} examples of {name}" for name, sim in sims.items()
-        )
-        expected = (
-            "the same examples: test_fraction, seed, label_columns and standardize must agree"
-        )
-        raise InputError(
-            "--compare: the models have different training targets.", received, expected
-        )
+    _check_targets(sims)
     estimations = {name: prepared(sim) for name, sim in sims.items()}
     if not resumed:
         _begin(models, folder)

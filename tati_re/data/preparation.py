@@ -159,6 +159,23 @@ class Preparation:
         )
         return np.concatenate(parts, axis=-1)
 
+    def log_unit(self, shape: tuple[int, ...] = ()) -> float:
+        """How much larger the log density of an example is in the network's units than in the data's.
+
+        Args:
+            shape: Shape of the targets of one example. Default: one number.
+
+        Returns:
+            The sum of the logarithms of the targets' standard deviations, in nats; 0 if the targets
+            are not standardized.
+        """
+        if self.target_standard is None:
+            return 0.0
+        logarithms = np.log(np.asarray(self.target_standard.deviation, np.float64))
+        return float(
+            np.broadcast_to(logarithms, np.broadcast_shapes(logarithms.shape, shape)).sum()
+        )
+
     def get_config(self) -> dict[str, Any]:
         """The manifest's entry, from which a run can predict without its data."""
         config: dict[str, Any] = {}

@@ -11,6 +11,7 @@ import pandas as pd
 
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.front_door import front_door
+from tati_re.data.preparation import Preparation
 from tati_re.evidence import estimators
 from tati_re.evidence.energies import Energies
 from tati_re.evidence.grids import Quadrature, trapezoid_weights
@@ -19,6 +20,7 @@ from tati_re.likelihoods.registry import named_loss
 
 if TYPE_CHECKING:
     from tati_re.launch.run import Run
+    from tati_re.runs.manifest_entries import DataEntry
 
 
 _FEWEST = 0.02  # Of the draws at a point that a step of the path must use.
@@ -141,6 +143,17 @@ def _notes(estimate: estimators.Estimate, energies: Energies) -> tuple[str, ...]
     return tuple(notes)
 
 
+def _log_unit(data: DataEntry) -> float:
+    """How much larger the log density of an example is in the network's units than in the data's."""
+    if data.preparation is None:
+        return 0.0
+    preparation = Preparation.from_config(data.preparation.table)
+    standard = preparation.target_standard
+    if standard is None:
+        return 0.0
+    return preparation.log_unit((*(data.places or ()), *standard.deviation.shape))
+
+
 @front_door
 def energies_of_run(run: Run) -> Energies:
     """Returns the energies of all rungs of a run with `tempering` likelihood after burn-in.
@@ -206,9 +219,8 @@ def energies_of_run(run: Run) -> Energies:
         )
     problem = "The run's energies use batch statistics that changed from step to step."
     refuse_if(options.batch_norm == "batch", problem, "batch_norm batch", "batch_norm frozen")
-    energies = count * rows["loss"].to_numpy(np.float64).reshape(
-        len(ladder), rows["walker"].nunique(), -1
-    )
+    losses = rows["loss"].to_numpy(np.float64).reshape(len(ladder), rows["walker"].nunique(), -1)
+    energies = count * (losses + _log_unit(manifest.dataset))
     path = ladder["likelihood_weight"].to_numpy(np.float64)[::-1]
     acceptance = np.ones(len(path))
     if "acceptance" in rows:

@@ -102,6 +102,7 @@ def check(sim, options: Options, potential) -> None:
         raise InputError(problem, expected="evidence_nodes, evidence_sampling")
 
 
+_UNITS = "log Z is for targets in the units of the data."
 _USED = {
     "batch_size",
     "temperature",
@@ -198,12 +199,14 @@ class Estimation:
             evidences = [self.by(name) for name in dict.fromkeys(self.options.method)]
         data = self.sim.dataset
         notes = tuple[str, ...]()
+        if self.log_unit:
+            notes += (_UNITS,)
         if (
             data.test_inputs is not None
             and not {"test_fraction", "test_data"} & self.options.explicit
         ):
             tests = f"{len(data.test_inputs):,} are held out for testing (test_fraction)"
-            notes = (f"log Z is for {data.num_examples:,} examples; {tests}.",)
+            notes += (f"log Z is for {data.num_examples:,} examples; {tests}.",)
         return Evidences(
             [replace(evidence, notes=evidence.notes + notes) for evidence in evidences]
         )
@@ -234,6 +237,19 @@ class Estimation:
         return specification | {
             "moves": json.dumps(self.sampler.get_config(), sort_keys=True, default=str)
         }
+
+    @property
+    def log_unit(self) -> float:
+        """How much larger log Z is in the network's units of the targets than in the data's, in
+        nats.
+        """
+        if not self.system.has_data:
+            return 0.0
+        return self.sim.dataset.num_examples * self.system.log_unit
+
+    def _in_data_units(self, energies: Energies) -> Energies:
+        """Energies of a path, of densities of the targets in the units of the data."""
+        return energies._replace(values=energies.values + self.log_unit)
 
     def potential(self, copies: int):
         potential = self.system.potential(self.options, self.objects, copies=copies)
@@ -337,7 +353,8 @@ class Estimation:
                 parts,
                 self.progress,
             )
-            self._from_prior = energies, time.monotonic() - start + parts.seconds_saved
+            spent = time.monotonic() - start + parts.seconds_saved
+            self._from_prior = self._in_data_units(energies), spent
         return self._from_prior
 
     def _smc(self, parts: PartFiles) -> Evidence:
@@ -367,12 +384,13 @@ class Estimation:
                 "num_moves."
             )
         curve = pd.DataFrame(result.curve)
+        curve["log_ratio"] -= (curve["next"] - curve["path"]) * self.log_unit
         return Evidence(
-            log_z=result.log_z,
+            log_z=result.log_z - self.log_unit,
             error=result.error,
             method="smc",
             curve=curve,
-            repeats=result.repeats,
+            repeats=result.repeats - self.log_unit,
             notes=tuple(notes),
             settings=settings,
         )
@@ -395,6 +413,7 @@ class Estimation:
             parts,
             self.progress,
         )
+        energies = self._in_data_units(energies)
         estimate = estimated(
             energies._replace(gradients=energies.gradients + gradients), "frenkel_ladd", grid
         )

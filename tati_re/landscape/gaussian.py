@@ -38,7 +38,8 @@ class GaussianApproximation:
         factor: F, `(walkers, parameters, k)`. k is P for "laplace", 0 for "laplace_diagonal", and
             the rank for "swag".
         log_evidence: ln of the integral of exp(-U/T) over the parabola at the walker, `(walkers,)`.
-            At T = 1 it is log Z of the posterior if U is this parabola. None for "swag".
+            Likelihoods are densities of the targets in the units of the data. At T = 1 it is log Z of
+            the posterior if U is this parabola. None for "swag".
         raised: Number of directions whose curvature was raised to that of the prior, `(walkers,)`,
             or None.
         excess: Height of the walker above the minimum of its parabola in units of T, ∇U' H⁻¹ ∇U /
@@ -254,6 +255,7 @@ def _laplace(sim: Any, full: bool) -> GaussianApproximation:
     diagonal, factors, evidences, raised, above = (
         np.array(part) for part in zip(*expansions, strict=True)
     )
+    evidences -= _log_unit(sim) / temperature
     if above.max() > 1:
         warn_user(
             f"A walker is {above.max():.3g} T above the minimum of its parabola, so a "
@@ -264,6 +266,17 @@ def _laplace(sim: Any, full: bool) -> GaussianApproximation:
     return GaussianApproximation(
         kind, temperature, positions, diagonal, factors, evidences, raised, above
     )
+
+
+def _log_unit(sim: Any) -> float:
+    """How much larger the log density of all targets is in the network's units than in the
+    data's.
+    """
+    system = sim.system
+    if not system.has_data or sim.options.potential == "mean_loss":
+        return 0.0
+    potential = system.potential(sim.options, sim.objects)
+    return sim.dataset.num_examples * system.log_unit if potential.loss.likelihood else 0.0
 
 
 def _swag(sim: Any, rank: int, fit: dict[str, Any]) -> GaussianApproximation:

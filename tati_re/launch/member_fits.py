@@ -520,10 +520,4 @@ def log_deviation(system: System, potential: ModelPotential) -> float:
         The sum of the logarithms of the targets' standard deviations; 0 if the targets are not
         standardized, or the loss is not a likelihood.
     """
-    preparation = system.dataset.preparation
-    if preparation is None and system.ready is not None:
-        preparation = system.ready.preparation
-    standard = None if preparation is None else preparation.target_standard
-    if standard is None or not potential.loss.likelihood:
-        return 0.0
-    return float(np.log(np.asarray(standard.deviation, np.float64)).sum())
+    return system.log_unit if potential.loss.likelihood else 0.0

@@ -216,6 +216,18 @@ class System:
         """The model's training data: derived, standardized, in the model's shape."""
         return self.dataset if self.ready is None else self.ready
 
+    @property
+    def log_unit(self) -> float:
+        """How much larger the log density of an example is in the network's units than in the
+        data's, in nats; 0 if the targets are not standardized.
+        """
+        preparation = self.dataset.preparation
+        if preparation is None:
+            preparation = self.examples.preparation
+        if preparation is None:
+            return 0.0
+        return preparation.log_unit(self.examples.targets.shape[1:])
+
     @cached_property
     def cautions(self) -> tuple[str, ...]:
         """What is to be said of the data after a pass over them, which many short runs make

@@ -14,6 +14,7 @@ from tati_re import InputError, SamplingError, Simulation
 from tati_re.coming_from_tati import Simulation as SimulationOfTati
 from tati_re.core.backend import keras
 from tati_re.data import Dataset, load_data
+from tati_re.data.preparation import Preparation, Standard
 from tati_re.data.standardizing import automatic, of_order_one, skewed_targets_notes, standardized
 from tati_re.options.table import OPTIONS
 from tati_re.posterior.noise_level import NoisePrior
@@ -422,3 +423,13 @@ def test_targets_that_do_not_vary_are_found_at_any_size():
     np.testing.assert_allclose(predicted.noise_std, 1.0, rtol=1e-6)
     kept = Simulation(data=(x, np.full(40, 1e5)), noise_std=2.0, **options)
     assert kept.dataset.preparation is None
+
+
+def test_the_log_unit_of_targets_counts_columns_and_places():
+    """A density of y is that of y/s divided by s, for each number of an example."""
+    assert Preparation().log_unit((3,)) == 0
+    one = Preparation(target_standard=Standard(np.array(1.0), np.array(4.0)))
+    assert one.log_unit() == pytest.approx(np.log(4))
+    two = Preparation(target_standard=Standard(np.zeros(2), np.array([2.0, 8.0])))
+    assert two.log_unit((2,)) == pytest.approx(np.log(16))
+    assert two.log_unit((5, 2)) == pytest.approx(5 * np.log(16))

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tati_re import InputError, Simulation
+from tati_re import InputError, Simulation, gaussian_approximation
 from tati_re.core.backend import keras, tf
 from tati_re.evidence import (
     bayes_factors,
@@ -59,6 +59,64 @@ def test_methods_from_the_prior(energies, method):
     print(found, energies.acceptance.round(2), energies.step_size.round(3))
     assert abs(found.log_z - known.LOG_Z[3]) < min(Z * found.error, 0.05)
     assert not found.notes
+
+
+def scaled_line(**options) -> tuple[Simulation, float]:
+    """A line through targets of deviation 79, which are standardized, and log Z in their units."""
+    inputs, targets = 7 * known.X[:, None] + 30, 100 * known.Y + 500
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    given = {"noise_std": 0.5, "prior_std": known.PRIOR, "loss": "gaussian", "seed": 1}
+    sim = Simulation(
+        data=(inputs, targets[:, None]),
+        model=model,
+        standardize="all",
+        dtype="float64",
+        verbose=0,
+        **given,
+        **options,
+    )
+    features = np.stack([np.ones(20), known.X / known.X.std()], axis=1)
+    standardized = (targets - targets.mean()) / targets.std()
+    inside = known.closed_form(features, standardized, 0.5, known.PRIOR)
+    return sim, inside - 20 * np.log(targets.std())
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "stepping_stone",
+        "thermodynamic_integration",
+        "frenkel_ladd",
+        pytest.param("smc", marks=pytest.mark.slow),
+    ],
+)
+def test_log_z_is_in_the_units_of_the_data(method):
+    """In standardized targets log Z is 87 nats larger."""
+    sim, exact = scaled_line()
+    sizes = {"num_walkers": 12, "num_steps": 120, "evidence_nodes": 10}
+    populations = {"num_populations": 8, "num_particles": 60}
+    found = log_evidence(sim, method, **sizes, **populations, **FAST)
+    assert abs(found.log_z - exact) < Z * found.error < 1
+    assert "in the units of the data" in found.summary()
+    curve = found.curve
+    area = curve["weight"] @ curve["mean"] if "weight" in curve else curve["log_ratio"].sum()
+    assert area == pytest.approx(found.log_z, abs=0.1)
+    assert found.repeats.mean() == pytest.approx(found.log_z, abs=1)
+
+
+def test_the_evidence_of_laplace_is_in_the_units_of_the_data():
+    sim, exact = scaled_line()
+    sim.fit(optimizer="barzilai_borwein", num_steps=300)
+    found = gaussian_approximation(sim).log_evidence
+    np.testing.assert_allclose(found, exact, rtol=1e-6)
+
+
+def test_energies_of_a_run_are_in_the_units_of_the_data():
+    sim, exact = scaled_line(num_walkers=4)
+    hmc = {"sampler": "HMC", "num_leapfrog_steps": 5, "step_size": 0.1, "execution": "graph"}
+    run = sim.sample(**hmc, tempering="likelihood", num_replicas=8, num_steps=400)
+    found = estimated(energies_of_run(run), "stepping_stone")
+    assert abs(found.log_z - exact) < Z * found.error < 2
 
 
 def test_means_at_every_point_are_exact(energies):

@@ -239,3 +239,31 @@ def test_models_on_other_rows_or_targets_are_refused(models, capsys, change):
     (models / "other.toml").write_text("\n".join([*lines, change, ""]))
     assert evidence.main(["--compare", "line.toml", "other.toml", *SHORT, "--output", "e"]) == 2
     assert "the models have different training targets" in capsys.readouterr().err
+
+
+def test_losses_with_targets_in_other_units_are_compared(tmp_path, monkeypatch, capsys):
+    """`gaussian` standardizes targets near 500, `student_t` does not: log Z is in the data's units
+    for both, so that 40 rows with a deviation of 100 do not make a difference of 184 nats.
+    """
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(0)
+    x = np.linspace(-1, 1, 40)
+    table = pd.DataFrame({"x": x, "y": 500 + 150 * x + 50 * random.normal(size=40)})
+    table.to_csv("table.csv", index=False)
+    for name, loss in (("normal", "gaussian"), ("heavy", "student_t")):
+        lines = (
+            'data = "table.csv"',
+            "hidden = []",
+            "test_fraction = 0.0",
+            f'loss = "{loss}"',
+            'noise_std = "sampled"',
+            "num_walkers = 8",
+        )
+        (tmp_path / f"{name}.toml").write_text("\n".join([*lines, ""]))
+    arguments = ["--compare", "normal.toml", "heavy.toml", *SHORT, "--num-steps", "80"]
+    assert evidence.main([*arguments, "--output", "e"]) == 0
+    found = pd.read_csv("e/evidence.csv").set_index("model")["log_z"]
+    assert abs(found["normal"] - found["heavy"]) < 10
+    residuals = table["y"] - np.polyval(np.polyfit(x, table["y"], 1), x)
+    largest = -40 * (np.log(residuals.std() * np.sqrt(2 * np.pi)) + 0.5)  # of the likelihood
+    assert largest - 20 < found["normal"] < largest
