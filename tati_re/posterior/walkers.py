@@ -7,6 +7,10 @@ from collections.abc import Callable
 from tati_re.core.backend import on_gpu, tf
 
 MANY_WALKERS = 16
+_COSTLY_FROM = 4
+"""Walkers from which on XLA takes longer to compile their copies than a loop costs. 8 walkers of
+8-16-16-2 on 824 rows take 6 seconds more; a step takes 2.86 ms, 3.01 in a loop.
+"""
 
 
 def choose(
@@ -19,13 +23,15 @@ def choose(
     large: bool = False,
     wide: bool = False,
     recurrent: bool = False,
+    costly_copies: bool = False,
 ) -> str:
     """The walker evaluation of a run: "vectorized", "unrolled" or "looped".
 
     "auto" is decided here. It is vectorized, one product for all walkers, where the layers allow
     it. But on CPUs that was measured as slower for `wide` shared inputs, and for `large` own
     batches, which are looped instead. All else is unrolled up to 16 walkers (2 on a GPU, and for
-    recurrent layers) and looped beyond.
+    recurrent layers) and looped beyond. Wide inputs are looped from 4 walkers on if each copy takes long to
+    compile (`costly_copies`).
 
     Args:
         requested: Option of the run: "auto" or one of the three.
@@ -41,6 +47,7 @@ def choose(
             Default: False.
         wide: Whether one product for all walkers is slower than one each. Default: False.
         recurrent: Whether the model has recurrent layers. Default: False.
+        costly_copies: Whether XLA compiles a copy of hidden layers for each walker. Default: False.
     """
     # There each copy is compiled under XLA: 4 of a ResNet-20 took 124 s on a processor, one or a
     # loop 45.
@@ -54,7 +61,9 @@ def choose(
         return "looped" if vectorizable and moves_data else "unrolled"
     if vectorizable and (on_gpu() or not (wide if shared else large)):
         return "vectorized"
-    return "looped" if many or (vectorizable and not shared) else "unrolled"
+    costly = costly_copies and num_walkers >= _COSTLY_FROM
+    looped = many or (vectorizable and (not shared or costly))
+    return "looped" if looped else "unrolled"
 
 
 def loss_and_gradient(

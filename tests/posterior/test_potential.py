@@ -290,7 +290,10 @@ def test_gradients_of_walkers_in_a_loop_are_joined_after_it():
 @pytest.mark.parametrize(
     ("inputs", "hidden", "examples", "options", "chosen", "on_all"),
     [
-        (1, 50, 1_000, {}, "unrolled", "unrolled"),
+        (1, 50, 1_000, {}, "looped", "looped"),
+        (1, 50, 1_000, {"num_walkers": 3}, "unrolled", "unrolled"),
+        (1, 50, 1_000, {"execution": "graph"}, "unrolled", "unrolled"),
+        (1, 50, 500, {}, "vectorized", "vectorized"),
         (1, 50, 1_000, {"num_walkers": 20}, "looped", "looped"),
         (1, 50, 100, {"num_walkers": 20}, "vectorized", "vectorized"),
         (
@@ -306,7 +309,9 @@ def test_gradients_of_walkers_in_a_loop_are_joined_after_it():
         (784, 10, 200, {"num_walkers": 20, "batch_size": 20}, "vectorized", "vectorized"),
         (784, 10, 200, {"batch_size": 100}, "vectorized", "vectorized"),
         (784, 10, 600, {"batch_size": 550}, "looped", "vectorized"),
-        (8, 50, 500, {"num_walkers": 8}, "unrolled", "unrolled"),
+        (8, 50, 500, {"num_walkers": 8}, "looped", "looped"),
+        (8, 16, 824, {"num_walkers": 8, "hidden": [16, 16]}, "vectorized", "vectorized"),
+        (8, 16, 8_000, {"num_walkers": 8, "hidden": [16, 16]}, "looped", "looped"),
         (30, 10, 569, {"hidden": []}, "unrolled", "unrolled"),
         (30, 10, 569, {"hidden": [], "num_walkers": 8}, "vectorized", "vectorized"),
         (
