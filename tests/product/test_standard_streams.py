@@ -146,8 +146,17 @@ IN_FILES = {
 }
 SLOW = {
     "evidence": [
-        *FLAGS[:8],
-        *("--loss", "binary_crossentropy", "--num-steps", "40", "--evidence-nodes", "4"),
+        *FLAGS[:6],
+        *(
+            "--execution",
+            "graph",
+            "--loss",
+            "binary_crossentropy",
+            "--num-steps",
+            "40",
+            "--evidence-nodes",
+            "4",
+        ),
         *("--num-leapfrog-steps", "3", "--num-walkers", "4", "--output", "evidence"),
     ],
     "explore": [
