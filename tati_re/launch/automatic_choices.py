@@ -252,7 +252,8 @@ class _Choice:
             tried = preparation.tried_chains
             if self.options.walker_start == "fit" and not sim.walkers.placed:
                 self._fit()
-        if self.options.execution == AUTO and not self.plan.has_xla():
+        one_network = sim.system.flat.vectorizable
+        if self.options.execution == AUTO and not self.plan.has_xla(one_network):
             self._change(execution="graph")
         open_settings = is_open(self.options, self.objects)
         if open_settings:

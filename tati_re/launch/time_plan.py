@@ -27,9 +27,12 @@ FEWEST_STEPS = 1_000
 END_SECONDS = 3.0
 """Seconds from the last step to the end: the last look, the comparison and the certificate."""
 XLA_SECONDS = 40.0
-"""Seconds left for the chains above which compiling with XLA pays: it compiles for 11 to 15 seconds
-longer, and makes steps two to three times faster. Chains of 15 seconds after it were too short.
+"""Seconds left for the chains above which compiling with XLA pays, if it compiles a copy of the
+network for each chain: 11 to 15 seconds longer, for steps that are two to three times faster. Chains
+of 15 seconds after it were too short.
 """
+XLA_SECONDS_OF_ONE = 10.0
+"""The same if the chains are one product or a loop: it compiles for 5 to 8 seconds."""
 END_OF_FITS_SECONDS = 2.5
 """The same of a run that ends with its fits."""
 MOST_RESERVE = 0.4
@@ -136,9 +139,15 @@ class TimePlan:
         left = self.left - before - launch - self.reserve
         return left >= max(CHAIN_SECONDS * self.slowness, FEWEST_STEPS * step_seconds)
 
-    def has_xla(self) -> bool:
-        """Whether compiling the steps of the chains with XLA pays."""
-        needed = XLA_SECONDS + self.worker_seconds
+    def has_xla(self, one_network: bool = False) -> bool:
+        """Whether compiling the steps of the chains with XLA pays.
+
+        Args:
+            one_network: Whether the network is compiled once for all chains. Default: False, a copy
+                for each.
+        """
+        seconds = XLA_SECONDS_OF_ONE if one_network else XLA_SECONDS
+        needed = seconds + self.worker_seconds
         return self.left - self.reserve >= needed * self.slowness
 
 

@@ -373,6 +373,7 @@ def test_time_is_divided_by_what_it_is_enough_for():
     assert plan(None).has_chains(step_seconds=1e6) and plan(None).left == math.inf
     assert plan(15.0).fit_seconds(with_chains=False) > 11 > plan(15.0).fit_seconds(True)
     assert plan(60.0).has_xla() and not plan(25.0).has_xla()
+    assert plan(25.0).has_xla(one_network=True) and not plan(10.0).has_xla(one_network=True)
     assert 0 < plan(2.0).reserve <= 0.8
 
 
