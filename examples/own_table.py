@@ -3,8 +3,8 @@
     python examples/own_table.py [--max-time 60] [--output DIR]
 
 The table has one input, a gap without data, and a noise that grows with the input. `own_table.png`
-shows the predictions with their intervals, and how one fit, the ensemble of the fits and the
-posterior score on the held-out rows. All numbers are in `comparison.csv`.
+shows the predictions with their intervals, and how one fit, the ensemble of the fits, the posterior
+and, if the run uses one, their mixture score on the held-out rows. All numbers are in `comparison.csv`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 import tati_re
 
 ROWS = 400
-COLORS = ("#0072B2", "#D55E00", "#009E73")
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 GRAY = "#8C8C8C"
 GAP = (-0.6, 0.9)
 ENDS = (-3.0, 3.0)
@@ -67,7 +67,7 @@ def draw_rows(axes: Any, comparison: pd.DataFrame) -> None:
         text = f"{score:.3f}   90 % intervals cover {100 * coverage:.0f} %"
         axes.text(0.02, place - 0.42, text, fontsize=8, transform=_beside(axes))
     axes.set_yticks(places, list(scores.index))
-    axes.invert_yaxis()
+    axes.set_ylim(len(scores) - 0.5, -0.7)
     axes.set_xlabel(f"negative log likelihood of {comparison['rows'].iloc[0]} held-out rows")
 
 
