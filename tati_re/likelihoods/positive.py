@@ -62,7 +62,27 @@ class LogNormal(LocationScale):
         return "log-normal noise; the network predicts mean and standard deviation of the logarithm"
 
 
-class Gamma(RoundedLikelihood):
+class BoundedLikelihood(RoundedLikelihood):
+    """A likelihood whose second output is a shape or precision, which rounded targets bound.
+
+    Attributes:
+        least_variance: c of the bound a / (1 + a c) for a predicted a, shape (targets,).
+    """
+
+    outputs_per_target = 2
+    later_settings: ClassVar[Mapping[str, Any]] = {
+        **RoundedLikelihood.later_settings,
+        "least_variance": 0.0,
+    }
+
+    least_variance: Any = 0.0
+
+    @property
+    def includes_rounding(self) -> bool:
+        return bool(np.any(self.least_variance))
+
+
+class Gamma(BoundedLikelihood):
     """A Gamma-distributed positive value; the network predicts its mean and its shape.
 
     The outputs are log(mean / `mean_scale`) and log(shape / `shape_scale`). `mean_scale` is the
@@ -75,20 +95,10 @@ class Gamma(RoundedLikelihood):
     """
 
     name = "gamma"
-    outputs_per_target = 2
     constants = ("mean_scale", "shape_scale", "least_variance")
-    later_settings: ClassVar[Mapping[str, Any]] = {
-        **RoundedLikelihood.later_settings,
-        "least_variance": 0.0,
-    }
 
     mean_scale: Any = 1.0
     shape_scale: Any = 1.0
-    least_variance: Any = 0.0
-
-    @property
-    def includes_rounding(self) -> bool:
-        return bool(np.any(self.least_variance))
 
     def check(self, targets: np.ndarray) -> None:
         refuse_targets(~(targets > 0), targets, self.name, "numbers above 0")
@@ -122,7 +132,7 @@ class Gamma(RoundedLikelihood):
         return "a Gamma distribution; the network predicts its mean and shape"
 
 
-class Beta(RoundedLikelihood):
+class Beta(BoundedLikelihood):
     """A Beta-distributed fraction between 0 and 1; the network predicts its mean and its precision.
 
     The outputs are logit(mean) - `mean_logit` and log(precision / `precision_scale`). The precision
@@ -138,20 +148,10 @@ class Beta(RoundedLikelihood):
     """
 
     name = "beta"
-    outputs_per_target = 2
     constants = ("mean_logit", "precision_scale", "least_variance")
-    later_settings: ClassVar[Mapping[str, Any]] = {
-        **RoundedLikelihood.later_settings,
-        "least_variance": 0.0,
-    }
 
     mean_logit: Any = 0.0
     precision_scale: Any = 1.0
-    least_variance: Any = 0.0
-
-    @property
-    def includes_rounding(self) -> bool:
-        return bool(np.any(self.least_variance))
 
     def check(self, targets: np.ndarray) -> None:
         inside = (targets > 0) & (targets < 1)
