@@ -170,7 +170,10 @@ class Estimation:
         few = options.execution == "auto" and options.num_steps <= _FEW_STEPS
         self.execution = "graph" if few else self.system.execution(options)
         self.options = options.resolved(execution=self.execution)
-        check(sim, options, self.potential(1))
+        potential = self.potential(1)
+        check(sim, options, potential)
+        # How much larger log Z is in the network's units of the targets than in the data's.
+        self._log_unit = sim.dataset.num_examples * self.system.log_unit(potential.loss)
         if "mbar" in options.method:
             load_pymbar()
         self.sampler = self._sampler()
@@ -199,7 +202,7 @@ class Estimation:
             evidences = [self.by(name) for name in dict.fromkeys(self.options.method)]
         data = self.sim.dataset
         notes = tuple[str, ...]()
-        if self.log_unit:
+        if self._log_unit:
             notes += (_UNITS,)
         if (
             data.test_inputs is not None
@@ -238,18 +241,9 @@ class Estimation:
             "moves": json.dumps(self.sampler.get_config(), sort_keys=True, default=str)
         }
 
-    @property
-    def log_unit(self) -> float:
-        """How much larger log Z is in the network's units of the targets than in the data's, in
-        nats.
-        """
-        if not self.system.has_data:
-            return 0.0
-        return self.sim.dataset.num_examples * self.system.log_unit
-
     def _in_data_units(self, energies: Energies) -> Energies:
         """Energies of a path, of densities of the targets in the units of the data."""
-        return energies._replace(values=energies.values + self.log_unit)
+        return energies._replace(values=energies.values + self._log_unit)
 
     def potential(self, copies: int):
         potential = self.system.potential(self.options, self.objects, copies=copies)
@@ -384,13 +378,13 @@ class Estimation:
                 "num_moves."
             )
         curve = pd.DataFrame(result.curve)
-        curve["log_ratio"] -= (curve["next"] - curve["path"]) * self.log_unit
+        curve["log_ratio"] -= (curve["next"] - curve["path"]) * self._log_unit
         return Evidence(
-            log_z=result.log_z - self.log_unit,
+            log_z=result.log_z - self._log_unit,
             error=result.error,
             method="smc",
             curve=curve,
-            repeats=result.repeats - self.log_unit,
+            repeats=result.repeats - self._log_unit,
             notes=tuple(notes),
             settings=settings,
         )

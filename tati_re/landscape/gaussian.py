@@ -255,7 +255,9 @@ def _laplace(sim: Any, full: bool) -> GaussianApproximation:
     diagonal, factors, evidences, raised, above = (
         np.array(part) for part in zip(*expansions, strict=True)
     )
-    evidences -= _log_unit(sim) / temperature
+    if sim.system.has_data and sim.options.potential != "mean_loss":
+        loss = sim.system.potential(sim.options, sim.objects).loss
+        evidences -= sim.dataset.num_examples * sim.system.log_unit(loss) / temperature
     if above.max() > 1:
         warn_user(
             f"A walker is {above.max():.3g} T above the minimum of its parabola, so a "
@@ -266,17 +268,6 @@ def _laplace(sim: Any, full: bool) -> GaussianApproximation:
     return GaussianApproximation(
         kind, temperature, positions, diagonal, factors, evidences, raised, above
     )
-
-
-def _log_unit(sim: Any) -> float:
-    """How much larger the log density of all targets is in the network's units than in the
-    data's.
-    """
-    system = sim.system
-    if not system.has_data or sim.options.potential == "mean_loss":
-        return 0.0
-    potential = system.potential(sim.options, sim.objects)
-    return sim.dataset.num_examples * system.log_unit if potential.loss.likelihood else 0.0
 
 
 def _swag(sim: Any, rank: int, fit: dict[str, Any]) -> GaussianApproximation:

@@ -13,7 +13,6 @@ from tati_re.core.backend import Compiled, deterministic, tf
 from tati_re.core.errors import InputError
 from tati_re.core.potential import Batch
 from tati_re.core.protocol import Rung
-from tati_re.launch.member_fits import log_deviation
 from tati_re.posterior.noise_spectrum import noise_spectrum
 from tati_re.posterior.potential import ModelPotential
 from tati_re.system.system import System
@@ -108,7 +107,7 @@ class BatchChains:
     ) -> None:
         self._potential = potential
         self._steps = steps
-        self._shift = log_deviation(system, potential)
+        self._shift = system.log_unit(potential.loss)
         ones = tf.ones((potential.num_walkers,), tf.float64)
         self._rung = Rung(ones, ones, ones)
         self._several = Compiled(self._moved, jit_compile=xla)

@@ -324,7 +324,7 @@ class MemberFits:
         began = time.monotonic()
         losses = self._compiled_losses(position, *auxiliary).numpy()
         self.look_seconds = min(self.look_seconds, time.monotonic() - began)
-        return -losses - log_deviation(self._system, self._potential)
+        return -losses - self._system.log_unit(self.loss)
 
     def _pace(self, state: tuple, steps_per_look: int, deadline: float) -> float:
         """Seconds of a step, of steps whose result is not used; 0 if all steps fit easily."""
@@ -507,17 +507,3 @@ def cross_stopped_density(densities: np.ndarray) -> np.ndarray:
         best = np.argmax(means, axis=0)
         density[scored] = mixture(densities[best, np.arange(members)][:, scored])
     return density
-
-
-def log_deviation(system: System, potential: ModelPotential) -> float:
-    """How much larger the log density of a row is in standardized targets than in the data's units.
-
-    Args:
-        system: The model and its data.
-        potential: A potential of the system.
-
-    Returns:
-        The sum of the logarithms of the targets' standard deviations; 0 if the targets are not
-        standardized, or the loss is not a likelihood.
-    """
-    return system.log_unit if potential.loss.likelihood else 0.0

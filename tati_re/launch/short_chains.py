@@ -12,7 +12,6 @@ import numpy as np
 from tati_re.core.backend import Compiled, deterministic, tf
 from tati_re.core.protocol import Rung
 from tati_re.engine.zero_evaluate import ZeroEvaluate
-from tati_re.launch.member_fits import log_deviation
 from tati_re.posterior.potential import ModelPotential
 from tati_re.samplers.microcanonical import MCLMC
 from tati_re.samplers.wrappers.metered import error_of_bias
@@ -64,7 +63,7 @@ class ShortChains:
     """
 
     def __init__(self, system: System, potential: ModelPotential, xla: bool) -> None:
-        self._shift = log_deviation(system, potential)
+        self._shift = system.log_unit(potential.loss)
         self._potential = potential
         self._method = MCLMC(friction=1.0)
         self._several = Compiled(self._steps, jit_compile=xla)

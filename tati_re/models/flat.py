@@ -265,6 +265,11 @@ class FlatModel:
                 [a + b for a, b in zip(starts, free_entries, strict=True)]
             ).astype(np.int32)
 
+    @property
+    def widest(self) -> int:
+        """Units of the widest layer, by the shapes of the tensors."""
+        return max((shape[-1] for shape in self.shapes if shape), default=1)
+
     def described(self) -> dict[str, Any]:
         """Returns the parameters' entry in the manifest, from which `described_names` makes their
         names.

@@ -112,7 +112,7 @@ class Outputs:
         self.flat = flat
         self._together = flat.vectorizable and not flat.auxiliary
         self._chain = chain_of(flat.model, flat.variables, flat.others) if self._together else None
-        self._width = max([self.num_outputs, *(shape[-1] for shape in flat.shapes if shape)])
+        self._width = max(self.num_outputs, flat.widest)
         self._one = Compiled(
             lambda x, v, *others: flat.call(flat.split_one(v), others, prepared(x))[0], free=(0,)
         )

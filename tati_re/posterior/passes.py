@@ -221,8 +221,8 @@ class ModelPasses:
         few = (
             self.under_xla and self.num_walkers < _FEW_WALKERS and self.num_parameters <= inputs + 1
         )
-        units = max((shape[-1] for shape in self.flat.shapes if shape), default=1)
-        cached = self.under_xla and self.num_walkers * examples * units <= _CACHED
+        numbers = self.num_walkers * examples * self.flat.widest
+        cached = self.under_xla and numbers <= _CACHED
         many = self.num_parameters > max(4 * inputs**2, _MANY_UNITS * inputs / examples)
         return few or (many and not cached)
 

@@ -30,8 +30,8 @@ def choose(
     "auto" is decided here. It is vectorized, one product for all walkers, where the layers allow
     it. But on CPUs that was measured as slower for `wide` shared inputs, and for `large` own
     batches, which are looped instead. All else is unrolled up to 16 walkers (2 on a GPU, and for
-    recurrent layers) and looped beyond. Wide inputs are looped from 4 walkers on if each copy takes long to
-    compile (`costly_copies`).
+    recurrent layers) and looped beyond. Wide inputs are looped from 4 walkers on if each copy takes
+    long to compile (`costly_copies`).
 
     Args:
         requested: Option of the run: "auto" or one of the three.

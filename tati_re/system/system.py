@@ -216,15 +216,19 @@ class System:
         """The model's training data: derived, standardized, in the model's shape."""
         return self.dataset if self.ready is None else self.ready
 
-    @property
-    def log_unit(self) -> float:
-        """How much larger the log density of an example is in the network's units than in the
-        data's, in nats; 0 if the targets are not standardized.
+    def log_unit(self, loss: Loss) -> float:
+        """How much larger the log density of an example is in the network's units than in the data's.
+
+        Args:
+            loss: The loss of the examples.
+
+        Returns:
+            A number in nats; 0 if the targets are not standardized, or the loss is not a likelihood.
         """
         preparation = self.dataset.preparation
         if preparation is None:
             preparation = self.examples.preparation
-        if preparation is None:
+        if preparation is None or not loss.likelihood:
             return 0.0
         return preparation.log_unit(self.examples.targets.shape[1:])
 

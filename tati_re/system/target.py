@@ -145,6 +145,9 @@ class TargetSystem(System):
     given: Any = None
     has_data: ClassVar[bool] = False
 
+    def log_unit(self, loss: Any) -> float:
+        return 0.0
+
     def with_data(self, options: Options, data: Any = None) -> System:
         raise InputError(
             "dataset: a potential given as a function has no data.", expected="a model with data"

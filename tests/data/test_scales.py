@@ -426,7 +426,7 @@ def test_targets_that_do_not_vary_are_found_at_any_size():
 
 
 def test_the_log_unit_of_targets_counts_columns_and_places():
-    """A density of y is that of y/s divided by s, for each number of an example."""
+    """A density of y is the density of y/s, divided by s, for each number of an example."""
     assert Preparation().log_unit((3,)) == 0
     one = Preparation(target_standard=Standard(np.array(1.0), np.array(4.0)))
     assert one.log_unit() == pytest.approx(np.log(4))

@@ -65,14 +65,16 @@ def scaled_line(**options) -> tuple[Simulation, float]:
     """A line through targets of deviation 79, which are standardized, and log Z in their units."""
     inputs, targets = 7 * known.X[:, None] + 30, 100 * known.Y + 500
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
-    given = {"noise_std": 0.5, "prior_std": known.PRIOR, "loss": "gaussian", "seed": 1}
     sim = Simulation(
         data=(inputs, targets[:, None]),
         model=model,
+        loss="gaussian",
+        noise_std=0.5,
+        prior_std=known.PRIOR,
         standardize="all",
         dtype="float64",
+        seed=1,
         verbose=0,
-        **given,
         **options,
     )
     features = np.stack([np.ones(20), known.X / known.X.std()], axis=1)
