@@ -12,7 +12,12 @@ import numpy as np
 from tati_re.launch.batch_members import WARM_UP, learning_rate_of
 from tati_re.launch.candidates import Candidate, candidates_of
 from tati_re.launch.mean_first import MEAN, predicts_spread, units_of, with_spread
-from tati_re.launch.member_fits import FEWEST_STEPS, MemberFits, without_rows
+from tati_re.launch.member_fits import (
+    FEWEST_STEPS,
+    MemberFits,
+    held_out_rows,
+    without_rows,
+)
 from tati_re.launch.request import BATCH_SIZE, is_cheap
 from tati_re.launch.starts import fresh_starts
 from tati_re.options.make import Options, make_options
@@ -26,6 +31,8 @@ ACTIVATION = "tanh"
 FIT_BATCH_SIZE = 100
 MEAN_STEPS = 960
 """Steps of the fits of a mean before its spread."""
+MEAN_HELD_OUT = 0.1
+"""Part of the rows that are not held out, on which the fits of a mean are stopped."""
 SECONDS_OF_XLA = 8.0
 """Seconds of the fits of the members above which compiling them with XLA pays."""
 _LEARNING_RATE = 0.01
@@ -217,7 +224,7 @@ class FitMaker:
         if not (predicts_spread(after) and self._is_built(options)):
             return start
         plain = make_options(options, loss=MEAN)
-        of_mean = self.held_out_system(self.system(plain), held_out)
+        of_mean = self._inner_system(self.system(plain), held_out, options.seed)
         if not of_mean.flat.samples_noise:  # targets that do not vary
             return start
         fits = self.fits(of_mean, plain, members, xla=False)
@@ -231,6 +238,22 @@ class FitMaker:
             of_mean.flat.num_extra,
         )
         return np.concatenate([network, start[:, start.shape[1] - flat.num_extra :]], axis=1)
+
+    @staticmethod
+    def _inner_system(system: System, held_out: np.ndarray, seed: int) -> System:
+        """The system without the held-out rows, of which further rows are the test set.
+
+        Fits of a mean stop on these further rows: fits of mean and spread begin there, and a row
+        that stopped their mean would score them too well.
+
+        Args:
+            system: The model and its data.
+            held_out: Indices of the held-out rows in the training set, shape (rows,).
+            seed: Which further rows are put aside, the same for the same seed.
+        """
+        trained = without_rows(system.dataset, held_out)
+        stopping = held_out_rows(trained, MEAN_HELD_OUT, seed)
+        return replace(system.of(without_rows(trained, stopping)), units_from=system.examples)
 
     def _is_built(self, options: Options) -> bool:
         """Whether the network is one of dense layers with biases, whose noise can be sampled."""

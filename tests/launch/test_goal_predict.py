@@ -215,6 +215,23 @@ def test_a_spread_beside_sampled_degrees_of_freedom_starts_from_the_mean(named):
     assert ((outputs[..., 0] - y) ** 2).mean() < 0.8 * y.var()
 
 
+def test_held_out_rows_do_not_stop_the_fits_of_the_mean():
+    """Rows that stopped the fits of the mean scored the fits of mean and spread too well."""
+    x, y = table(rows=80)
+    held_out = held_out_rows(_of(x, y), predicting.HELD_OUT, 0)
+    swapped = y.copy()
+    swapped[held_out] = y[held_out[::-1]]  # the units of all rows stay
+    starts = []
+    for labels in (y, swapped):
+        given = {"hidden": [3], "loss": "heteroscedastic_gaussian", "verbose": 0}
+        sim = tati_re.Simulation(data=(x, labels), goal="predict", **given)
+        setup = predicting.PredictionSetup(sim, sim.options, sim.objects, TimePlan(None, 0.0))
+        system = setup.maker.held_out_system(sim.system, held_out)
+        deadline = time.monotonic() + 60.0
+        starts.append(setup.maker.start(system, sim.options, 2, held_out, deadline))
+    np.testing.assert_allclose(starts[1], starts[0], rtol=1e-4, atol=1e-5)
+
+
 def test_what_is_named_is_kept():
     data = _of(*table())
     options = make_options(goal="predict", loss="gaussian", hidden=[5], prior_std=2.0)
