@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import subprocess
 import sys
 from collections import Counter
@@ -128,6 +129,21 @@ def test_reading_and_describing_runs_loads_no_tensorflow():
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_script_beside_a_checkout_finds_the_package(tmp_path):
+    """A checkout is a folder named tati_re, which Python takes for a package without a file."""
+    where = importlib.util.find_spec("tati_re").origin
+    installed = [sys.executable, "-c", "import importlib.metadata as m; m.version('tati_re')"]
+    if subprocess.run(installed, cwd=tmp_path, capture_output=True).returncode:
+        pytest.skip("the package is not installed")
+    (tmp_path / "tati_re").mkdir()
+    script = tmp_path / "script.py"
+    script.write_text("import tati_re\nprint(tati_re.__file__)\n")
+    done = subprocess.run(
+        [sys.executable, script.name], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == where, done.stderr
 
 
 def test_answers_are_declared_and_not_looked_for():
