@@ -177,6 +177,23 @@ def _check_targets(sims: dict[str, Any]) -> None:
     raise InputError(problem, received, expected)
 
 
+def _caution(has_density: dict[str, bool]) -> list[str]:
+    """A line where some models have a density of the targets, and others probabilities.
+
+    Args:
+        has_density: Whether the evidence of a model is a density, by its name.
+    """
+    if len({*has_density.values()}) < 2:
+        return []
+    densities = ", ".join(name for name, is_density in has_density.items() if is_density)
+    others = ", ".join(name for name, is_density in has_density.items() if not is_density)
+    return [
+        "",
+        f"These factors compare densities of the targets ({densities}) with probabilities "
+        f"({others}): they hold only where a density hardly changes between neighboring labels.",
+    ]
+
+
 def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
     import pandas as pd
 
@@ -201,6 +218,7 @@ def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
         _begin(models, folder)
     for name, now in estimations.items():
         now.keep(folder / KEPT / (_head(name) + "parts"), overwrite=not resumed)
+    has_density = {name: now.has_density for name, now in estimations.items()}
     if first.workers:
         team = SideBySide(
             lambda: lambda job: sample_parts(*job),
@@ -226,6 +244,7 @@ def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
                 mark = SHORT if row["short"] and row["factor_error"] else ""
                 factor = f"{row['log_bayes_factor']:,.2f} ± {row['factor_error']:.2f}{mark}"
                 lines.append(f"  {row['model']}  {factor}  probability {row['probability']:.3g}")
+        lines += _caution(has_density)
     write_whole(folder / "evidence.csv", frame_text(pd.concat(tables)))
     if len(models) > 1:
         write_whole(folder / "bayes_factors.csv", frame_text(pd.concat(factors)))

@@ -151,6 +151,9 @@ class Estimation:
         options: The options of the estimate.
         objects: Objects in place of options, by name: a sampler, a prior, a loss, ...
 
+    Attributes:
+        has_density: Whether Z is a density of the targets, and not their probability.
+
     Raises:
         InputError: The posterior has no evidence, or the sampler does not fit.
     """
@@ -174,6 +177,7 @@ class Estimation:
         check(sim, options, potential)
         # How much larger log Z is in the network's units of the targets than in the data's.
         self._log_unit = sim.dataset.num_examples * self.system.log_unit(potential.loss)
+        self.has_density = potential.loss.objective.has_density
         if "mbar" in options.method:
             load_pymbar()
         self.sampler = self._sampler()

@@ -195,6 +195,11 @@ class Objective(Doors, ABC):
         del columns
         return 1
 
+    @property
+    def has_density(self) -> bool:
+        """Whether targets have a density, and not probabilities of classes or whole numbers."""
+        return self.kind == VALUES
+
     def predicted(self, outputs: np.ndarray) -> np.ndarray:
         """What outputs predict, in NumPy: values, or shares of classes; (..., columns)."""
         return np.asarray(outputs, np.float64)
@@ -234,6 +239,11 @@ class Likelihood(Objective):
     discrete: ClassVar[bool] = False
     constants: ClassVar[tuple[str, ...]] = ()
     later_settings: ClassVar[Mapping[str, Any]] = {}
+
+    @property
+    def has_density(self) -> bool:
+        """Whether targets have a density, and not probabilities of classes or whole numbers."""
+        return super().has_density and not self.discrete
 
     @abstractmethod
     def log_prob(self, targets: Any, outputs: Any) -> Any:

@@ -29,6 +29,7 @@ SHORT = [
     "3",
 ]
 SHORT += ["--evidence-sampling", "sequential", "--quiet"]
+LOUD = [text for text in SHORT if text != "--quiet"]
 TOML = """data = "points.csv"
 input_columns = {columns}
 noise_std = 0.3
@@ -58,8 +59,7 @@ def test_models_side_by_side(models, capsys):
         "stepping_stone",
         "thermodynamic_integration",
     ]
-    loud = [text for text in SHORT if text != "--quiet"]
-    assert evidence.main([*arguments, *loud, "--output", "out"]) == 0
+    assert evidence.main([*arguments, *LOUD, "--output", "out"]) == 0
     said = capsys.readouterr().out
     assert "log Bayes factors by stepping stone" in said and "line" in said
     table = pd.read_csv("out/bayes_factors.csv")
@@ -260,10 +260,32 @@ def test_losses_with_targets_in_other_units_are_compared(tmp_path, monkeypatch, 
             "num_walkers = 8",
         )
         (tmp_path / f"{name}.toml").write_text("\n".join([*lines, ""]))
-    arguments = ["--compare", "normal.toml", "heavy.toml", *SHORT, "--num-steps", "80"]
+    arguments = ["--compare", "normal.toml", "heavy.toml", *LOUD, "--num-steps", "80"]
     assert evidence.main([*arguments, "--output", "e"]) == 0
+    assert "probabilities (" not in capsys.readouterr().out
     found = pd.read_csv("e/evidence.csv").set_index("model")["log_z"]
     assert abs(found["normal"] - found["heavy"]) < 10
     residuals = table["y"] - np.polyval(np.polyfit(x, table["y"], 1), x)
     largest = -40 * (np.log(residuals.std() * np.sqrt(2 * np.pi)) + 0.5)  # of the likelihood
     assert largest - 20 < found["normal"] < largest
+
+
+def test_densities_beside_probabilities_of_counts_are_said(tmp_path, monkeypatch, capsys):
+    """A density of counts has a unit, their probability has none."""
+    monkeypatch.chdir(tmp_path)
+    x = np.linspace(-1, 1, 30)
+    counts = np.random.default_rng(0).poisson(np.exp(3 + x))
+    pd.DataFrame({"x": x, "y": counts}).to_csv("table.csv", index=False)
+    for name, loss in (("normal", "gaussian"), ("count", "poisson_count")):
+        lines = (
+            'data = "table.csv"',
+            "hidden = []",
+            "num_classes = 0",
+            f'loss = "{loss}"',
+            "num_walkers = 4",
+        )
+        (tmp_path / f"{name}.toml").write_text("\n".join([*lines, ""]))
+    arguments = ["--compare", "normal.toml", "count.toml", *LOUD, "--num-steps", "40"]
+    assert evidence.main([*arguments, "--output", "e"]) == 0
+    said = capsys.readouterr().out
+    assert "densities of the targets (normal) with probabilities (count)" in said
