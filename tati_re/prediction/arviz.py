@@ -16,7 +16,7 @@ from tati_re.core.front_door import front_door
 from tati_re.data.dataset import Dataset
 from tati_re.prediction.draws import resampled
 from tati_re.prediction.leave_one_out import refuse_weighted_draws
-from tati_re.prediction.named import density_of, has_named_parameters, observed_of
+from tati_re.prediction.named import has_named_parameters, observed_of, unchanged_density_of
 from tati_re.prediction.network import likelihood_blocks, likelihood_of
 from tati_re.prediction.stacking import STACKING, chain_weights, chosen_weights
 from tati_re.runs import files
@@ -241,7 +241,7 @@ def _of_density(
     coordinates: dict[str, Any],
 ) -> dict[str, Any]:
     """The groups of a density of named parameters: its observations and generated quantities."""
-    density = density_of(run)
+    density = unchanged_density_of(run)
     values = values_by_name(run, positions[chains.ravel()])
     groups = {"observed_data": xarray.Dataset(_variables(observed_of(density), ()))}
     if density.log_likelihood is not None:

@@ -44,6 +44,26 @@ def density_of(run: RunFiles) -> NamedDensity:
     return density
 
 
+def unchanged_density_of(run: RunFiles) -> NamedDensity:
+    """The density of a run of named parameters, with the data that the run was given.
+
+    Args:
+        run: The run.
+
+    Raises:
+        InputError: As of `density_of`; or the density, or its data, has other values than in the
+            run.
+    """
+    from tati_re.posterior.target import Target  # which imports TensorFlow
+
+    density = density_of(run)
+    target = Target(density, density.dimension, density.dtype)
+    if target.fingerprint() != run.manifest.dataset.fingerprint:
+        problem = f"{run.folder}: the log density or its data differ from the run's."
+        raise InputError(problem, expected="both as in the run; for new data take generated={...}")
+    return density
+
+
 def generated_of(run: RunFiles, burnin: int | None = None, thin: int = 1) -> dict[str, np.ndarray]:
     """The generated quantities of each stored draw.
 
@@ -79,9 +99,10 @@ def log_likelihoods_of(run: RunFiles, positions: np.ndarray) -> np.ndarray:
         Log densities, `(draws, observations)`.
 
     Raises:
-        InputError: The density is not known, or was given without `log_likelihood`.
+        InputError: The density is not known, was given with other data, or without
+            `log_likelihood`.
     """
-    return density_of(run).log_likelihoods(values_by_name(run, positions))
+    return unchanged_density_of(run).log_likelihoods(values_by_name(run, positions))
 
 
 def observed_of(density: NamedDensity) -> dict[str, Any]:

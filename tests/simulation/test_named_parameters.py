@@ -148,6 +148,20 @@ def test_a_folder_gives_draws_without_the_density(run):
     assert np.array_equal(opened.generated["y_rep"], run.generated["y_rep"])
 
 
+def test_other_data_give_generated_quantities_and_no_scores(run):
+    """Counts that the run was not conditioned on had leave-one-out scores as if it had been."""
+    again = {name: value for name, value in GIVEN.items() if name != "parameters"}
+    other = {**DATA, "y": np.r_[COUNTS, 5]}
+    opened = tati_re.load(run.folder, **{**again, "data": other})
+    assert opened.generated["y_rep"].shape[-1] == len(COUNTS) + 1
+    problem = "the log density or its data differ from the run's"
+    with pytest.raises(InputError, match=problem):
+        opened.loo()
+    tree = tati_re.analysis.to_arviz(opened)
+    assert problem in tree["posterior"].attrs["left_out"]
+    assert "posterior" in tree.children and "log_likelihood" not in tree.children
+
+
 def test_resume_takes_the_density_again_and_refuses_another(run):
     more = int(run.run_info["step"].max()) + 40
     other = {**DATA, "y": COUNTS + 1}
