@@ -53,7 +53,8 @@ MAIN = (
 )
 """What a first call of a command needs, and what `--help` explains where there are many options."""
 
-
+MOST_VERBOSE = 2
+"""The largest value of the option `verbose`."""
 SET = "set an option of a method of this run, such as decay=0.99 for pSGLD"
 HELP_METHOD = "explain the options of a method, such as pSGLD or annealing, and exit"
 
@@ -173,10 +174,11 @@ class Parser(argparse.ArgumentParser):
         """What was typed, without the command's name, by destination; flags that were not typed are
         absent.
         """
-        known, left = self.parse_known_args([self._completed(text) for text in argv])
+        completed = [self._completed(text) for text in argv]
+        known, left = self.parse_known_args(self._with_value_of_verbose(completed))
         vars(known).pop("debug", None)  # for `tati_re.cli.failures`
         if (count := vars(known).pop("v", None)) is not None:
-            vars(known).setdefault("verbose", str(min(count, 2)))
+            vars(known).setdefault("verbose", str(min(count, MOST_VERBOSE)))
         if left:
             name = left[0].split("=")[0]
             if not name.startswith("-"):
@@ -222,6 +224,17 @@ class Parser(argparse.ArgumentParser):
         if "--data" in self._option_string_actions and Path(word).is_file():
             return f"--data {word}"
         return "options and their values, such as --seed 1"
+
+    def _with_value_of_verbose(self, argv: Sequence[str]) -> list[str]:
+        """What was typed; an option `--verbose` without a number asks for the most."""
+        action = self._option_string_actions.get("--verbose")
+        if action is None or action.nargs is not None:
+            return [*argv]
+        followed = [*argv[1:], "-"]
+        return [
+            f"--verbose={MOST_VERBOSE}" if text == "--verbose" and after.startswith("-") else text
+            for text, after in zip(argv, followed, strict=False)
+        ]
 
     def _advice(self, name: str) -> str:
         """Returns a suggested flag: one with this beginning, or the nearest; none for an option of

@@ -174,6 +174,14 @@ def test_sample_passes_options_on(simulation, capsys):
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize("end", [[], ["--seed", "1"], ["2"]])
+def test_verbose_without_a_number_is_the_most(simulation, capsys, end):
+    before = ["--data", "points.csv", "--num-steps", "5"]
+    assert sample.main([*before, "--verbose", *end]) == 0
+    [(_, options)] = simulation.calls
+    assert options.verbose == 2
+
+
 def test_optimize_passes_options_on(simulation, capsys):
     assert (
         optimize.main(["--data", "digits", "--optimizer", "sgd", "--output", "x", "--quiet"]) == 0
