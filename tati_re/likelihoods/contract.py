@@ -301,6 +301,25 @@ class Likelihood(Objective):
         self.check(targets)
         return copy.copy(self)
 
+    def with_constants_of(self, config: Mapping[str, Any]) -> Self:
+        """Returns a copy with the constants of another fit of this likelihood.
+
+        Outputs of a network keep their meaning where their data are replaced.
+
+        Args:
+            config: As of `get_config`. That of a likelihood of another name changes nothing.
+
+        Returns:
+            A copy with these constants; the original is unchanged.
+        """
+        changed = copy.copy(self)
+        if config.get("name") != self.name:
+            return changed
+        for key in self.constants:
+            if key in config:
+                setattr(changed, key, np.asarray(config[key], np.float64))
+        return changed
+
     def num_outputs(self, columns: int) -> int:
         """Returns the number of network outputs that labels need.
 

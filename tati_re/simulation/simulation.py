@@ -346,7 +346,7 @@ class Simulation(Evaluations):
         objects = {name: value for name, value in self.objects.items() if name not in of_data}
         new_objects = _pop_objects(data)
         options = make_options(self.options, data=data.get("data"), test_data=None)
-        self._take(self.system.with_data(options, new_objects.get("data")))
+        self._take(self.system.with_data(options, new_objects.get("data"), self.objects))
         self.options = aliases.capped(options, self.system.dataset.num_examples)
         self.objects = objects | new_objects
 

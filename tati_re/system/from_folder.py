@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tati_re.core.backend import set_threads
@@ -69,6 +70,9 @@ def from_folder(kind: Any, folder: AnyPath, trust: bool, overrides: dict[str, An
         now = dataset.preparation
         if stored is not None and now is not None and stored.table != now.get_config():
             sim._take(sim.system.of(standardized_as(dataset, stored.table, now.standardize)))
+        likelihood = run.manifest.loss.table.get("likelihood", {})
+        if sim.system.has_data and not {"loss"} & {*changed}:
+            sim._take(replace(sim.system, likelihood=dict(likelihood)))
     # It repeats the run, or goes on where a run arrived.
     call = run.manifest.call - ("parameters" not in changed)
     sim.calls.count(run.manifest.kind, run.manifest.seed or 0, call)

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -92,9 +92,8 @@ def as_trained(
         or read.name in GENERATORS
     ):
         return read, ()
-    before = options.parameters or ""
-    before = before if os.path.isdir(before) else os.path.dirname(before)
-    if before and os.path.isfile(os.path.join(before, MANIFEST)):
+    before = _run_before(options)
+    if before:
         stored = manifest.read(before)
         mode = stored.options.standardize
         if mode == "none":
@@ -125,6 +124,27 @@ def as_trained(
         isinstance(model, keras.Model) and _scales_bytes(model) is not None,
     )
     return standardized(read, mode), (note,) if note else ()
+
+
+def _run_before(options: Options) -> str:
+    """The folder of the run where walkers start; empty without one.
+
+    Args:
+        options: Options of the run.
+    """
+    named = options.parameters or ""
+    folder = named if os.path.isdir(named) else os.path.dirname(named)
+    return folder if folder and os.path.isfile(os.path.join(folder, MANIFEST)) else ""
+
+
+def _likelihood_before(options: Options) -> dict[str, Any]:
+    """The configuration of the likelihood of the run where walkers start; empty without one.
+
+    Args:
+        options: Options of the run.
+    """
+    before = _run_before(options)
+    return dict(manifest.read(before).loss.table.get("likelihood", {})) if before else {}
 
 
 _FEW_STEPS = 4_000
@@ -198,6 +218,7 @@ class System:
     `num_classes` what the outputs of the model say of the labels, None where the data say it;
     `compiled` the name of the loss that the model was compiled with. The targets of `units_from`
     give a likelihood its constants and scale the prior of a sampled noise; None: its own ones.
+    `likelihood` is a configuration whose constants stay whatever the targets are; empty without one.
     """
 
     dataset: Dataset
@@ -209,6 +230,7 @@ class System:
     num_classes: int | None = None
     compiled: str | None = None
     units_from: Dataset | None = None
+    likelihood: Mapping[str, Any] = field(default_factory=dict)
     has_data: ClassVar[bool] = True
 
     @property
@@ -348,7 +370,9 @@ class System:
         """
         return True
 
-    def with_data(self, options: Options, data: Any = None) -> "System":
+    def with_data(
+        self, options: Options, data: Any = None, objects: Mapping[str, Any] | None = None
+    ) -> "System":
         """The same model with other data.
 
         Its inputs and outputs keep their meaning.
@@ -356,6 +380,7 @@ class System:
         Args:
             options: Options of the run.
             data: Arrays, a Dataset, or a name. Default: None, the data of the options.
+            objects: A loss in place of the option. Default: None, the option.
         """
         read = dataset_from_options(
             self.resolved(options).resolved(standardize="none"),
@@ -363,7 +388,15 @@ class System:
             places=output_shape_of(self.model)[1:-1],
         )
         preparation = self.dataset.preparation
-        return self.of(read if preparation is None else replace(read, preparation=preparation))
+        if preparation is not None:
+            read = replace(read, preparation=preparation)
+        law = likelihood_of_loss((objects or {}).get("loss", options.loss), options)
+        likelihood = {} if law is None else self._fitted(law).get_config()
+        return replace(self.of(read), likelihood=likelihood)
+
+    def _fitted(self, law: Likelihood) -> Likelihood:
+        """A likelihood with its constants: those that stay, or those of the training targets."""
+        return fitted_to(law, self.units_from or self.examples).with_constants_of(self.likelihood)
 
     def of(self, read: Dataset) -> "System":
         """The same model with another data set."""
@@ -431,7 +464,7 @@ class System:
                 least_std=self._least_std(options),
             )
         else:
-            loss = Loss(fitted_to(law, self.units_from or dataset), from_logits=False)
+            loss = Loss(self._fitted(law), from_logits=False)
         objective = loss.objective
         other = (
             dataset.task == "classification"
@@ -679,7 +712,16 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     named = loss_name(compiled) if single else None
     data = ready if dataset is read else read
     limit = 1e6 * options.memory_limit
-    return System(data, model, flat, ready, limit, notes, compiled=named)
+    return System(
+        data,
+        model,
+        flat,
+        ready,
+        limit,
+        notes,
+        compiled=named,
+        likelihood=_likelihood_before(options),
+    )
 
 
 def _with_extra_parameters(loss: Any, noise_std: float | str, dataset: Dataset) -> Objective | None:

@@ -148,7 +148,9 @@ class TargetSystem(System):
     def log_unit(self, loss: Any) -> float:
         return 0.0
 
-    def with_data(self, options: Options, data: Any = None) -> System:
+    def with_data(
+        self, options: Options, data: Any = None, objects: Mapping[str, Any] | None = None
+    ) -> System:
         raise InputError(
             "dataset: a potential given as a function has no data.", expected="a model with data"
         )
