@@ -54,8 +54,15 @@ def pytest_addoption(parser):
 
 
 def is_quick(config) -> bool:
-    """Whether tests may compile and write faster than users do: where the slow ones are left out."""
-    return config.getoption("markexpr").startswith("not slow") and not config.getoption("as_users")
+    """Whether tests may compile and write faster than users do: in `bin/test` and `bin/test --slow`,
+    except for the tests of the product there.
+    """
+    return bool(config.getoption("markexpr")) and not config.getoption("as_users")
+
+
+def has_slow(config) -> bool:
+    """Whether slow tests run."""
+    return not config.getoption("markexpr").startswith("not slow")
 
 
 def pytest_collection_modifyitems(items):
@@ -85,13 +92,15 @@ def pytest_runtest_protocol(item):
 
 
 def pytest_configure(config):
-    """The quick suite compiles without LLVM's expensive passes and by XLA's older emitters, in two
-    thirds of the time. XLA reads its flags when it compiles for the first time; everything under
-    `bin/test --slow` has its defaults.
+    """Tests compile without LLVM's expensive passes and by XLA's older emitters, in two thirds of the
+    time. XLA reads its flags when it compiles for the first time; tests that run as users do have
+    its defaults.
     """
     quick = is_quick(config)
     os.environ.setdefault("XLA_FLAGS", f"{PARTS} {CHEAP}" if quick else PARTS)
-    if not quick and (hasattr(config, "workerinput") or not config.getoption("numprocesses", None)):
+    if has_slow(config) and (
+        hasattr(config, "workerinput") or not config.getoption("numprocesses", None)
+    ):
         # Examples and clusters ask for one thread, which has to be set before TensorFlow computes
         # for the first time.
         from tati_re.core.backend import set_threads
@@ -101,11 +110,11 @@ def pytest_configure(config):
 
 @pytest.fixture(scope="session", autouse=True)
 def graphs_as_they_stand(request):
-    """The quick suite runs graphs without TensorFlow's rewriting of them, a third of what starting
+    """Tests run graphs without TensorFlow's rewriting of them, a third of what starting
     a small run costs, and without a note of who made each operation, which is a twentieth of
     tracing below pytest's many calls.
 
-    What runs in processes of its own keeps both, and so does everything under `bin/test --slow`.
+    What runs in processes of its own keeps both, and so do tests that run as users do.
     """
     with pytest.MonkeyPatch.context() as patch:
         if is_quick(request.config) and "tensorflow" in sys.modules:
@@ -124,7 +133,7 @@ def nothing_waits_for_the_disk(request):
     machine that loses its power: what a process has written is there after its end, killed or not,
     which is all that a test can see.
 
-    Processes of their own wait, and so does everything under `bin/test --slow`.
+    Processes of their own wait, and so do tests that run as users do.
     """
     with pytest.MonkeyPatch.context() as patch:
         if is_quick(request.config):
