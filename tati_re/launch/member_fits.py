@@ -242,55 +242,61 @@ class MemberFits:
         state = self._begun(start)
         pace = self._pace(state, max(1, num_steps // LOOKS), deadline)
         seen = [self.densities(state[0], *state[_OPTIMIZED:])]
-        looks = LOOKS
-        affordable = float(num_steps)
-        if pace:
-            looks = self._affordable_looks(state, deadline)
-            time_of_looks = looks * self.look_seconds
-            shortest = min(FEWEST_STEPS * pace + time_of_looks, _SECONDS_BEYOND)
-            deadline = max(deadline, time.monotonic() + shortest)
-            affordable = (deadline - time.monotonic() - time_of_looks) / pace
-        steps_per_look = max(1, int(min(num_steps, affordable)) // looks)
-        best = seen[0].mean(axis=1)
-        best_arrays = _Kept.of(self._held_by(state))
-        kept_densities = np.array(seen[0])
-        steps = np.zeros(len(start), np.int64)
-        most = looks
-        look = since = 0
-        paced = 0.0
-        while look < looks and since < PATIENCE:
+        kept = _Kept(self._held_by(state), seen[0])
+        most, steps_per_look, deadline = self._planned(state, num_steps, pace, deadline)
+
+        looks = most
+        look = 0
+        since_better = 0
+        seconds_of_look = 0.0
+        while look < looks and since_better < PATIENCE:
             began = time.monotonic()
-            if began + paced > deadline:
+            if began + seconds_of_look > deadline:
                 break
             state = self._chunk(
                 state, look * steps_per_look, steps_per_look, looks * steps_per_look
             )
             look += 1
-            densities = self.densities(state[0], *state[_OPTIMIZED:])
-            density = densities.mean(axis=1)
-            better = density > best
-            seen.append(densities)
-            best_arrays.take(self._held_by(state), better)
-            kept_densities[better] = densities[better]
-            best[better] = density[better]
-            steps[better] = look * steps_per_look
-            since = 0 if better.any() else since + 1
+            seen.append(self.densities(state[0], *state[_OPTIMIZED:]))
+            is_better = kept.take(self._held_by(state), seen[-1], look * steps_per_look)
+            since_better = 0 if is_better else since_better + 1
+
             took = time.monotonic() - began
             if look == 2:  # the first one was compiled
                 left = int((deadline - time.monotonic()) / max(took, 1e-9))
                 looks = min(most, max(look + 1, look + left))
-            paced = took if look > 1 else 0.0
-        last = state[0].numpy()
+            seconds_of_look = took if look > 1 else 0.0
+
         return FittedMembers(
-            positions=best_arrays.arrays[0],
-            auxiliary=tuple(best_arrays.arrays[1:]),
-            last=last,
-            densities=kept_densities,
-            steps=steps,
+            positions=kept.arrays[0],
+            auxiliary=tuple(kept.arrays[1:]),
+            last=state[0].numpy(),
+            densities=kept.densities,
+            steps=kept.steps,
             num_steps=look * steps_per_look,
-            step_seconds=paced / steps_per_look,
+            step_seconds=seconds_of_look / steps_per_look,
             cross_stopped=cross_stopped_density(np.stack(seen)),
         )
+
+    def _planned(
+        self, state: tuple, num_steps: int, pace: float, deadline: float
+    ) -> tuple[int, int, float]:
+        """Looks, steps between two of them, and when the fits end, by `time.monotonic()`.
+
+        Args:
+            state: The members at their start.
+            num_steps: Steps of the whole schedule.
+            pace: Seconds of a step; 0 if all steps fit easily.
+            deadline: When the fits are to end, unless not even the shortest schedule fits.
+        """
+        if not pace:
+            return LOOKS, max(1, num_steps // LOOKS), deadline
+        looks = self._affordable_looks(state, deadline)
+        time_of_looks = looks * self.look_seconds
+        shortest = min(FEWEST_STEPS * pace + time_of_looks, _SECONDS_BEYOND)
+        deadline = max(deadline, time.monotonic() + shortest)
+        affordable = (deadline - time.monotonic() - time_of_looks) / pace
+        return looks, max(1, int(min(num_steps, affordable)) // looks), deadline
 
     def seconds_of_step(self, start: np.ndarray) -> float:
         """Seconds of one step of all members, without compilation.
@@ -458,20 +464,44 @@ def rates_of_averages(flat: Any) -> list[float | None]:
     return [rates.get(id(variable)) for variable in flat.others]
 
 
-@dataclass
 class _Kept:
-    """Members as they were when their held-out density was best: an array a part, members first."""
+    """Members as they were when their held-out density was best.
 
-    arrays: list[np.ndarray]
+    Args:
+        parts: Arrays of the members at their start, members first.
+        densities: Log density of each held-out row under each member, shape (members, rows).
 
-    @classmethod
-    def of(cls, parts: list[np.ndarray]) -> _Kept:
-        return cls([np.array(part) for part in parts])
+    Attributes:
+        arrays: The parts of each member where its density was best.
+        densities: The densities there, shape (members, rows).
+        steps: The steps after which they were best, shape (members,).
+    """
 
-    def take(self, parts: list[np.ndarray], better: np.ndarray) -> None:
-        """Takes the members that are better, a mask of shape (members,)."""
+    def __init__(self, parts: list[np.ndarray], densities: np.ndarray) -> None:
+        self.arrays = [np.array(part) for part in parts]
+        self.densities = np.array(densities)
+        self.steps = np.zeros(len(densities), np.int64)
+        self._best = densities.mean(axis=1)
+
+    def take(self, parts: list[np.ndarray], densities: np.ndarray, step: int) -> bool:
+        """Takes the members that are better than before.
+
+        Args:
+            parts: Their arrays after some steps.
+            densities: The densities there, shape (members, rows).
+            step: The number of steps.
+
+        Returns:
+            Whether any member is better.
+        """
+        density = densities.mean(axis=1)
+        better = density > self._best
         for array, part in zip(self.arrays, parts, strict=True):
             array[better] = part[better]
+        self.densities[better] = densities[better]
+        self._best[better] = density[better]
+        self.steps[better] = step
+        return bool(better.any())
 
 
 def mixture(densities: np.ndarray) -> np.ndarray:
