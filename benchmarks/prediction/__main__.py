@@ -37,6 +37,7 @@ FOR_PREDICTION = 'goal="predict"'
 METHODS: dict[str, Method] = {
     BY_HAND: ours.quietly(ours.by_hand),
     "deep ensemble": ours.quietly(ours.deep_ensemble),
+    "ensemble, mean first": ours.quietly(ours.mean_first_ensemble),
     "Keras ensemble": keras_rivals.ensemble,
     "MC dropout": keras_rivals.mc_dropout,
     "last-layer Laplace": keras_rivals.laplace_last_layer,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from typing import Any
 
@@ -116,6 +117,55 @@ def deep_ensemble(case: Case, budget: Budget) -> tuple[Predicted, int]:
         took = budget.used - before
         simulation.parameters = _fresh(simulation, seed)
     vectors = np.concatenate(members)
+    labels = case.test_targets.astype(int) if case.num_classes else case.test_targets
+    found = average([(network, Members(vectors))], case.test_inputs, labels)
+    return Predicted(found), len(vectors)
+
+
+def mean_first_ensemble(case: Case, budget: Budget) -> tuple[Predicted, int]:
+    """As many of the fits that a run for prediction begins with as the budget allows.
+
+    The mean is fitted before the spread, under the likelihood of the default. Groups of eight fits,
+    each stopped on a fifth of the training rows, follow each other while there is time for one
+    more.
+    """
+    from tati_re.launch.member_fits import held_out_rows
+    from tati_re.launch.predicting import HELD_OUT, MEMBER_STEPS, PredictionSetup
+    from tati_re.launch.time_plan import TimePlan
+    from tati_re.prediction.averaging import average
+    from tati_re.prediction.draws import Members
+    from tati_re.prediction.network import Network
+
+    likelihood: dict[str, Any] = {"loss": "student_t", "degrees_of_freedom": 10.0}
+    simulation = _system(
+        case,
+        case.inputs,
+        case.targets,
+        goal="predict",
+        hidden=HIDDEN,
+        activation="tanh",
+        prior_std=1.0,
+        **({} if case.num_classes else likelihood),
+    )
+    options = simulation.options
+    plan = TimePlan(None, time.monotonic())
+    maker = PredictionSetup(simulation, options, simulation.objects, plan).maker
+    held_out = held_out_rows(simulation.system.dataset, HELD_OUT, options.seed)
+    system = maker.held_out_system(simulation.system, held_out)
+    fits = maker.fits(system, options, MEMBERS, xla=False)
+    members: list[np.ndarray] = []
+    took = 0.0
+    with clock_of_processor():
+        while not members or budget.left > took:
+            before = budget.used
+            end = time.monotonic() + budget.left
+            drawn = len(members) * MEMBERS
+            start = maker.start(system, options, MEMBERS, held_out, end, before=drawn)
+            members.append(fits.run(start, MEMBER_STEPS, end).positions)
+            took = budget.used - before
+
+    vectors = np.concatenate(members)
+    network = Network(simulation.fit(num_steps=1))
     labels = case.test_targets.astype(int) if case.num_classes else case.test_targets
     found = average([(network, Members(vectors))], case.test_inputs, labels)
     return Predicted(found), len(vectors)
