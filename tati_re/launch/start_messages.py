@@ -24,7 +24,7 @@ from tati_re.launch.loops import RunLoops
 from tati_re.launch.request import Request, is_cheap
 from tati_re.launch.starts import TOGETHER
 from tati_re.likelihoods.gaussian import GaussianNoise
-from tati_re.likelihoods.rounding import rounding_of
+from tati_re.likelihoods.rounding import rounding_of, spike_of
 from tati_re.options.make import Options
 from tati_re.options.tati_names import sentences as tati_sentences
 from tati_re.posterior.priors.choosing import too_hot, unused_prior_options
@@ -190,6 +190,29 @@ def unused_by_loss(facts: StartFacts) -> Iterator[str]:
         yield f"Not used by the loss {used}: {', '.join(unused)}."
 
 
+def of_spikes(facts: StartFacts) -> Iterator[str]:
+    """Targets of which many have one value, where the network predicts a spread."""
+    if not facts.system.has_data:
+        return
+    objective = facts.potential.loss.objective
+    if not {"rounding", "least_std"} & {*objective.settings}:
+        return
+    for values in _targets_in_columns(facts, objective).T:
+        if (spike := spike_of(values)) is not None:
+            value, share = spike
+            yield (
+                f"{100 * share:.0f} % of the targets are {value:g}, which no density describes: judge predictions "
+                "by CRPS and coverage, not by NLL."
+            )
+
+
+def _targets_in_columns(facts: StartFacts, objective: Any) -> np.ndarray:
+    """The targets in the units of the data, without columns that say what is censored, `(n, k)`."""
+    targets = np.asarray(facts.dataset.targets, np.float64)
+    columns = targets.shape[-1] if targets.ndim > 1 else 1
+    return targets.reshape(-1, columns)[:, : columns // objective.target_columns]
+
+
 def of_rounding(facts: StartFacts) -> Iterator[str]:
     """Targets that are rounded, whose rounding is a part of the predicted spread."""
     if not facts.system.has_data:
@@ -197,9 +220,7 @@ def of_rounding(facts: StartFacts) -> Iterator[str]:
     objective = facts.potential.loss.objective
     if not objective.includes_rounding:
         return
-    targets = facts.dataset.targets
-    columns = targets.shape[-1] if targets.ndim > 1 else 1
-    values = targets.reshape(-1, columns)[:, : columns // objective.target_columns]
+    values = _targets_in_columns(facts, objective)
     units = ", ".join(f"{unit:.4g}" for unit in rounding_of(values) if unit > 0)
     yield (
         f"The targets are rounded to {units}: the predicted spread includes the rounding "
@@ -458,6 +479,7 @@ RULES: tuple[Rule, ...] = (
     cautions_on_data,
     of_compiled_loss,
     of_noise,
+    of_spikes,
     of_rounding,
     unused_by_loss,
     notices_of_potential,

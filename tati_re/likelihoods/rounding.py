@@ -16,7 +16,15 @@ _SHARE_OF_TIES = 0.5
 """Of rows whose target has the value of another row, from which on targets count as rounded."""
 _SAME = 1e-9
 """Differences below this share of the range are errors of arithmetic."""
+_LEAST_GAPS = 0.05
+"""Share of the differences between neighboring values that may be smaller than the unit: values of
+more digits than the others.
+"""
 _STD_OF_UNIFORM = 1 / math.sqrt(12)
+_SHARE_OF_SPIKE = 0.1
+_FEWEST_IN_SPIKE = 10
+_FACTOR_OF_SPIKE = 5.0
+"""Share, count, and multiple of what a rounded density gives a value, from which on it is a spike."""
 
 
 def check_rounding(rounding: str) -> str:
@@ -36,8 +44,9 @@ def check_rounding(rounding: str) -> str:
 def rounding_of(targets: np.ndarray) -> np.ndarray:
     """The unit to which targets are rounded.
 
-    It is the smallest difference of two values, where at least half of the rows have a value that
-    occurs more than once. Other targets are not rounded in a way that matters.
+    It is the smallest difference of two values, but for one in twenty, where at least half of the
+    rows have a value that occurs more than once. Other targets are not rounded in a way that
+    matters.
 
     Args:
         targets: Values, shape (n, columns).
@@ -63,6 +72,25 @@ def least_std(targets: np.ndarray) -> np.ndarray:
     Source: W. F. Sheppard, Proc. London Math. Soc. 29 (1898).
     """
     return rounding_of(targets) * _STD_OF_UNIFORM
+
+
+def spike_of(values: np.ndarray) -> tuple[float, float] | None:
+    """A value that occurs too often for a density, such as the zeros of amounts that few pay.
+
+    Args:
+        values: Values of one target, shape (n,).
+
+    Returns:
+        The value and its share of the rows; None if no value is that frequent.
+    """
+    distinct, counts = np.unique(values[np.isfinite(values)], return_counts=True)
+    if len(distinct) < 2 or counts.max() < _FEWEST_IN_SPIKE:
+        return None
+    share = float(counts.max() / counts.sum())
+    of_rounding = _rounding_of_column(values) / float(np.std(values))
+    if share < max(_SHARE_OF_SPIKE, _FACTOR_OF_SPIKE * of_rounding):
+        return None
+    return float(distinct[counts.argmax()]), share
 
 
 def log_hypot(log_width: Any, least: Any) -> Any:
@@ -111,4 +139,4 @@ def _rounding_of_column(values: np.ndarray) -> float:
     has_twin[1:] |= is_same
     if is_same.all() or has_twin.mean() < _SHARE_OF_TIES:
         return 0.0
-    return float(gaps[~is_same].min())
+    return float(np.quantile(gaps[~is_same], _LEAST_GAPS, method="lower"))

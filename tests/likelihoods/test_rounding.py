@@ -12,7 +12,7 @@ import tati_re
 from tati_re.core.errors import InputError
 from tati_re.likelihoods.gaussian import PredictedGaussian
 from tati_re.likelihoods.registry import likelihood_class
-from tati_re.likelihoods.rounding import least_std, rounding_of
+from tati_re.likelihoods.rounding import least_std, rounding_of, spike_of
 from tati_re.runs import manifest
 from tati_re.testing.likelihood_protocol import check_likelihood
 
@@ -47,11 +47,29 @@ MOST_SURE = -12.0
         (np.append(np.linspace(0, 1, 40), [0.0] * 10), 0.0),
         (np.ones(40), 0.0),
         (np.ones(1), 0.0),
+        (np.append(np.arange(1000) % 100, 7 + 1e-6), 1.0),
     ],
 )
 def test_the_unit_is_the_smallest_difference_where_most_values_repeat(values, unit):
     assert rounding_of(values[:, None]) == pytest.approx([unit], rel=1e-9)
     assert least_std(values[:, None]) == pytest.approx([unit / math.sqrt(12)], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "values, spike",
+    [
+        (np.append(RANDOM.normal(size=60), [0.0] * 20), (0.0, 0.25)),
+        (np.append(np.round(100 * RANDOM.normal(size=60), 1), [-3.0] * 20), (-3.0, 0.25)),
+        (RANDOM.normal(size=80), None),
+        (RANDOM.poisson(3.0, size=80), None),
+        (RANDOM.integers(0, 2, size=80), None),
+        (np.append(RANDOM.normal(size=20), [0.0] * 5), None),  # a few rows agree by chance
+        (np.ones(40), None),
+    ],
+)
+def test_a_value_that_is_too_frequent_for_a_density_is_found(values, spike):
+    found = spike_of(np.asarray(values, np.float64))
+    assert found == (spike if spike is None else pytest.approx(spike))
 
 
 def test_targets_are_rounded_each_by_itself():
@@ -140,6 +158,18 @@ def test_a_run_says_and_stores_the_rounding(tmp_path, capsys):
     np.testing.assert_allclose(kept.predict(x).std, run.predict(x).std, rtol=1e-5)
     in_keras = kept.to_keras()(x.astype(np.float32))
     np.testing.assert_allclose(np.ravel(in_keras["std"]), np.ravel(run.predict(x).std), rtol=1e-4)
+
+
+@pytest.mark.parametrize(("loss", "is_said"), [("student_t", True), ("gaussian", False)])
+def test_a_run_says_that_a_value_is_too_frequent(capsys, loss, is_said):
+    """Two thirds of the amounts were 0, where a predicted spread shrinks without a limit."""
+    x, _ = table()
+    y = np.where(x[:, 0] > 0.5, np.exp(x[:, 0]), 0.0)
+    named = NAMED | {"loss": loss, "standardize": "inputs", "verbose": 1}
+    tati_re.Simulation(data=(x, y), **named).sample(
+        num_steps=20, **SAMPLED | {"num_burnin_steps": 4}
+    )
+    assert ("% of the targets are 0, which no density" in capsys.readouterr().out) == is_said
 
 
 def test_rounding_can_be_left_out(capsys):
