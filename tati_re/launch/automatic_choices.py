@@ -17,11 +17,12 @@ from tati_re.analysis.until import GAIN, WEIGHTS, Condition, conditions_of
 from tati_re.core.backend import tf
 from tati_re.engine.limits import Limits
 from tati_re.launch.calls import Calls
+from tati_re.launch.candidates import names_model
 from tati_re.launch.checks import check_destinations, check_request, check_values
 from tati_re.launch.ending import LONGER
 from tati_re.launch.finite_starts import make_finite
 from tati_re.launch.goal import PREDICT
-from tati_re.launch.header import block
+from tati_re.launch.header import block, notes_on
 from tati_re.launch.heating import expected_heating
 from tati_re.launch.launch import launch_finite
 from tati_re.launch.opening import announce, release
@@ -243,6 +244,7 @@ class _Choice:
         """The options of a run for prediction, after its members are fitted."""
         sim = self.sim
         sim.system.check(self.options, self.objects)
+        chooses_model = not names_model(self.options, self.objects)
         choices: list[str] = []
         tried = False
         if not (sim.walkers.placed or "starts" in self.objects):
@@ -270,6 +272,8 @@ class _Choice:
             choices.append(f"{sampler}, a chain from each member on all training rows")
             choices.append(f"stops at {self._goal_text()} (until, max_time)")
         self._report(choices)
+        if chooses_model and sim.system.notes:
+            announce(self.options.verbose, "\n".join(notes_on(sim.system)))
         return self.options
 
     def _choose_blocks(self) -> None:

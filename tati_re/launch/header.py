@@ -39,6 +39,9 @@ def header(
 ) -> list[str]:
     """The lines on version, data and model, and the notes on them, before any fit.
 
+    What a run chooses may change the notes, and whether targets are standardized. So they are left
+    out until it has chosen (`notes_on`).
+
     Args:
         system: The system.
         options: The options of the run.
@@ -51,19 +54,32 @@ def header(
     if not system.has_data:
         words = f"{system.dataset.name}: {_count(system.flat.num_parameters, 'dimension')}"
         return block(f"tati_re {__version__}", [words])
-    about = block(f"tati_re {__version__}", [_data(system.dataset)])
-    model = _model(system, options, objects)
-    if options.goal == PREDICT and not (resumes or names_model(options, objects)):
+    chooses = options.goal == PREDICT and not (resumes or names_model(options, objects))
+    about = block(f"tati_re {__version__}", [_data(system.dataset, says_units=not chooses)])
+    if chooses:
         model = 'chosen by the run, for predictions (goal="posterior" samples one model)'
-    return about + block("model", [model]) + block("notes", system.notes)
+        return about + block("model", [model])
+    return about + block("model", [_model(system, options, objects)]) + notes_on(system)
+
+
+def notes_on(system: System) -> list[str]:
+    """The lines of what was noted about data and model.
+
+    Args:
+        system: The system.
+
+    Returns:
+        Lines of at most 100 characters; none without a note.
+    """
+    return block("notes", system.notes)
 
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _data(dataset: Dataset) -> str:
-    """Rows, inputs and target of a data set."""
+def _data(dataset: Dataset, says_units: bool) -> str:
+    """Rows, inputs and target of a data set, and whether the target is standardized."""
     tests = 0 if dataset.test_inputs is None else len(dataset.test_inputs)
     rows = f"{dataset.num_examples:,} training rows, {tests:,} test rows"
     if not tests:
@@ -71,10 +87,10 @@ def _data(dataset: Dataset) -> str:
     shape = dataset.inputs.shape[1:]
     size = "×".join(map(str, shape))
     inputs = _count(shape[0], "input") if len(shape) == 1 else f"inputs {size}"
-    return f"{abbreviated(dataset.name, 60, str)}: {rows}, {inputs}, {_target(dataset)}"
+    return f"{abbreviated(dataset.name, 60, str)}: {rows}, {inputs}, {_target(dataset, says_units)}"
 
 
-def _target(dataset: Dataset) -> str:
+def _target(dataset: Dataset, says_units: bool) -> str:
     """What is predicted, such as `target "strength" (standardized)` or `10 classes`."""
     if dataset.multi_label:
         return f"{dataset.targets.shape[1]} labels"
@@ -87,7 +103,7 @@ def _target(dataset: Dataset) -> str:
     text = f"target {names}" if names else _count(count, "target")
     preparation = dataset.preparation
     scaled = preparation is not None and preparation.target_standard is not None
-    return f"{text} (standardized)" if scaled else text
+    return f"{text} (standardized)" if scaled and says_units else text
 
 
 def _model(system: System, options: Options, objects: Mapping[str, Any]) -> str:

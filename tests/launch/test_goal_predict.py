@@ -452,6 +452,18 @@ def test_nothing_named_chooses_a_model_and_says_so(capsys):
     assert run.manifest["options"]["goal"] == "predict" and sim.options.hidden == [16, 16]
 
 
+def test_notes_are_those_of_the_chosen_model(capsys):
+    """The first lines said that the targets are standardized, as under the loss before the choice."""
+    x, y = table(rows=80)
+    sim = tati_re.Simulation(data=(100 + 20 * x, 500 + 90 * y), max_time=1.0, seed=1)
+    sim.sample()
+    said = " ".join(capsys.readouterr().out.split())
+    assert sim.options.loss == "student_t" and sim.dataset.preparation.target_standard is None
+    assert "The inputs are standardized" in said and said.count("standardized (mean 0") == 1
+    assert "(standardized)" not in said
+    assert said.index("choices student_t") < said.index("notes The inputs")
+
+
 def test_estimators_without_arguments_predict():
     x, y = table(rows=80)
     regressor = tati_re.sklearn.BayesianRegressor(max_time=1.0).fit(x, y)
