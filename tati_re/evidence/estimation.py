@@ -177,7 +177,7 @@ class Estimation:
         check(sim, options, potential)
         # How much larger log Z is in the network's units of the targets than in the data's.
         self._log_unit = sim.dataset.num_examples * self.system.log_unit(potential.loss)
-        self.has_density = potential.loss.objective.has_density
+        self.has_density = potential.loss.has_density
         if "mbar" in options.method:
             load_pymbar()
         self.sampler = self._sampler()

@@ -46,6 +46,7 @@ class Loss:
         num_extra: How many parameters of its own the objective has.
         samples_noise: Whether the noise is among them.
         predicts_noise: Whether the second half of the outputs is the logarithm of a deviation.
+        has_density: Whether targets have a density, and not probabilities.
     """
 
     note = ""
@@ -64,6 +65,7 @@ class Loss:
         self.num_extra = len(extras)
         self.samples_noise = any(extra.law == "noise" for extra in extras)
         self.predicts_noise = objective.predicts_noise
+        self.has_density = objective.has_density
         self.words = objective.describe()
 
     def per_example(self, targets: tf.Tensor, outputs: tf.Tensor, extra: Any = None) -> tf.Tensor:

@@ -307,6 +307,7 @@ class _Loss:
     name = "potential"
     likelihood = True
     samples_noise = False
+    has_density = True
 
     def get_config(self) -> dict[str, Any]:
         return {"loss": self.name}
