@@ -16,7 +16,7 @@ from tati_re.prediction.network import model_of
 from tati_re.runs import files, manifest
 from tati_re.runs.run import RunFiles
 from tati_re.system.named import with_density_again
-from tati_re.system.system import OBJECTS, OF_LAYERS, is_named
+from tati_re.system.system import OBJECTS, OF_LAYERS, is_named, stored_likelihood
 
 if TYPE_CHECKING:
     from tati_re.system.system import System
@@ -70,9 +70,8 @@ def from_folder(kind: Any, folder: AnyPath, trust: bool, overrides: dict[str, An
         now = dataset.preparation
         if stored is not None and now is not None and stored.table != now.get_config():
             sim._take(sim.system.of(standardized_as(dataset, stored.table, now.standardize)))
-        likelihood = run.manifest.loss.table.get("likelihood", {})
-        if sim.system.has_data and not {"loss"} & {*changed}:
-            sim._take(replace(sim.system, likelihood=dict(likelihood)))
+        if sim.system.has_data and "loss" not in changed:
+            sim._take(replace(sim.system, likelihood=stored_likelihood(run.manifest)))
     # It repeats the run, or goes on where a run arrived.
     call = run.manifest.call - ("parameters" not in changed)
     sim.calls.count(run.manifest.kind, run.manifest.seed or 0, call)

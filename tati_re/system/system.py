@@ -144,7 +144,17 @@ def _likelihood_before(options: Options) -> dict[str, Any]:
         options: Options of the run.
     """
     before = _run_before(options)
-    return dict(manifest.read(before).loss.table.get("likelihood", {})) if before else {}
+    return stored_likelihood(manifest.read(before)) if before else {}
+
+
+def stored_likelihood(stored: manifest.Manifest) -> dict[str, Any]:
+    """The configuration of the likelihood of a run; empty if it had none of its own units.
+
+    Args:
+        stored: The manifest of the run.
+    """
+    likelihood = stored.loss.likelihood
+    return dict(likelihood) if isinstance(likelihood, Mapping) else {}
 
 
 _FEW_STEPS = 4_000
