@@ -98,7 +98,7 @@ def pytest_configure(config):
     """
     quick = is_quick(config)
     os.environ.setdefault("XLA_FLAGS", f"{PARTS} {CHEAP}" if quick else PARTS)
-    if has_slow(config) and (
+    if (has_slow(config) or not quick) and (
         hasattr(config, "workerinput") or not config.getoption("numprocesses", None)
     ):
         # Examples and clusters ask for one thread, which has to be set before TensorFlow computes
@@ -114,7 +114,7 @@ def graphs_as_they_stand(request):
     a small run costs, and without a note of who made each operation, which is a twentieth of
     tracing below pytest's many calls.
 
-    What runs in processes of its own keeps both, and so do tests that run as users do.
+    Other processes keep both, and so do tests that run as users do.
     """
     with pytest.MonkeyPatch.context() as patch:
         if is_quick(request.config) and "tensorflow" in sys.modules:

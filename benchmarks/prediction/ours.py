@@ -48,8 +48,28 @@ def _system(case: Case, inputs: np.ndarray, targets: np.ndarray, **options: Any)
 
 
 def _predicted(run: Any, case: Case) -> Predicted:
-    labels = case.test_targets.astype(int) if case.num_classes else case.test_targets
-    return Predicted(run.predict(case.test_inputs, labels))
+    return Predicted(run.predict(case.test_inputs, _test_labels(case)))
+
+
+def _test_labels(case: Case) -> np.ndarray:
+    """The labels of the test rows: class numbers are integers."""
+    return case.test_targets.astype(int) if case.num_classes else case.test_targets
+
+
+def _averaged(network: Any, members: list[np.ndarray], case: Case) -> tuple[Predicted, int]:
+    """The prediction of an ensemble, and how many members it has.
+
+    Args:
+        network: The network of all members.
+        members: Groups of members, shape (fits, P) each.
+        case: The rows to predict.
+    """
+    from tati_re.prediction.averaging import average
+    from tati_re.prediction.draws import Members
+
+    vectors = np.concatenate(members)
+    found = average([(network, Members(vectors))], case.test_inputs, _test_labels(case))
+    return Predicted(found), len(vectors)
 
 
 def _loss_of(case: Case) -> dict[str, Any]:
@@ -89,9 +109,6 @@ def deep_ensemble(case: Case, budget: Budget) -> tuple[Predicted, int]:
     Each fit is kept at twenty steps; the one with the best density on a tenth of the training rows
     is the member. Groups of eight fits follow each other while there is time for one more.
     """
-    from tati_re.prediction.averaging import average
-    from tati_re.prediction.draws import Members
-
     order = np.random.default_rng(case.split).permutation(len(case.inputs))
     count = max(1, round(_VALIDATION_SHARE * len(order)))
     aside, rest = order[:count], order[count:]
@@ -116,10 +133,7 @@ def deep_ensemble(case: Case, budget: Budget) -> tuple[Predicted, int]:
         members.append(stopped)
         took = budget.used - before
         simulation.parameters = _fresh(simulation, seed)
-    vectors = np.concatenate(members)
-    labels = case.test_targets.astype(int) if case.num_classes else case.test_targets
-    found = average([(network, Members(vectors))], case.test_inputs, labels)
-    return Predicted(found), len(vectors)
+    return _averaged(network, members, case)
 
 
 def mean_first_ensemble(case: Case, budget: Budget) -> tuple[Predicted, int]:
@@ -132,8 +146,6 @@ def mean_first_ensemble(case: Case, budget: Budget) -> tuple[Predicted, int]:
     from tati_re.launch.member_fits import held_out_rows
     from tati_re.launch.predicting import HELD_OUT, MEMBER_STEPS, PredictionSetup
     from tati_re.launch.time_plan import TimePlan
-    from tati_re.prediction.averaging import average
-    from tati_re.prediction.draws import Members
     from tati_re.prediction.network import Network
 
     likelihood: dict[str, Any] = {"loss": "student_t", "degrees_of_freedom": 10.0}
@@ -164,11 +176,7 @@ def mean_first_ensemble(case: Case, budget: Budget) -> tuple[Predicted, int]:
             members.append(fits.run(start, MEMBER_STEPS, end).positions)
             took = budget.used - before
 
-    vectors = np.concatenate(members)
-    network = Network(simulation.fit(num_steps=1))
-    labels = case.test_targets.astype(int) if case.num_classes else case.test_targets
-    found = average([(network, Members(vectors))], case.test_inputs, labels)
-    return Predicted(found), len(vectors)
+    return _averaged(Network(simulation.fit(num_steps=1)), members, case)
 
 
 def _fresh(simulation: Any, seed: int) -> np.ndarray:

@@ -307,7 +307,7 @@ class Likelihood(Objective):
         Outputs of a network keep their meaning where their data are replaced.
 
         Args:
-            config: As of `get_config`. That of a likelihood of another name changes nothing.
+            config: The result of `get_config`; another likelihood's changes nothing.
 
         Returns:
             A copy with these constants; the original is unchanged.

@@ -148,7 +148,7 @@ def _likelihood_before(options: Options) -> dict[str, Any]:
 
 
 def stored_likelihood(stored: manifest.Manifest) -> dict[str, Any]:
-    """The configuration of the likelihood of a run; empty if it had none of its own units.
+    """The configuration of the likelihood of a run; empty for a loss without constants.
 
     Args:
         stored: The manifest of the run.
@@ -405,7 +405,7 @@ class System:
         return replace(self.of(read), likelihood=likelihood)
 
     def _fitted(self, law: Likelihood) -> Likelihood:
-        """A likelihood with its constants: those that stay, or those of the training targets."""
+        """The likelihood with the constants that stay, or else with those of the training targets."""
         return fitted_to(law, self.units_from or self.examples).with_constants_of(self.likelihood)
 
     def of(self, read: Dataset) -> "System":

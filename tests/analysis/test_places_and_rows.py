@@ -476,7 +476,7 @@ def test_other_data_leave_what_inputs_and_outputs_mean():
 
 @pytest.mark.parametrize("loss", ["student_t", "gamma", "poisson_count"])
 def test_other_data_leave_the_units_of_a_likelihood(tmp_path, loss):
-    """Constants of the likelihood were fitted anew, so that chains became other functions: on half
+    """Constants of the likelihood were fitted again, so that chains became other functions: on half
     of the rows the loss went from 3.8 to 9.2.
     """
     random = np.random.default_rng(0)

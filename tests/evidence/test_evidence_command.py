@@ -241,6 +241,13 @@ def test_models_on_other_rows_or_targets_are_refused(models, capsys, change):
     assert "the models have different training targets" in capsys.readouterr().err
 
 
+def write_models(folder, losses, settings):
+    """Linear models of table.csv, a file for each loss, by name."""
+    for name, loss in losses.items():
+        lines = ['data = "table.csv"', "hidden = []", f'loss = "{loss}"', *settings]
+        (folder / f"{name}.toml").write_text("\n".join(lines) + "\n")
+
+
 def test_losses_with_targets_in_other_units_are_compared(tmp_path, monkeypatch, capsys):
     """`gaussian` standardizes targets near 500, `student_t` does not: log Z is in the data's units
     for both, so that 40 rows with a deviation of 100 do not make a difference of 184 nats.
@@ -250,16 +257,8 @@ def test_losses_with_targets_in_other_units_are_compared(tmp_path, monkeypatch, 
     x = np.linspace(-1, 1, 40)
     table = pd.DataFrame({"x": x, "y": 500 + 150 * x + 50 * random.normal(size=40)})
     table.to_csv("table.csv", index=False)
-    for name, loss in (("normal", "gaussian"), ("heavy", "student_t")):
-        lines = (
-            'data = "table.csv"',
-            "hidden = []",
-            "test_fraction = 0.0",
-            f'loss = "{loss}"',
-            'noise_std = "sampled"',
-            "num_walkers = 8",
-        )
-        (tmp_path / f"{name}.toml").write_text("\n".join([*lines, ""]))
+    settings = ("test_fraction = 0.0", 'noise_std = "sampled"', "num_walkers = 8")
+    write_models(tmp_path, {"normal": "gaussian", "heavy": "student_t"}, settings)
     arguments = ["--compare", "normal.toml", "heavy.toml", *LOUD, "--num-steps", "80"]
     assert evidence.main([*arguments, "--output", "e"]) == 0
     assert "probabilities (" not in capsys.readouterr().out
@@ -276,15 +275,8 @@ def test_densities_beside_probabilities_of_counts_are_said(tmp_path, monkeypatch
     x = np.linspace(-1, 1, 30)
     counts = np.random.default_rng(0).poisson(np.exp(3 + x))
     pd.DataFrame({"x": x, "y": counts}).to_csv("table.csv", index=False)
-    for name, loss in (("normal", "gaussian"), ("count", "poisson_count")):
-        lines = (
-            'data = "table.csv"',
-            "hidden = []",
-            "num_classes = 0",
-            f'loss = "{loss}"',
-            "num_walkers = 4",
-        )
-        (tmp_path / f"{name}.toml").write_text("\n".join([*lines, ""]))
+    settings = ("num_classes = 0", "num_walkers = 4")
+    write_models(tmp_path, {"normal": "gaussian", "count": "poisson_count"}, settings)
     arguments = ["--compare", "normal.toml", "count.toml", *LOUD, "--num-steps", "40"]
     assert evidence.main([*arguments, "--output", "e"]) == 0
     said = capsys.readouterr().out
